@@ -1,0 +1,1 @@
+"""Windlass: background jobs that run exactly once in effect, visibly, and fast."""

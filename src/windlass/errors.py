@@ -1,0 +1,171 @@
+"""The whole exception tree.
+
+Every error Windlass raises on purpose is a ``WindlassError``. It says what happened, to which object, and what to
+do next; the facts are attributes too, so that callers need not parse text.
+
+    WindlassError
+    ├── ConfigError                 a setting, URL or option that cannot work
+    ├── PayloadError                arguments, a result or an output that cannot be stored
+    │   └── PayloadTooLargeError    ... because it is over the size or depth limit
+    ├── StoreError                  the database refused or could not be reached
+    │   ├── StoreUnreachableError   no connection; nothing was written, or it is unknown whether it was
+    │   ├── SchemaError             the tables are missing, older or newer than this release
+    │   ├── StoreReadOnlyError      the database or file takes no writes
+    │   └── StoreFullError          the disk (or quota) is full; nothing of the failed call was written
+    ├── IllegalTransitionError      a verb that the job's state does not allow
+    ├── LeaseLost                   the caller no longer holds the job it tried to write
+    ├── JobNotFoundError            no job with this id (or it was pruned)
+    ├── KeyConflictError            the same unique key was used with another body
+    ├── UnknownParentError          a dependency on a job that does not exist
+    └── DependencyCycleError        jobs that would wait for each other for ever
+
+``LeaseLost`` is the one name without the suffix: it is the word the design, the logs and the guarantees use for the
+event, and handlers meet it as a signal to stop rather than as a mistake.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class WindlassError(Exception):
+    """Base of every error Windlass raises on purpose; ``code`` is stable and meant for machines."""
+
+    code = "windlass"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class ConfigError(WindlassError):
+    """A setting, URL or option that cannot work; names the key, the value and what is allowed."""
+
+    code = "config"
+
+    def __init__(self, key: str, value: object, allowed: str) -> None:
+        super().__init__(f"{key} = {value!r} cannot be used: {allowed}")
+        self.key, self.value, self.allowed = key, value, allowed
+
+
+class PayloadError(WindlassError):
+    """Data that JSON or the database cannot hold; ``field`` is the path to the offending value."""
+
+    code = "payload"
+
+    def __init__(self, what: str, field: str, problem: str, cure: str) -> None:
+        super().__init__(f"{what} cannot be stored: {field} {problem}; {cure}")
+        self.what, self.field, self.problem, self.cure = what, field, problem, cure
+
+
+class PayloadTooLargeError(PayloadError):
+    """Data over the size or depth limit."""
+
+    code = "payload_too_large"
+
+
+class StoreError(WindlassError):
+    """The database refused an operation; the cause is chained."""
+
+    code = "store"
+
+
+class StoreUnreachableError(StoreError):
+    """The database does not answer, or the connection broke in the middle of a call."""
+
+    code = "store_unreachable"
+
+
+class SchemaError(StoreError):
+    """The database's tables do not fit this release."""
+
+    code = "schema"
+
+    def __init__(self, message: str, *, found: int | None, expected: int) -> None:
+        super().__init__(message)
+        self.found, self.expected = found, expected
+
+
+class StoreReadOnlyError(StoreError):
+    """The database or file takes no writes."""
+
+    code = "store_read_only"
+
+
+class StoreFullError(StoreError):
+    """No space left; the failed call left nothing behind."""
+
+    code = "store_full"
+
+
+class IllegalTransitionError(WindlassError):
+    """A verb that a job in this state does not allow; names both states."""
+
+    code = "illegal_transition"
+
+    def __init__(self, job_id: str, verb: str, state: str, to_state: str, allowed_from: Sequence[str]) -> None:
+        allowed = ", ".join(allowed_from)
+        super().__init__(
+            f"job {job_id} is {state}: cannot {verb} it to {to_state}; "
+            f"{verb} is possible from {allowed}. Nothing was changed."
+        )
+        self.job_id, self.verb, self.state, self.to_state = job_id, verb, state, to_state
+        self.allowed_from = tuple(allowed_from)
+
+
+class LeaseLost(WindlassError):  # noqa: N818  the name of the event; see the module's docstring
+    """The caller's hold on a job (or on all of its jobs) ended; what it tried to write was not written."""
+
+    code = "lease_lost"
+
+    def __init__(self, what: str, *, job_id: str | None = None, token: int | None = None) -> None:
+        super().__init__(f"{what}: the lease was lost and nothing was changed; stop working on it")
+        self.job_id, self.token = job_id, token
+
+
+class JobNotFoundError(WindlassError):
+    """No job with this id."""
+
+    code = "job_not_found"
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(f"job {job_id} does not exist; check the id, or it ended and was pruned")
+        self.job_id = job_id
+
+
+class KeyConflictError(WindlassError):
+    """The same unique key was used before with another body."""
+
+    code = "key_conflict"
+
+    def __init__(self, key: str, job_id: str) -> None:
+        super().__init__(
+            f"key {key!r} belongs to job {job_id}, which has another kind or other arguments; "
+            "nothing was enqueued. Use another key, or the same body."
+        )
+        self.key, self.job_id = key, job_id
+
+
+class UnknownParentError(WindlassError):
+    """A dependency on a job that is in no table."""
+
+    code = "unknown_parent"
+
+    def __init__(self, parents: Sequence[str]) -> None:
+        listed = ", ".join(parents)
+        super().__init__(
+            f"no job has the id {listed}; nothing was enqueued. Enqueue parents first (or in the same call); "
+            "a parent that ended long ago may have been pruned."
+        )
+        self.parents = tuple(parents)
+
+
+class DependencyCycleError(WindlassError):
+    """Jobs that would wait for each other for ever."""
+
+    code = "dependency_cycle"
+
+    def __init__(self, cycle: Sequence[str]) -> None:
+        drawn = " → ".join(cycle)
+        super().__init__(f"these jobs wait for each other: {drawn}; nothing was enqueued. Remove one `after`.")
+        self.cycle = tuple(cycle)

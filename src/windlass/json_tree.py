@@ -1,0 +1,160 @@
+"""Parsed JSON: what of it can be stored, and the name of the field that cannot.
+
+Every refusal of a payload starts here, so all of them read alike: a path such as ``args.orders[3].price``, the problem,
+the cure. Nothing here calls ``repr`` or ``str`` on the values: those may raise, or print a secret.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any, Final, NoReturn
+from uuid import UUID
+
+from windlass.errors import PayloadError, PayloadTooLargeError
+
+# Wide enough for any id, hash or amount; short enough that parsing cannot be made slow (Python
+# stops at 4,300).
+MAX_INT_DIGITS: Final = 1_000
+_INT_BOUND: Final = 10**MAX_INT_DIGITS
+_INERT: Final = frozenset({str, bool, type(None), datetime, date, time, timedelta, UUID})
+
+HAS_EXPONENT: Final = re.compile(rb"\de\+?\d").search
+_STRING_OR_EXPONENT: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?e\+?\d+')
+
+Path = tuple[str | int, ...]
+
+AS_TEXT: Final = "pass it as text"
+FLATTEN: Final = "flatten it, or store it elsewhere and pass a reference"
+_NO_NUL: Final = "remove it, value.replace('\\x00', '')"
+_NO_SURROGATE: Final = "replace it, value.encode('utf-8', 'replace').decode()"
+
+
+def is_plain(value: Any, room: int) -> bool:
+    """Whether a value is made of exact JSON types (and dates, UUIDs), within ``room`` levels, with nothing to refuse.
+
+    Text is not looked into: NUL and lone surrogates show in the JSON. This is the hot path: 0.1 µs per value.
+    """
+    cls = type(value)
+    if cls is dict:
+        if room <= 0:
+            return False
+        for key in value:
+            if type(key) is not str:
+                return False
+        values = value.values()
+    elif cls is list or cls is tuple:
+        if room <= 0:
+            return False
+        values = value
+    else:
+        values = (value,)
+    for item in values:
+        cls = type(item)
+        if cls in _INERT:
+            continue
+        if cls is int:
+            if -_INT_BOUND < item < _INT_BOUND:
+                continue
+        elif cls is float:
+            if -1e16 < item < 1e16:  # false for NaN; from 1e16 on JSON has an exponent, see spell_floats
+                continue
+        elif (cls is dict or cls is list or cls is tuple) and is_plain(item, room - 1):
+            continue
+        return False
+    return True
+
+
+def spell_floats(raw: bytes) -> bytes:
+    """Write ``1e+22`` as ``10000000000000000000000.0``: jsonb drops exponents, and would return an integer.
+
+    Not always an equal one: 5.861356761997038e+16 is the float 58613567619970384, but jsonb keeps the digits as written.
+    """
+    return _STRING_OR_EXPONENT.sub(_spell, raw) if HAS_EXPONENT(raw) else raw
+
+
+def _spell(token: re.Match[bytes]) -> bytes:
+    text = token[0]
+    return text if text.startswith(b'"') else f"{Decimal(text.decode()):f}.0".encode()
+
+
+def field_name(root: str, path: Path) -> str:
+    """``args`` and ``("orders", 3, "price")`` → ``args.orders[3].price``; always short and printable."""
+    parts = [root]
+    for key in path:
+        if isinstance(key, int):
+            parts.append(f"[{key}]")
+        elif key.isidentifier() and len(key) <= 40:
+            parts.append(f".{key}")
+        else:
+            shown = key if len(key) <= 40 else f"{key[:39]}…"
+            parts.append(f"[{shown!a}]")
+    name = "".join(parts)
+    return name if len(name) <= 200 else f"{name[:120]}…{name[-60:]}"
+
+
+def one_line(text: str) -> str:
+    """The first line of a text, short and storable: messages about payloads are stored too."""
+    return text.partition("\n")[0][:200].encode("utf-8", "replace").decode().replace("\0", "\\0")
+
+
+def explain(error: BaseException) -> str:
+    """One line about an exception, whatever its ``__str__`` does."""
+    try:
+        text = one_line(str(error))
+    except Exception:  # noqa: BLE001  the user's own __str__ raised
+        text = ""
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+class TreeInspector:
+    """Looks at one JSON document; the first word of ``what`` is the root of the field names."""
+
+    def __init__(self, what: str, max_depth: int) -> None:
+        self.what, self.root, self.max_depth = what, what.partition(" ")[0], max_depth
+
+    def refuse(
+        self, path: Path, problem: str, cure: str, kind: type[PayloadError] = PayloadError
+    ) -> NoReturn:
+        # `from None`: pydantic's errors quote the values, which may be secrets, and would be logged with ours.
+        raise kind(self.what, field_name(self.root, path), problem, cure) from None
+
+    def check_tree(self, tree: Any, path: Path = (), depth: int = 0) -> None:
+        """Refuse NaN, infinities, NUL, lone surrogates, over-long integers and depth in a parsed JSON document."""
+        if isinstance(tree, dict | list):
+            if depth >= self.max_depth:
+                self.too_deep(path)
+            steps = tree.items() if isinstance(tree, dict) else enumerate(tree)
+            for step, child in steps:
+                if isinstance(step, str):
+                    self.check_text(step, (*path, step), "is a key that")
+                self.check_tree(child, (*path, step), depth + 1)
+        elif isinstance(tree, str):
+            self.check_text(tree, path)
+        elif isinstance(tree, float):
+            if tree - tree != 0.0:
+                self.not_finite(path)
+        elif isinstance(tree, int):
+            self.check_int(tree, path)
+
+    def check_text(self, text: str, path: Path, prefix: str = "") -> None:
+        if "\0" in text:
+            self.refuse(path, f"{prefix} contains a NUL character".lstrip(), _NO_NUL)
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            self.refuse(
+                path, f"{prefix} contains a lone surrogate, which is not text".lstrip(), _NO_SURROGATE
+            )
+
+    def check_int(self, number: int, path: Path) -> None:
+        if not -_INT_BOUND < number < _INT_BOUND:
+            self.refuse(path, f"is an integer of more than {MAX_INT_DIGITS:,} digits", AS_TEXT)
+
+    def not_finite(self, path: Path) -> NoReturn:
+        self.refuse(path, "is NaN or infinite, which JSON has no number for", "use None, or " + AS_TEXT)
+
+    def too_deep(self, path: Path) -> NoReturn:
+        problem = f"is nested deeper than {self.max_depth} levels"
+        self.refuse(path, problem, FLATTEN, PayloadTooLargeError)

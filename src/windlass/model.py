@@ -1,0 +1,370 @@
+"""The nouns: frozen values that every layer passes around.
+
+Times are aware UTC, durations are ``timedelta``, JSON that came from or goes to the database stays text (``Json``)
+until somebody needs the value: the hot path never parses what it only carries.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import IntFlag, StrEnum
+from typing import Any
+
+
+class Json(str):
+    """Text that is known to be valid, storable JSON (see payload.py)."""
+
+    __slots__ = ()
+
+
+class State(StrEnum):
+    """Where a job is in its life; the drawing is in docs/concepts/lifecycle.md."""
+
+    WAITING = "waiting"
+    SCHEDULED = "scheduled"
+    QUEUED = "queued"
+    PROCESSING = "processing"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_final(self) -> bool:
+        return self in (State.COMPLETED, State.FAILED, State.CANCELLED)
+
+
+class Flag(IntFlag):
+    """What a job row carries beside the plain path; kept unindexed so that changing one is a HOT update."""
+
+    SUSPECT = 1  # was in flight when its instance died: run it where only it can die
+    STARTED = 2  # known to have been started in this attempt (a claimed job may still be waiting in memory)
+    CHECKPOINT = 4  # has a row in `checkpoint`
+    DEPENDENTS = 8  # other jobs wait for it
+    KEY = 16  # holds a unique key that its end must free
+    OUTPUT = 32  # has rows in `output`
+
+
+# A job with one of these cannot be finished by the one-statement path: its end touches further tables.
+ASIDE = Flag.CHECKPOINT | Flag.DEPENDENTS | Flag.KEY | Flag.OUTPUT
+
+HIGHEST_PRIORITY = 9
+DEFAULT_PRIORITY = 5
+DEFAULT_MAX_ATTEMPTS = 3
+
+
+class DependencyPolicy(StrEnum):
+    """What a parent that failed or was cancelled does to the job that waits for it."""
+
+    CANCEL = "cancel"
+    WAIT = "wait"
+    RUN = "run"
+
+
+class KeyScope(StrEnum):
+    """How long a key keeps others out: until the job ended, or until it expires whatever the job does."""
+
+    LIVE = "live"
+    IDEMPOTENT = "idempotent"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A unique key. ``lasts`` is for idempotent keys only."""
+
+    value: str
+    scope: KeyScope = KeyScope.LIVE
+    lasts: timedelta = timedelta(hours=24)
+
+
+@dataclass(frozen=True, slots=True)
+class After:
+    """A dependency: the parent's id and what to do if that parent does not complete."""
+
+    parent: str
+    policy: DependencyPolicy = DependencyPolicy.CANCEL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewJob:
+    """A request to enqueue one job. ``args`` is a mapping, or JSON text already checked (``Json``).
+
+    ``id`` is made by the store unless given; give it to be able to repeat the call without a second job.
+    """
+
+    kind: str
+    args: Mapping[str, Any] | Json = field(default_factory=dict)
+    phase: str | None = None
+    priority: int = DEFAULT_PRIORITY
+    max_attempts: int = DEFAULT_MAX_ATTEMPTS
+    delay: timedelta | None = None
+    run_at: datetime | None = None
+    correlation_id: str | None = None
+    key: Key | None = None
+    after: Sequence[After] = ()
+    id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Enqueued:
+    """The answer to one ``NewJob``: ``created`` is False where a key or a repeated id found the job already there."""
+
+    id: str
+    created: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobError:
+    """What went wrong in an attempt. The traceback travels apart, so that nobody shows it by accident."""
+
+    type: str
+    code: str
+    message: str
+    traceback: str | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a job is. ``position`` is the checkpoint to resume from; ``done`` of ``total`` is for people."""
+
+    done: int
+    total: int | None
+    position: Any
+    at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A job as it stands in the database."""
+
+    id: str
+    kind: str
+    phase: str
+    state: State
+    priority: int
+    generation: int
+    attempt: int
+    crashes: int
+    max_attempts: int
+    args_json: Json
+    correlation_id: str
+    created_at: datetime
+    updated_at: datetime
+    run_at: datetime | None = None
+    started_at: datetime | None = None
+    claimed_at: datetime | None = None
+    finished_at: datetime | None = None
+    cancel_requested_at: datetime | None = None
+    reason: str | None = None
+    pending: int = 0
+    result_json: Json | None = None
+    error: Mapping[str, Any] | None = None
+    traceback: str | None = None
+    progress: Progress | None = None
+    outputs: Sequence[Output] = ()
+
+    @property
+    def args(self) -> Any:
+        return json.loads(self.args_json)
+
+    @property
+    def result(self) -> Any:
+        return None if self.result_json is None else json.loads(self.result_json)
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A claimed job and the token that lets its holder write it; all a handler needs to start."""
+
+    id: str
+    token: int
+    kind: str
+    phase: str
+    priority: int
+    generation: int
+    attempt: int
+    max_attempts: int
+    crashes: int
+    flags: Flag
+    args_json: Json
+    correlation_id: str
+    created_at: datetime
+    ready_at: datetime
+    claimed_at: datetime
+
+    @property
+    def args(self) -> Any:
+        return json.loads(self.args_json)
+
+    @property
+    def is_suspect(self) -> bool:
+        return bool(self.flags & Flag.SUSPECT)
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """Room for a claim: at most ``limit`` jobs of ``phase``; the first ``starting`` of them start at once."""
+
+    phase: str
+    limit: int
+    starting: int | None = None
+    quiet: timedelta = timedelta(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    lease: Lease
+    result: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    lease: Lease
+    error: JobError
+
+
+@dataclass(frozen=True, slots=True)
+class Retried:
+    """The attempt failed and the job is to run again after ``delay``.
+
+    ``crashed`` makes it a suspect and counts towards the crash cap. ``counted=False`` gives the attempt back.
+    A counted retry of the last attempt is recorded as a failure: the budget is not the caller's to overdraw.
+    """
+
+    lease: Lease
+    error: JobError
+    delay: timedelta
+    crashed: bool = False
+    counted: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """The holder stopped because it was asked to, or because the handler said so."""
+
+    lease: Lease
+    reason: str = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class Advanced:
+    """The phase is done: store its output and move the job to the next phase's queue."""
+
+    lease: Lease
+    phase: str
+    output: Any = None
+    max_attempts: int = DEFAULT_MAX_ATTEMPTS
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """The claim is given back unrun (or stopped in the middle); ``counted`` keeps the attempt spent."""
+
+    lease: Lease
+    counted: bool = False
+
+
+Outcome = Completed | Failed | Retried | Cancelled | Advanced | Released
+
+
+class Verdict(StrEnum):
+    """The database's answer to one outcome; exactly one outcome per attempt is ever RECORDED."""
+
+    RECORDED = "recorded"
+    ALREADY_RECORDED = "already_recorded"  # this very attempt's outcome is there: the earlier reply was lost
+    CANCELLED = "cancelled"  # a cancel came first: the job ended cancelled instead of going on
+    LOST = "lost"  # the lease is gone; nothing was changed
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One finished execution of one phase that did not end the job."""
+
+    job_id: str
+    generation: int
+    phase: str
+    attempt: int
+    outcome: str
+    started_at: datetime
+    ended_at: datetime
+    error: Mapping[str, Any] | None
+    traceback: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What a phase produced. ``created`` is False where an earlier value stood and this write was prevented."""
+
+    phase: str
+    name: str
+    value: Any
+    created: bool
+
+
+class CancelAnswer(StrEnum):
+    """CANCELLED: ended, no effect commits any more. REQUESTED: the holder was told; the end is in the lifecycle table."""
+
+    CANCELLED = "cancelled"
+    REQUESTED = "requested"
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What recovery did with one job of a dead instance. ``lease`` is set where the job is HELD for a probe."""
+
+    job_id: str
+    verdict: str
+    lease: Lease | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Jobs per state of one phase."""
+
+    waiting: int = 0
+    scheduled: int = 0
+    queued: int = 0
+    processing: int = 0
+    completed: int = 0
+    failed: int = 0
+    cancelled: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PhasePause:
+    """Why and how long a phase is not served."""
+
+    phase: str
+    since: datetime
+    until: datetime | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFilter:
+    """Which jobs a list shows; fields that are None do not filter."""
+
+    state: State | None = None
+    kind: str | None = None
+    phase: str | None = None
+    correlation_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A slice of a list, newest first; ``next_cursor`` is None at the end."""
+
+    jobs: Sequence[Job]
+    next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """How long ended jobs stay; None keeps them for ever."""
+
+    completed: timedelta | None = timedelta(days=7)
+    failed: timedelta | None = timedelta(days=90)
+    cancelled: timedelta | None = timedelta(days=30)

@@ -1,0 +1,128 @@
+"""What a database must offer for the store's verbs to run on it.
+
+The nouns (jobs, outputs, dependencies, ...) are written once, against this contract. The dialects differ in their .sql
+files and in the few things below: how a transaction begins, how values travel, how a waiting process is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from datetime import datetime
+from typing import Any, Protocol, TypeVar
+
+from windlass.model import Want
+
+Row = tuple[Any, ...]
+T = TypeVar("T")
+
+CHANNEL = "windlass"
+"""The one notification channel. A payload is a phase name, or one of the words below."""
+
+LATER = "@later"
+"""Something was put into `job_later`: the promoter and the linker should look."""
+
+NUDGE = "@nudge "
+"""Followed by a phase: jobs went back to an old place in its queue, so low-water marks must be forgotten."""
+
+CANCEL = "@cancel "
+"""Followed by a job id: its holder should stop."""
+
+RECONNECTED = "@reconnected"
+"""Made by a listener itself: notifications may have been missed, look at everything."""
+
+
+class Transaction(Protocol):
+    """An open transaction: verbs run in it commit or vanish together."""
+
+    def run(self, verb: str, **parameters: object) -> list[Row]:
+        """Run a verb; the rows of its last statement that answers any."""
+        ...
+
+
+class Effect(Transaction, Protocol):
+    """A transaction that also carries a handler's own writes."""
+
+    @property
+    def connection(self) -> Any:
+        """The driver's own connection (psycopg or sqlite3), inside this transaction."""
+        ...
+
+
+class Listener(Protocol):
+    """Hears hints about new work; hints may be lost, doubled or late, and nothing but speed rests on them."""
+
+    def wait(self, timeout: float) -> Sequence[str]:
+        """Wait for hints for at most ``timeout`` seconds; empty when none came."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Database(Protocol):
+    """A connection to one database. Safe to share between threads."""
+
+    dialect: str
+    low_water: bool
+    """Whether claims and promotions should start at a low-water mark (see marks.py)."""
+
+    def run(self, verb: str, **parameters: object) -> list[Row]:
+        """One verb in a transaction of its own. A deadlock or a serialisation failure is repeated, not raised."""
+        ...
+
+    def read(self, verb: str, **parameters: object) -> list[Row]:
+        """One verb that only reads; never waits for a writer."""
+        ...
+
+    def transact(self, work: Callable[[Transaction], T]) -> T:
+        """Run ``work`` in one transaction; repeated from the start after a deadlock, so it must have no other effects."""
+        ...
+
+    def step(
+        self,
+        *,
+        instance: str,
+        outcomes: str,
+        expected: int,
+        aside: int,
+        emptied: Sequence[int],
+        want: Want | None,
+        marks: Sequence[datetime | None],
+    ) -> tuple[Sequence[str] | None, list[Row]]:
+        """Record plain ends and claim the next batch in one commit.
+
+        Answers the ids that were finished (None when all ``expected`` were) and the claimed rows.
+        """
+        ...
+
+    def effect(self, seconds: float) -> AbstractContextManager[Effect]:
+        """A transaction for a handler's writes that the database itself ends when it idles longer than ``seconds``."""
+        ...
+
+    def tell(self, tx: Transaction, phases: Iterable[str], *, nudge: bool = False) -> None:
+        """Hint, when ``tx`` commits, that these phases have work; ``nudge`` where it lies behind the low-water marks."""
+        ...
+
+    def wait(self, phases: Sequence[str], seconds: float) -> None:
+        """Say that somebody will listen for these phases for a while."""
+        ...
+
+    def listen(self) -> Listener: ...
+
+    def moment(self, value: Any) -> datetime | None:
+        """A time column as an aware UTC datetime."""
+        ...
+
+    def stamp(self, value: datetime | None) -> Any:
+        """A datetime in the form the dialect's JSON parameters carry."""
+        ...
+
+    def now(self) -> datetime:
+        """The database's clock."""
+        ...
+
+    def upkeep(self) -> None:
+        """What the dialect itself wants done now and then (history partitions, WAL checkpoints)."""
+        ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,134 @@
+"""Jobs that wait for jobs.
+
+An enqueue only inserts: the child waits ``unlinked``, its edges say for whom. The linker (any instance, a short
+transaction) flags living parents and counts those that ended already. A flagged parent's end consumes its edges and
+counts its children down on their locked rows; a child that reaches zero is moved into its queue by that same commit.
+
+The two orders in which linking and ending can meet:
+
+    linker locks the parent first → the end waits a moment, then sees the flag and the edges
+    the end holds the parent first → the linker skips it, finds it neither flagged nor ended, and tries again later
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from windlass.model import DependencyPolicy, Flag, State
+from windlass.store.contract import Database, Transaction
+from windlass.store.rows import array
+
+PARENT_ERROR = json.dumps(
+    {"type": "Cancelled", "code": "parent_not_completed", "message": "a job this one waited for did not complete"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """One dependency; ``parent_state`` is set once the parent ended."""
+
+    parent: str
+    child: str
+    policy: DependencyPolicy
+    parent_state: State | None
+
+
+def settle(db: Database, tx: Transaction, ended: Sequence[tuple[str, State]]) -> None:
+    """Let the children of jobs that just ended know, and the children of those that are cancelled by it, and so on."""
+    while ended:
+        rows = array(f'{{"id":"{job_id}","state":"{state}"}}' for job_id, state in ended)
+        satisfied: Counter[str] = Counter()
+        doomed: set[str] = set()
+        for child, policy, state in tx.run("settle.edges", ended=rows):
+            if state == State.COMPLETED or policy == DependencyPolicy.RUN:
+                satisfied[child] += 1
+            elif policy == DependencyPolicy.CANCEL:
+                doomed.add(child)
+        going_on = {child: n for child, n in satisfied.items() if child not in doomed}
+        if going_on:
+            due = [row[0] for row in tx.run("settle.count", children=_counts(going_on, "satisfied"))]
+            promote(tx, due)
+        ended = cancel_children(tx, doomed)
+
+
+def promote(tx: Transaction, due: Sequence[str]) -> None:
+    """Move children that nothing holds back into their queues."""
+    if due:
+        tx.run("settle.promote", ids=sorted(due))
+
+
+def cancel_children(tx: Transaction, doomed: set[str]) -> list[tuple[str, State]]:
+    """End waiting children; answers those of them that have children of their own."""
+    if not doomed:
+        return []
+    rows = tx.run("cancel.later", ids=sorted(doomed), error=PARENT_ERROR)
+    tx.run("record.tidy", ids=[row[0] for row in rows])
+    return [(row[0], State.CANCELLED) for row in rows if Flag(row[1]) & Flag.DEPENDENTS]
+
+
+class Dependencies:
+    """Links waiting children to their parents and shows who waits for whom."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def link(self, limit: int = 500) -> int:
+        """Link children that are not linked yet; answers how many were. Safe on every instance at once."""
+        return self._db.transact(lambda tx: self._link(tx, limit))
+
+    def of(self, job_id: str) -> list[Edge]:
+        """The edges a job is part of, as child or as parent."""
+        return [
+            Edge(parent, child, DependencyPolicy(policy), None if state is None else State(state))
+            for parent, child, policy, state in self._db.read("dependencies", id=job_id)
+        ]
+
+    def _link(self, tx: Transaction, limit: int) -> int:
+        edges: dict[str, list[tuple[str, str, str | None]]] = defaultdict(list)
+        for child, parent, policy, state in tx.run("link.pick", limit=limit):
+            edges[child].append((parent, policy, state))
+        if not edges:
+            return 0
+        parents = sorted({parent for group in edges.values() for parent, _, _ in group})
+        flagged = {row[0] for row in tx.run("link.flag_live", parents=parents)}
+        flagged |= {row[0] for row in tx.run("link.flag_later", parents=parents)}
+        ended = {row[0]: (State(row[1]), self._db.moment(row[2])) for row in tx.run("link.ended", parents=parents)}
+        marks: list[str] = []
+        pending: dict[str, int] = {}
+        doomed: set[str] = set()
+        for child, group in edges.items():
+            open_edges, new_marks, is_doomed = 0, [], False
+            for parent, policy, known in group:
+                state = State(known) if known else ended[parent][0] if parent in ended else None
+                if state is None:
+                    if parent not in flagged:
+                        break  # in the middle of a move: neither living nor ended for us; next time
+                    open_edges += 1
+                    continue
+                if not known:
+                    at = self._db.stamp(ended[parent][1])
+                    new_marks.append(
+                        f'{{"parent":"{parent}","child":"{child}","state":"{state}","ended_at":{json.dumps(at)}}}'
+                    )
+                if state is not State.COMPLETED and policy != DependencyPolicy.RUN:
+                    is_doomed |= policy == DependencyPolicy.CANCEL
+                    open_edges += 1
+            else:
+                marks += new_marks
+                if is_doomed:
+                    doomed.add(child)
+                else:
+                    pending[child] = open_edges
+        if marks:
+            tx.run("link.mark", edges=array(marks))
+        if pending:
+            promote(tx, [row[0] for row in tx.run("link.done", children=_counts(pending, "pending"))])
+        settle(self._db, tx, cancel_children(tx, doomed))
+        return len(pending) + len(doomed)
+
+
+def _counts(numbers: dict[str, int], name: str) -> str:
+    return array(f'{{"id":"{child}","{name}":{n}}}' for child, n in sorted(numbers.items()))

@@ -1,0 +1,101 @@
+"""Effect transactions: a handler's own writes and its job's next state in ONE commit.
+
+The fence is the LAST statement before the commit: it locks the job's row, tests the token and changes the row, so
+either the effect and the state are both there, or neither. Until then nobody waits for this transaction: recovery
+skips rows it cannot lock. The database ends a transaction that idles, or executes one statement, longer than the lease
+allows, so that a frozen holder frees its row on time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any, Self
+
+from windlass.errors import LeaseLost, WindlassError
+from windlass.model import DEFAULT_MAX_ATTEMPTS, Advanced, Completed, Lease, Outcome, Output, Verdict
+from windlass.store import outputs, progress
+from windlass.store.contract import Database, Effect
+from windlass.store.recording import apply
+
+
+class EffectTransaction:
+    """``with holder.transaction(lease) as tx``: write through ``tx.connection``, end with one of the verbs.
+
+    Leaving without a verb completes nothing: the effects are committed behind the bare fence, and the job stays held.
+    An exception, or a lost lease, rolls everything back.
+    """
+
+    def __init__(self, db: Database, lease: Lease, seconds: float, *, on_end: Callable[[], None]) -> None:
+        self._db = db
+        self._lease = lease
+        self._seconds = seconds
+        self._on_end = on_end
+        self._stack = ExitStack()
+        self._tx: Effect | None = None
+        self._outcome: Outcome | None = None
+        self._checkpoint: dict[str, Any] | None = None
+        self.cancel_asked = False
+        self.verdict: Verdict | None = None
+
+    @property
+    def connection(self) -> Any:
+        """The driver's connection, inside the transaction."""
+        return self._open.connection
+
+    @property
+    def _open(self) -> Effect:
+        if self._tx is None:
+            raise WindlassError(f"the transaction of job {self._lease.id} is not open; use it inside its `with` block")
+        return self._tx
+
+    def complete(self, result: Any = None) -> None:
+        """Complete the job when this transaction commits."""
+        self._outcome = Completed(self._lease, result)
+
+    def advance(self, phase: str, output: Any = None, *, max_attempts: int = DEFAULT_MAX_ATTEMPTS) -> None:
+        """Store the phase's output and move the job on when this transaction commits."""
+        self._outcome = Advanced(self._lease, phase, output, max_attempts)
+
+    def checkpoint(self, *, done: int, total: int | None = None, position: Any = None) -> None:
+        """Save the position when this transaction commits; the job stays held."""
+        self._checkpoint = {"done": done, "total": total, "position": position}
+
+    def put_output(self, value: Any, *, name: str) -> Output:
+        """Store a named output with this transaction."""
+        return outputs.put(self._open, self._lease, outputs.output_row(self._lease, name, value))
+
+    def __enter__(self) -> Self:
+        self._tx = self._stack.enter_context(self._db.effect(self._seconds))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        if error is None:
+            try:
+                self._fence(self._open)
+            except BaseException as refused:
+                self._stack.__exit__(type(refused), refused, refused.__traceback__)
+                self._tx = None
+                raise
+        self._tx = None
+        self._stack.__exit__(kind, error, traceback)
+        if error is None and self._outcome is not None:
+            self._on_end()
+        return None
+
+    def _fence(self, tx: Effect) -> None:
+        lease = self._lease
+        if self._checkpoint is not None:
+            self.cancel_asked = progress.save(tx, lease, **self._checkpoint)
+        if self._outcome is not None:
+            self.verdict = apply(self._db, tx, [self._outcome])[lease.id]
+            if self.verdict in (Verdict.LOST, Verdict.ALREADY_RECORDED):
+                raise LeaseLost(f"effect of job {lease.id}", job_id=lease.id, token=lease.token)
+        elif self._checkpoint is None:
+            locked = tx.run("record.lock", leases=f'[{{"id":"{lease.id}","token":{lease.token}}}]')
+            if not locked:
+                raise LeaseLost(f"effect of job {lease.id}", job_id=lease.id, token=lease.token)
+            self.cancel_asked = bool(locked[0][3])

@@ -1,0 +1,266 @@
+"""The one function through which jobs come into being.
+
+An enqueue only inserts. It locks and updates no row that the engine or another enqueue may update, because it may run
+inside a caller's transaction that stays open for half a minute; unique keys are the one exception, since uniqueness is
+a wait. Plain jobs are one statement; keys, dependencies and ids given by the caller add a statement each.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from windlass.errors import (
+    ConfigError,
+    DependencyCycleError,
+    KeyConflictError,
+    StoreUnreachableError,
+    UnknownParentError,
+)
+from windlass.model import HIGHEST_PRIORITY, Enqueued, Flag, Key, KeyScope, NewJob
+from windlass.payload import body_hash
+from windlass.store.contract import LATER, Database, Transaction
+from windlass.store.ids import is_id, new_id
+from windlass.store.rows import array, json_text
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}")
+NOTIFY_EVERY = 0.05
+MAX_ATTEMPTS = 32_000
+MAX_LABEL = 255
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A checked request: everything that can be wrong with it was found before the database saw anything."""
+
+    job: NewJob
+    id: str
+    phase: str
+    args: str
+
+
+class Enqueuer:
+    """Inserts jobs. One per process and database: it remembers when it last notified whom."""
+
+    def __init__(self, db: Database, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._db = db
+        self._monotonic = monotonic
+        self._told: dict[str, float] = {}
+        self._lock = threading.Lock()
+
+    def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """Store jobs durably, all or none; answers in the order given.
+
+        Repeating a call with the same ids makes no second job. When the connection breaks in the middle it is unknown
+        whether the jobs are there: they are looked up and the call is repeated once.
+        """
+        entries = check(jobs)
+        if not entries:
+            return []
+        is_plain = not any(entry.job.key or entry.job.after or entry.job.id for entry in entries)
+        try:
+            if is_plain:
+                self._insert(self._db, entries, inbox=False)
+                return [Enqueued(entry.id, created=True) for entry in entries]
+            return self._db.transact(lambda tx: self.insert(tx, entries, inbox=False, is_repeat=True))
+        except StoreUnreachableError:
+            return self._db.transact(lambda tx: self.insert(tx, entries, inbox=False, is_repeat=True))
+
+    def enqueue_in(self, tx: Transaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """Store jobs inside a transaction that is not ours and may commit late: they pass through the inbox."""
+        return self.insert(tx, check(jobs), inbox=True, is_repeat=any(job.id for job in jobs))
+
+    def insert(self, tx: Transaction, entries: Sequence[_Entry], *, inbox: bool, is_repeat: bool) -> list[Enqueued]:
+        """The long way: keys, dependencies and repeated ids are looked at before and after the insert."""
+        present = self._present(tx, entries) if is_repeat else set()
+        fresh = [entry for entry in entries if entry.id not in present]
+        winners = self._take_keys(tx, fresh)
+        fresh = [entry for entry in fresh if winners.get(entry.id, entry.id) == entry.id]
+        self._check_parents(tx, fresh)
+        if fresh:
+            self._insert(tx, fresh, inbox=inbox)
+            edges = [
+                f'{{"parent":"{after.parent}","child":"{entry.id}","policy":"{after.policy}"}}'
+                for entry in fresh
+                for after in _unique_parents(entry)
+            ]
+            if edges:
+                tx.run("enqueue.edges", edges=array(edges))
+            if is_repeat:
+                # Insert first, look after: a first self that moved on meanwhile is visible to this later snapshot.
+                doubled = [row[0] for row in tx.run("enqueue.present", ids=[e.id for e in fresh]) if row[1] > 1]
+                if doubled:
+                    raise RepeatRaced(doubled)
+        made = {entry.id for entry in fresh}
+        return [Enqueued(winners.get(entry.id, entry.id), created=entry.id in made) for entry in entries]
+
+    def _insert(self, tx: Transaction | Database, entries: Sequence[_Entry], *, inbox: bool) -> None:
+        speakers = self._speakers(entries, inbox=inbox)
+        rows = array(self._row(entry, inbox=inbox, tell=entry.id in speakers) for entry in entries)
+        told = {row[0] for row in tx.run("enqueue", jobs=rows)}
+        if told:
+            now = self._monotonic()
+            with self._lock:
+                self._told.update(dict.fromkeys(told, now))
+
+    def _speakers(self, entries: Sequence[_Entry], *, inbox: bool) -> set[str]:
+        """The jobs that may notify: one per phase, and none for a phase told less than 50 ms ago.
+
+        Only notifications that were really sent count, so a job enqueued just before somebody began to wait does not
+        silence the next one. (NOTIFY takes a cluster-wide lock: one per enqueue cost five sixths of the throughput.)
+        """
+        now = self._monotonic()
+        speakers: dict[str, str] = {}
+        with self._lock:
+            for entry in entries:
+                is_later = inbox or entry.job.after or entry.job.delay or entry.job.run_at
+                phase = LATER if is_later else entry.phase
+                if now - self._told.get(phase, float("-inf")) >= NOTIFY_EVERY:
+                    speakers.setdefault(phase, entry.id)
+        return set(speakers.values())
+
+    def _row(self, entry: _Entry, *, inbox: bool, tell: bool) -> str:
+        job = entry.job
+        parts = [
+            f'"id":"{entry.id}","kind":{json.dumps(job.kind)},"phase":{json.dumps(entry.phase)}',
+            f'"lane":{HIGHEST_PRIORITY - job.priority},"max_attempts":{job.max_attempts}',
+            f'"pending":{len(_unique_parents(entry))}',
+            f'"flags":{int(Flag.KEY) if job.key and job.key.scope is KeyScope.LIVE else 0}',
+        ]
+        if job.correlation_id is not None and job.correlation_id != entry.id:
+            parts.append(f'"correlation":{json.dumps(job.correlation_id)}')
+        if job.delay is not None:
+            parts.append(f'"delay":{job.delay.total_seconds()!r}')
+        if job.run_at is not None:
+            parts.append(f'"run_at":{json.dumps(self._db.stamp(job.run_at))}')
+        if inbox:
+            parts.append('"inbox":true')
+        if tell:
+            parts.append('"tell":true')
+        parts.append(f'"args":{entry.args}')
+        return f"{{{','.join(parts)}}}"
+
+    def _present(self, tx: Transaction, entries: Sequence[_Entry]) -> set[str]:
+        return {row[0] for row in tx.run("enqueue.present", ids=[entry.id for entry in entries])}
+
+    def _take_keys(self, tx: Transaction, entries: Sequence[_Entry]) -> dict[str, str]:
+        """For each keyed entry the id of the job that holds its key; the same key twice in one call goes to the first."""
+        keyed = [(entry, entry.job.key) for entry in entries if entry.job.key]
+        if not keyed:
+            return {}
+        bodies = {entry.id: body_hash(entry.job.kind, entry.args) for entry, _ in keyed}
+        first: dict[tuple[str, str], str] = {}
+        rows = []
+        for entry, key in keyed:
+            if first.setdefault((key.scope, _key_name(entry, key)), entry.id) == entry.id:
+                lasts = key.lasts.total_seconds() if key.scope is KeyScope.IDEMPOTENT else None
+                rows.append(
+                    json.dumps(
+                        {
+                            "scope": key.scope,
+                            "key": _key_name(entry, key),
+                            "job": entry.id,
+                            "body_hash": bodies[entry.id],
+                            "lasts": lasts,
+                        }
+                    )
+                )
+        holders = {(row[0], row[1]): (row[2], row[3]) for row in tx.run("enqueue.keys", keys=array(rows))}
+        winners = {}
+        for entry, key in keyed:
+            holder, body = holders[(key.scope, _key_name(entry, key))]
+            if body != bodies[entry.id]:
+                raise KeyConflictError(key.value, holder)
+            winners[entry.id] = holder
+        return winners
+
+    def _check_parents(self, tx: Transaction, entries: Sequence[_Entry]) -> None:
+        own = {entry.id for entry in entries}
+        parents = {after.parent for entry in entries for after in entry.job.after} - own
+        if parents:
+            known = {row[0] for row in tx.run("enqueue.parents", ids=sorted(parents))}
+            if parents - known:
+                raise UnknownParentError(sorted(parents - known))
+
+
+class RepeatRaced(Exception):  # noqa: N818  a signal between this module and the database, never seen by callers
+    """A repeated enqueue met its first self in the middle of a move; the transaction starts again."""
+
+
+def check(jobs: Sequence[NewJob]) -> list[_Entry]:
+    """Refuse what cannot be enqueued, naming the option, before anything is written."""
+    entries = [_check_one(job) for job in jobs]
+    ids = [entry.id for entry in entries]
+    if len(set(ids)) != len(ids):
+        raise ConfigError("id", next(i for i in ids if ids.count(i) > 1), "each job of one call needs its own id")
+    if any(entry.job.after for entry in entries):
+        _refuse_cycles(entries)
+    return entries
+
+
+def _check_one(job: NewJob) -> _Entry:
+    phase = job.phase if job.phase is not None else job.kind
+    for key, name in (("kind", job.kind), ("phase", phase)):
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise ConfigError(key, name, "a name of 1 to 200 letters, digits, or _ . : / - that begins with no sign")
+    if not isinstance(job.priority, int) or not 0 <= job.priority <= HIGHEST_PRIORITY:
+        raise ConfigError("priority", job.priority, "a whole number from 0 to 9; 9 is served first")
+    if not isinstance(job.max_attempts, int) or not 1 <= job.max_attempts <= MAX_ATTEMPTS:
+        raise ConfigError("max_attempts", job.max_attempts, f"a whole number from 1 to {MAX_ATTEMPTS}")
+    if job.delay is not None and job.run_at is not None:
+        raise ConfigError("delay", job.delay, "give delay or run_at, not both")
+    if job.delay is not None and job.delay < timedelta(0):
+        raise ConfigError("delay", job.delay, "a duration of zero or more")
+    if job.run_at is not None and job.run_at.tzinfo is None:
+        raise ConfigError("run_at", job.run_at, "a datetime with a time zone")
+    if job.id is not None and not is_id(job.id):
+        raise ConfigError("id", job.id, "a UUID in lower case with dashes, or None to have one made")
+    for key, text in (("correlation_id", job.correlation_id), ("key", job.key.value if job.key else None)):
+        if text is not None and not _is_label(text):
+            raise ConfigError(key, text, f"1 to {MAX_LABEL} printable characters")
+    for after in job.after:
+        if not is_id(after.parent):
+            raise ConfigError("after", after.parent, "the id of a job")
+    return _Entry(job, job.id or new_id(), phase, json_text(job.args, "args"))
+
+
+def _is_label(text: object) -> bool:
+    return isinstance(text, str) and 1 <= len(text) <= MAX_LABEL and text.isprintable()
+
+
+def _unique_parents(entry: _Entry) -> Iterable:  # type: ignore[type-arg]
+    return {after.parent: after for after in entry.job.after}.values()
+
+
+def _key_name(entry: _Entry, key: Key) -> str:
+    return f"{entry.job.kind}:{key.value}"
+
+
+def _refuse_cycles(entries: Sequence[_Entry]) -> None:
+    """Jobs of one call may wait for each other, but not in a circle. Parents outside the call exist already, so no
+    circle can pass through them."""
+    own = {entry.id for entry in entries}
+    waits: dict[str, list[str]] = defaultdict(list)
+    for entry in entries:
+        waits[entry.id] = [after.parent for after in entry.job.after if after.parent in own]
+    done: set[str] = set()
+    for start in waits:
+        path: list[str] = []
+        stack: list[tuple[str, bool]] = [(start, False)]
+        while stack:
+            job_id, is_leaving = stack.pop()
+            if is_leaving:
+                path.pop()
+                done.add(job_id)
+            elif job_id in path:
+                raise DependencyCycleError([*path[path.index(job_id) :], job_id])
+            elif job_id not in done:
+                path.append(job_id)
+                stack.append((job_id, True))
+                stack.extend((parent, False) for parent in waits[job_id])

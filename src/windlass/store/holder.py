@@ -1,0 +1,268 @@
+"""The store as one instance sees it: claim, record, beat.
+
+A holder remembers what the protocol needs between calls: the tokens it holds and how many jobs are left under each, the
+claim rows that the last commit emptied (they go one step later, never in the commit that emptied them), and the
+low-water marks of the phases it claims from.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from windlass.errors import ConfigError, LeaseLost
+from windlass.model import (
+    ASIDE,
+    DEFAULT_MAX_ATTEMPTS,
+    HIGHEST_PRIORITY,
+    Advanced,
+    Cancelled,
+    Completed,
+    Failed,
+    JobError,
+    Lease,
+    Outcome,
+    Output,
+    Released,
+    Retried,
+    Verdict,
+    Want,
+)
+from windlass.store import outputs, progress
+from windlass.store.contract import Database
+from windlass.store.effects import EffectTransaction
+from windlass.store.ids import new_id
+from windlass.store.marks import Marks
+from windlass.store.recording import apply, finish_row, release_row, resolve
+from windlass.store.rows import array, leases_json, to_lease
+
+LEASE = timedelta(seconds=30)
+UNKNOWN_GRACE = timedelta(seconds=5)
+LANES = HIGHEST_PRIORITY + 1
+MAX_CLAIM = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The answer to a step: a verdict for each outcome, in order, and the jobs claimed."""
+
+    verdicts: Sequence[Verdict]
+    claimed: Sequence[Lease]
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """The answer to a heartbeat: jobs to stop, and how many jobs of lost claims went back to their queues."""
+
+    cancelled: Sequence[str]
+    released: int
+
+
+class Holder:
+    """One instance's hold on jobs. Safe to share between threads; every start of a process makes a new one."""
+
+    def __init__(self, db: Database, *, lease: timedelta = LEASE, info: Mapping[str, Any] | None = None) -> None:
+        if lease <= timedelta(0):
+            raise ConfigError("lease", lease, "a duration above zero; 30 seconds is the default")
+        self.id = new_id()
+        self.lease = lease
+        self._db = db
+        self._left: dict[int, int] = {}
+        self._emptied: list[int] = []
+        self._marks: dict[str, Marks] = {}
+        self._lock = threading.Lock()
+        db.run("join", instance=self.id, lease=lease.total_seconds(), info=json.dumps(dict(info or {})))
+
+    # ------------------------------------------------------------------ claim and record
+
+    def step(self, outcomes: Sequence[Outcome] = (), want: Want | None = None) -> Step:
+        """Record outcomes and claim the next batch, together where that saves a round trip."""
+        if want is not None and not 0 <= want.limit <= MAX_CLAIM:
+            raise ConfigError("limit", want.limit, f"a whole number from 0 to {MAX_CLAIM}")
+        plain = [o for o in outcomes if isinstance(o, Completed | Failed | Cancelled) and not o.lease.flags & ASIDE]
+        verdicts: dict[str, Verdict] = {}
+        claimed: list[Lease] = []
+        if plain or want is not None or self._emptied:
+            verdicts, claimed = self._short_way(plain, want)
+        rest = [outcome for outcome in outcomes if outcome.lease.id not in verdicts]
+        if rest:
+            verdicts |= self._db.transact(lambda tx: apply(self._db, tx, rest))
+            for outcome in rest:
+                if isinstance(outcome, Released):
+                    self.nudge(outcome.lease.phase)
+        self._let_go(outcome.lease for outcome in outcomes)
+        return Step([verdicts[outcome.lease.id] for outcome in outcomes], claimed)
+
+    def claim(self, phase: str, limit: int, *, starting: int | None = None, quiet: timedelta = timedelta(0)) -> Sequence[Lease]:
+        """Claim at most ``limit`` jobs of a phase, highest priority first, then oldest first."""
+        return self.step((), Want(phase, limit, starting, quiet)).claimed
+
+    def record(self, outcomes: Sequence[Outcome]) -> Sequence[Verdict]:
+        """Record outcomes; a verdict for each, in order."""
+        return self.step(outcomes).verdicts
+
+    def complete(self, lease: Lease, result: Any = None) -> Verdict:
+        """Record one completed job."""
+        return self._one(Completed(lease, result))
+
+    def fail(self, lease: Lease, error: JobError) -> Verdict:
+        """Record one failed job: no further attempt."""
+        return self._one(Failed(lease, error))
+
+    def retry_later(self, lease: Lease, error: JobError, delay: timedelta) -> Verdict:
+        """Record a failed attempt of a job that is to run again."""
+        return self._one(Retried(lease, error, delay))
+
+    def cancel(self, lease: Lease, reason: str = "cancelled") -> Verdict:
+        """Record that a held job stopped for a cancel."""
+        return self._one(Cancelled(lease, reason))
+
+    def advance(self, lease: Lease, phase: str, output: Any = None, *, max_attempts: int = DEFAULT_MAX_ATTEMPTS) -> Verdict:
+        """Store the phase's output and move the job to the next phase's queue, in one commit."""
+        return self._one(Advanced(lease, phase, output, max_attempts))
+
+    def release(self, lease: Lease, *, counted: bool = False) -> Verdict:
+        """Give a job back unrun."""
+        return self._one(Released(lease, counted))
+
+    def _one(self, outcome: Outcome) -> Verdict:
+        verdict = self.record([outcome])[0]
+        if verdict is Verdict.LOST:
+            raise LeaseLost(f"job {outcome.lease.id}", job_id=outcome.lease.id, token=outcome.lease.token)
+        return verdict
+
+    def _short_way(self, plain: Sequence[Completed | Failed | Cancelled], want: Want | None) -> tuple[dict[str, Verdict], list[Lease]]:
+        marks = self._marks_of(want.phase) if want is not None else None
+        with self._lock:
+            emptied, self._emptied = self._emptied, []
+        began = time.monotonic()
+        scan = marks.plan() if marks else None
+        try:
+            finished, rows = self._db.step(
+                instance=self.id,
+                outcomes=array(finish_row(outcome) for outcome in plain),
+                expected=len(plain),
+                aside=int(ASIDE),
+                emptied=emptied,
+                want=want,
+                marks=scan[1] if scan else [None] * LANES,
+            )
+        except BaseException:
+            with self._lock:
+                self._emptied += emptied
+            raise
+        claimed = sorted((to_lease(self._db, row) for row in rows), key=lambda c: (-c.priority, c.ready_at, c.id))
+        if marks and scan and want:
+            found = ((HIGHEST_PRIORITY - lease.priority, lease.ready_at) for lease in claimed)
+            marks.learn(scan[0], began, found, len(claimed) < want.limit)
+        if claimed:
+            with self._lock:
+                self._left[claimed[0].token] = len(claimed)
+        if finished is None:
+            return {outcome.lease.id: Verdict.RECORDED for outcome in plain}, claimed
+        verdicts = dict.fromkeys(finished, Verdict.RECORDED)
+        missing = [outcome.lease for outcome in plain if outcome.lease.id not in verdicts]
+        return verdicts | self._db.transact(lambda tx: resolve(tx, missing)), claimed
+
+    def _marks_of(self, phase: str) -> Marks | None:
+        return self._marks.setdefault(phase, Marks(LANES)) if self._db.low_water else None
+
+    def _let_go(self, leases: Iterable[Lease]) -> None:
+        with self._lock:
+            for lease in leases:
+                left = self._left.get(lease.token)
+                if left is None:
+                    continue
+                if left > 1:
+                    self._left[lease.token] = left - 1
+                else:
+                    del self._left[lease.token]
+                    self._emptied.append(lease.token)
+
+    def adopt(self, lease: Lease) -> None:
+        """Take in a job that recovery gave to this holder."""
+        with self._lock:
+            self._left[lease.token] = 1
+
+    def nudge(self, phase: str) -> None:
+        """Jobs went back to an old place in this phase's queue: look there."""
+        if marks := self._marks.get(phase):
+            marks.forget()
+
+    # ------------------------------------------------------------------ while a job runs
+
+    def start(self, leases: Sequence[Lease]) -> set[str]:
+        """Note durably that these jobs are being run now, so that a crash counts against them and not their
+        neighbours; answers the ids still held."""
+        rows = self._db.run("start", leases=leases_json(leases))
+        return {row[0] for row in rows}
+
+    def checkpoint(self, lease: Lease, *, done: int, total: int | None = None, position: Any = None) -> bool:
+        """Save position and progress; True when the job was asked to stop. Progress never goes back."""
+        return self._db.transact(lambda tx: progress.save(tx, lease, done=done, total=total, position=position))
+
+    def put_output(
+        self, lease: Lease, value: Any, *, name: str = "", next_phase: str | None = None, next_max_attempts: int | None = None
+    ) -> Output:
+        """Store an output of the job's phase, once. The one without a name says that the phase is done and, with
+        ``next_phase``, where the job goes then: recovery moves it on if the holder dies in between."""
+        if name == "" and next_phase is not None and next_max_attempts is None:
+            next_max_attempts = DEFAULT_MAX_ATTEMPTS
+        row = outputs.output_row(lease, name, value, next_phase=next_phase, next_max_attempts=next_max_attempts)
+        return self._db.transact(lambda tx: outputs.put(tx, lease, row))
+
+    def transaction(self, lease: Lease, *, margin: timedelta = timedelta(seconds=5)) -> EffectTransaction:
+        """A transaction for the handler's own writes that ends with the job's checkpoint, advance or end."""
+        seconds = max(0.5, (self.lease - margin).total_seconds())
+        return EffectTransaction(self._db, lease, seconds, on_end=lambda: self._let_go([lease]))
+
+    # ------------------------------------------------------------------ staying alive
+
+    def beat(self, *, unknown_grace: timedelta = UNKNOWN_GRACE) -> Beat:
+        """Renew all leases. Raises ``LeaseLost`` when this instance was declared dead: it holds nothing any more.
+
+        Claims whose reply never arrived are found here: the database has them under this instance, the holder does not
+        know them, and their jobs go back to the queue with their attempt.
+        """
+        with self._lock:
+            known = [*self._left, *self._emptied]
+        rows = self._db.run("beat", instance=self.id, known=known, grace=unknown_grace.total_seconds())
+        if not rows:
+            raise LeaseLost(f"instance {self.id}")
+        unknown = [int(token) for token in str(rows[0][1]).split(",")] if rows[0][1] else []
+        released = self._release_unknown(unknown) if unknown else 0
+        return Beat([row[0] for row in self._db.read("cancels", instance=self.id)], released)
+
+    def leave(self) -> None:
+        """Stop being an instance; whatever is still held is left for recovery at once."""
+        with self._lock:
+            emptied, self._emptied = [*self._emptied, *self._left], []
+        if emptied:
+            self._db.run("unclaim", tokens=emptied, instance=self.id)
+        self._db.run("leave", instance=self.id)
+
+    def _release_unknown(self, tokens: Sequence[int]) -> int:
+        def release(tx: Any) -> list[Lease]:
+            rows = tx.run("recover.pick", tokens=list(tokens), limit=MAX_CLAIM)
+            leases = [to_lease(self._db, row[:15]) for row in rows]
+            cancelled = [Cancelled(lease, "cancelled on request") for lease, row in zip(leases, rows, strict=True) if row[15]]
+            if cancelled:
+                apply(self._db, tx, cancelled)
+            free = [lease for lease, row in zip(leases, rows, strict=True) if not row[15]]
+            if free:
+                tx.run("record.release", outcomes=array(release_row(lease, returned=True) for lease in free))
+                self._db.tell(tx, {lease.phase for lease in free}, nudge=True)
+            tx.run("unclaim", tokens=list(tokens), instance=self.id)
+            return leases
+
+        leases = self._db.transact(release)
+        for lease in leases:
+            self.nudge(lease.phase)
+        return len(leases)
+
+

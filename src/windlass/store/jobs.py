@@ -1,0 +1,164 @@
+"""What anyone may ask of a job: show, list, cancel, retry by hand."""
+
+from __future__ import annotations
+
+import heapq
+import json
+from collections.abc import Callable
+from typing import Any
+
+from windlass import lifecycle
+from windlass.errors import ConfigError, JobNotFoundError, KeyConflictError, StoreError
+from windlass.model import (
+    Attempt,
+    CancelAnswer,
+    Flag,
+    Job,
+    JobFilter,
+    KeyScope,
+    Page,
+    Progress,
+    State,
+)
+from windlass.payload import body_hash
+from windlass.store import progress
+from windlass.store.contract import Database, Transaction
+from windlass.store.ids import LARGEST, is_id
+from windlass.store.recording import after_end, cancelled_error
+from windlass.store.rows import to_attempt, to_job
+
+MAX_PAGE = 1000
+_LOOKS = 5  # a job in the middle of a move can be missed by a look at one table after another
+
+_REASONS = {
+    State.WAITING: ["waiting", "unlinked"],
+    State.SCHEDULED: ["scheduled", "retry"],
+    State.QUEUED: ["inbox"],
+}
+
+
+class Jobs:
+    """Reads jobs and acts on them from outside."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def get(self, job_id: str) -> Job:
+        """One job, wherever it is in its life."""
+        rows = self._db.read("get", id=job_id) if is_id(job_id) else []
+        if not rows:
+            raise JobNotFoundError(job_id)
+        return to_job(self._db, rows[0])
+
+    def attempts(self, job_id: str) -> list[Attempt]:
+        """The attempts that did not end the job, oldest first; the one that did is the job itself."""
+        return [to_attempt(self._db, row) for row in self._db.read("attempts", id=job_id)]
+
+    def progress(self, job_id: str) -> Progress | None:
+        """Where a live job would go on, or None at the beginning."""
+        return progress.load(self._db, job_id)
+
+    def list(self, only: JobFilter | None = None, *, cursor: str | None = None, limit: int = 50) -> Page:
+        """Jobs from newest to oldest id, a page at a time. Ids are only roughly in order of creation."""
+        only = only or JobFilter()
+        if not 1 <= limit <= MAX_PAGE:
+            raise ConfigError("limit", limit, f"a whole number from 1 to {MAX_PAGE}")
+        if cursor is not None and not is_id(cursor):
+            raise ConfigError("cursor", cursor, "the next_cursor of the page before")
+        common = {
+            "before": cursor or LARGEST,
+            "limit": limit + 1,
+            "kind": only.kind,
+            "phase": only.phase,
+            "correlation": only.correlation_id,
+        }
+        found = heapq.merge(
+            *([to_job(self._db, row) for row in look(common)] for look in self._looks(only.state)),
+            key=lambda job: job.id,
+            reverse=True,
+        )
+        jobs = [job for job, _ in zip(found, range(limit + 1), strict=False)]
+        return Page(jobs[:limit], jobs[limit - 1].id if len(jobs) > limit else None)
+
+    def cancel(self, job_id: str, reason: str = "cancelled on request") -> CancelAnswer:
+        """Cancel a job: at once where nobody holds it, else by asking its holder, who stops at the next chance."""
+        if not is_id(job_id):
+            raise JobNotFoundError(job_id)
+        for _ in range(_LOOKS):
+            answer = self._db.transact(lambda tx: self._cancel(tx, job_id, reason))
+            if answer is not None:
+                return answer
+        raise StoreError(f"job {job_id} moves too fast to be cancelled; nothing was changed, try again")
+
+    def retry(self, job_id: str) -> Job:
+        """Run an ended job again: a new generation of it, at the phase where it ended, its history kept.
+
+        A failed or cancelled job goes on at its checkpoint; a completed one starts its last phase afresh.
+        """
+        self._db.transact(lambda tx: self._retry(tx, job_id))
+        return self.get(job_id)
+
+    def _looks(self, state: State | None) -> list[Callable[[dict[str, Any]], list[Any]]]:
+        def live(held: bool | None) -> Callable[[dict[str, Any]], list[Any]]:
+            return lambda common: self._db.read("list.live", held=held, **common)
+
+        def later(reasons: list[str]) -> Callable[[dict[str, Any]], list[Any]]:
+            return lambda common: self._db.read("list.later", reasons=reasons, **common)
+
+        def done(ended: State) -> Callable[[dict[str, Any]], list[Any]]:
+            if ended is State.COMPLETED:
+                return lambda common: self._db.read("list.completed", **common)
+            return lambda common: self._db.read("list.ended_badly", state=str(ended), **common)
+
+        match state:
+            case None:
+                everything = [reason for reasons in _REASONS.values() for reason in reasons]
+                return [live(None), later(everything), *(done(s) for s in State if s.is_final)]
+            case State.QUEUED:
+                return [live(False), later(_REASONS[State.QUEUED])]
+            case State.PROCESSING:
+                return [live(True)]
+            case State.WAITING | State.SCHEDULED:
+                return [later(_REASONS[state])]
+            case _:
+                return [done(state)]
+
+    def _cancel(self, tx: Transaction, job_id: str, reason: str) -> CancelAnswer | None:
+        error = cancelled_error(reason)
+        live = tx.run("cancel.live", id=job_id)
+        if live and live[0][0] is not None:
+            return CancelAnswer.REQUESTED
+        rows = tx.run("cancel.queued", id=job_id, error=error) if live else []
+        rows = rows or tx.run("cancel.later", ids=[job_id], error=error)
+        if rows:
+            after_end(self._db, tx, [(row[0], Flag(row[1]), State.CANCELLED) for row in rows])
+            return CancelAnswer.CANCELLED
+        ended = tx.run("retry.peek", id=job_id)
+        if ended:
+            lifecycle.require("cancel", job_id, State(ended[0][0]))
+        if not tx.run("enqueue.present", ids=[job_id]):
+            raise JobNotFoundError(job_id)
+        return None
+
+    def _retry(self, tx: Transaction, job_id: str) -> None:
+        if not is_id(job_id):
+            raise JobNotFoundError(job_id)
+        ended = tx.run("retry.peek", id=job_id)
+        if not ended:
+            rows = tx.run("get", id=job_id)
+            if not rows:
+                raise JobNotFoundError(job_id)
+            lifecycle.require("retry", job_id, to_job(self._db, rows[0]).state)
+        for _, kind, phase, flags, args, key in tx.run("retry.take", id=job_id):
+            if Flag(flags) & Flag.KEY:
+                self._retake_key(tx, job_id, key, body_hash(kind, args))
+            if Flag(flags) & Flag.DEPENDENTS:
+                tx.run("retry.edges", id=job_id)
+            self._db.tell(tx, [phase])
+
+    def _retake_key(self, tx: Transaction, job_id: str, key: str, body: str) -> None:
+        """A retried job needs its live key again; if another job took it meanwhile, the retry is refused."""
+        row = json.dumps({"scope": KeyScope.LIVE, "key": key, "job": job_id, "body_hash": body, "lasts": None})
+        holder = tx.run("enqueue.keys", keys=f"[{row}]")[0][2]
+        if holder != job_id:
+            raise KeyConflictError(key, holder)

@@ -1,0 +1,137 @@
+"""History partitions on PostgreSQL: one a day, made ahead of time, removed without stopping a single finish.
+
+Measured with a reader open: ``CREATE TABLE … PARTITION OF`` and ``DROP TABLE`` of a partition block every finish behind
+them; a plain table that is ATTACHed, and DETACH CONCURRENTLY followed by DROP, block none.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, date, datetime, timedelta
+
+import psycopg
+from psycopg import errors as pg
+
+DAYS_AHEAD = 7
+_LOCK_TIMEOUT = "2s"
+_LOCK_KEY = 0x77696E6470617274
+_NAME = re.compile(r"job_done_(\d{4})(\d{2})(\d{2})")
+
+_ATTACHED = """
+SELECT c.relname, i.inhdetachpending
+FROM pg_inherits AS i
+JOIN pg_class AS c ON c.oid = i.inhrelid
+WHERE i.inhparent = 'windlass.job_done'::regclass
+ORDER BY c.relname
+"""
+
+
+def name_of(day: date) -> str:
+    return f"job_done_{day:%Y%m%d}"
+
+
+def day_of(name: str) -> date | None:
+    match = _NAME.fullmatch(name)
+    return date(int(match[1]), int(match[2]), int(match[3])) if match else None
+
+
+def attached(connection: psycopg.Connection) -> dict[str, bool]:
+    """The partitions that are attached, and whether a detach of each was left half done."""
+    return dict(connection.execute(_ATTACHED).fetchall())
+
+
+def ensure(connection: psycopg.Connection, *, days: int = DAYS_AHEAD, around: date | None = None) -> list[str]:
+    """Make the partitions from yesterday to ``days`` ahead of the database's day (or of ``around``); the new ones' names.
+
+    The connection must be in autocommit mode. Repeating it, and racing another instance, is harmless.
+    """
+    today = around or connection.execute("SELECT (clock_timestamp() AT TIME ZONE 'UTC')::date").fetchone()[0]  # type: ignore[index]
+    there = attached(connection)
+    wanted = [today + timedelta(days=n) for n in range(-1, days + 1)]
+    missing = [day for day in wanted if name_of(day) not in there]
+    return [name_of(day) for day in missing if _attach(connection, day)]
+
+
+def _attach(connection: psycopg.Connection, day: date) -> bool:
+    name, first = name_of(day), datetime(day.year, day.month, day.day, tzinfo=UTC)
+    last = first + timedelta(days=1)
+    with connection.transaction():
+        connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK_KEY,))
+        if name in attached(connection):
+            return False
+        connection.execute(f"CREATE TABLE IF NOT EXISTS windlass.{name} (LIKE windlass.job_done INCLUDING DEFAULTS INCLUDING CONSTRAINTS)")
+        # The CHECK tells ATTACH that no row needs looking at; it goes once the partition's own bound says the same.
+        bounds = f"finished_at >= '{first.isoformat()}' AND finished_at < '{last.isoformat()}'"
+        connection.execute(f"ALTER TABLE windlass.{name} ADD CONSTRAINT {name}_day CHECK ({bounds})")
+        connection.execute(
+            f"ALTER TABLE windlass.job_done ATTACH PARTITION windlass.{name} "
+            f"FOR VALUES FROM ('{first.isoformat()}') TO ('{last.isoformat()}')"
+        )
+        connection.execute(f"ALTER TABLE windlass.{name} DROP CONSTRAINT {name}_day")
+    return True
+
+
+def drop_before(connection: psycopg.Connection, cutoff: datetime) -> dict[str, dict[tuple[str, str], int]]:
+    """Remove the partitions whose whole day lies before ``cutoff``; answers, for each, the jobs it held by phase and state.
+
+    A partition that holds a parent somebody still waits for stays. The connection must be direct and in autocommit mode:
+    DETACH CONCURRENTLY runs in no transaction. One that is interrupted is finished next time.
+    """
+    dropped: dict[str, dict[tuple[str, str], int]] = {}
+    for name, is_half_detached in attached(connection).items():
+        day = day_of(name)
+        if day is None or datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(days=1) > cutoff:
+            continue
+        if is_half_detached:
+            connection.execute(f"ALTER TABLE windlass.job_done DETACH PARTITION windlass.{name} FINALIZE")
+        else:
+            if _is_looked_at(connection, name):
+                continue
+            try:
+                connection.execute(f"ALTER TABLE windlass.job_done DETACH PARTITION windlass.{name} CONCURRENTLY")
+            except (pg.LockNotAvailable, pg.QueryCanceled, pg.ObjectNotInPrerequisiteState):
+                continue  # a reader holds it, or another instance detaches one: next time
+        dropped[name] = _drop(connection, name)
+    for name in _detached(connection):
+        dropped[name] = _drop(connection, name)
+    return dropped
+
+
+def _is_looked_at(connection: psycopg.Connection, name: str) -> bool:
+    row = connection.execute(
+        f"SELECT EXISTS (SELECT FROM windlass.job_dep AS e JOIN windlass.{name} AS d ON d.id = e.parent WHERE e.parent_state IS NULL)"
+    ).fetchone()
+    return bool(row and row[0])
+
+
+def _detached(connection: psycopg.Connection) -> list[str]:
+    """Tables that were partitions and belong to nobody now: a detach whose drop never came."""
+    rows = connection.execute(
+        "SELECT c.relname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace "
+        "WHERE n.nspname = 'windlass' AND c.relkind = 'r' AND c.relname ~ '^job_done_[0-9]{8}$' AND NOT c.relispartition"
+    ).fetchall()
+    today = datetime.now(UTC).date()
+    # A table for a day to come may be one that somebody is about to attach.
+    return [row[0] for row in rows if (day := day_of(row[0])) and day < today - timedelta(days=1)]
+
+
+def _drop(connection: psycopg.Connection, name: str) -> dict[tuple[str, str], int]:
+    """Drop a detached table and correct the counts by what it held, in one transaction."""
+    with connection.transaction():
+        connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
+        held = {
+            (phase, state): n
+            for phase, state, n in connection.execute(
+                f"SELECT phase, state, count(*) FROM windlass.{name} GROUP BY phase, state"
+            ).fetchall()
+        }
+        for (phase, state), n in held.items():
+            connection.execute(
+                f"INSERT INTO windlass.delta (phase, {state}) VALUES (%s, %s)",  # state is one of three by CHECK
+                (phase, -n),
+            )
+        connection.execute(f"DELETE FROM windlass.attempt AS a USING windlass.{name} AS d WHERE a.job = d.id")
+        connection.execute(f"DELETE FROM windlass.job_dep AS e USING windlass.{name} AS d WHERE e.child = d.id")
+        connection.execute(f"DROP TABLE windlass.{name}")
+    return held

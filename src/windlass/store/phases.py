@@ -1,0 +1,37 @@
+"""Phases as operators see them: how many jobs in which state, and whether they are served."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from windlass.errors import ConfigError
+from windlass.model import Counts, PhasePause
+from windlass.store.contract import Database
+
+
+class Phases:
+    """Pauses, resumes and counts phases."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def pause(self, phase: str, reason: str, *, lasts: timedelta | None = None) -> None:
+        """Stop claims of a phase on every instance; running jobs go on. Without ``lasts`` until it is resumed."""
+        if lasts is not None and lasts <= timedelta(0):
+            raise ConfigError("lasts", lasts, "a duration above zero, or None for a pause without end")
+        self._db.run("pause", phase=phase, reason=reason, seconds=None if lasts is None else lasts.total_seconds())
+
+    def resume(self, phase: str) -> bool:
+        """Serve a phase again; False when it was not paused."""
+        return bool(self._db.run("resume", phase=phase))
+
+    def paused(self) -> list[PhasePause]:
+        """The phases that are paused now, by name."""
+        return [
+            PhasePause(name, self._db.moment(since), self._db.moment(until), reason)  # type: ignore[arg-type]  NOT NULL
+            for name, since, until, reason in self._db.read("paused")
+        ]
+
+    def counts(self) -> dict[str, Counts]:
+        """Jobs per state of every phase ever used, without scanning jobs."""
+        return {row[0]: Counts(*(int(number) for number in row[1:])) for row in self._db.read("counts")}

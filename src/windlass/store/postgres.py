@@ -1,0 +1,279 @@
+"""PostgreSQL through psycopg 3: connections, transactions, value conversion, and the one-statement step."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg import errors as pg
+from psycopg.adapt import Loader
+from psycopg.rows import tuple_row
+from psycopg_pool import ConnectionPool, PoolTimeout
+
+from windlass.clock import Clock
+from windlass.errors import ConfigError, StoreUnreachableError
+from windlass.model import Retention, Want
+from windlass.store import partitions
+from windlass.store.contract import NUDGE, Listener, Row, Transaction
+from windlass.store.enqueueing import RepeatRaced
+from windlass.store.marks import as_text
+from windlass.store.migrate import require_current
+from windlass.store.postgres_errors import REPEATABLE, lacks_partition, translated
+from windlass.store.postgres_listener import PostgresListener
+from windlass.store.postgres_migrate import migrate_postgres, read_status
+from windlass.store.statements import load
+
+log = logging.getLogger("windlass.store")
+
+T = TypeVar("T")
+REPEATS = 8
+LANES = list(range(10))
+
+
+class _Text(Loader):
+    """uuid, json and jsonb stay text: the store only carries them."""
+
+    def load(self, data: Any) -> str:
+        return bytes(data).decode()
+
+
+class PostgresTransaction:
+    """Verbs on one connection; the connection's transaction is the caller's business."""
+
+    def __init__(self, connection: psycopg.Connection, clock: Clock | None, prepare: bool) -> None:
+        self.connection = connection
+        self._clock = clock
+        self._prepare = prepare
+
+    def run(self, verb: str, **parameters: object) -> list[Row]:
+        rows: list[Row] = []
+        for text, names in STATEMENTS[verb]:
+            if "now" in names:
+                parameters["now"] = self._clock.now() if self._clock else None
+            cursor = self.connection.execute(
+                text, {name: parameters[name] for name in names}, prepare=self._prepare
+            )
+            if cursor.description is not None:
+                rows = cursor.fetchall()
+        return rows
+
+
+def _compile() -> dict[str, list[tuple[bytes, frozenset[str]]]]:
+    return {
+        name: [(statement.pyformat().encode(), statement.names) for statement in verb.statements]
+        for name, verb in load("postgres").items()
+    }
+
+
+STATEMENTS = _compile()
+
+
+class PostgresDatabase:
+    """One PostgreSQL database.
+
+    ``pooled`` says that the URL leads through a transaction pooler: no prepared statements, no session settings, and no
+    notifications unless ``direct_url`` leads around it. ``clock`` replaces the database's clock in tests.
+    """
+
+    dialect = "postgres"
+    low_water = True
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        clock: Clock | None = None,
+        pooled: bool = False,
+        direct_url: str | None = None,
+        max_connections: int = 8,
+        auto_migrate: bool = False,
+        connect_timeout: float = 10.0,
+    ) -> None:
+        if max_connections < 1:
+            raise ConfigError("max_connections", max_connections, "a whole number of 1 or more")
+        self._url = url
+        self._direct_url = direct_url or (None if pooled else url)
+        self._clock = clock
+        self._pooled = pooled
+        if auto_migrate:
+            migrate_postgres(self._direct_url or url)
+        self._check(connect_timeout)
+        self._pool: ConnectionPool[psycopg.Connection] = ConnectionPool(
+            url,
+            kwargs={"autocommit": True, "row_factory": tuple_row, "connect_timeout": max(1, int(connect_timeout))},
+            configure=self._configure,
+            min_size=1,
+            max_size=max_connections,
+            timeout=connect_timeout,
+            open=False,
+            name="windlass",
+        )
+        self._pool.open()
+
+    def _check(self, connect_timeout: float) -> None:
+        """Fail now, and clearly, where a pool would only time out."""
+        with translated(), psycopg.connect(self._url, autocommit=True, connect_timeout=max(1, int(connect_timeout))) as one:
+            if one.info.server_version < 140000:
+                raise ConfigError("url", f"PostgreSQL {one.info.server_version // 10000}", "PostgreSQL 14 or newer")
+            status = read_status(one)
+            require_current(status, len(status.applied) + len(status.pending), "run `windlass db migrate`")
+
+    def _configure(self, connection: psycopg.Connection) -> None:
+        for name in ("uuid", "json", "jsonb"):
+            connection.adapters.register_loader(name, _Text)
+        connection.prepare_threshold = None if self._pooled else 0
+        if not self._pooled:
+            connection.execute("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED")
+            connection.execute("SET plan_cache_mode = force_generic_plan")
+            connection.execute("SET jit = off")
+            connection.execute("SET timezone = 'UTC'")
+
+    # ------------------------------------------------------------------ running verbs
+
+    @contextmanager
+    def _connection(self) -> Iterator[psycopg.Connection]:
+        try:
+            with translated(), self._pool.connection() as connection:
+                yield connection
+        except PoolTimeout as error:
+            raise StoreUnreachableError(
+                "no connection to PostgreSQL became free in time; check that the server runs, or raise max_connections"
+            ) from error
+
+    def _on(self, connection: psycopg.Connection) -> PostgresTransaction:
+        return PostgresTransaction(connection, self._clock, prepare=not self._pooled)
+
+    def _repeat(self, work: Callable[[psycopg.Connection], T]) -> T:
+        """Run something that is safe to repeat, and repeat it when the database asks for it or a partition is missing."""
+        for left in reversed(range(REPEATS)):
+            with self._connection() as connection:
+                try:
+                    return work(connection)
+                except REPEATABLE:
+                    if not left:
+                        raise
+                except (RepeatRaced, pg.UniqueViolation):
+                    if not left:
+                        raise
+                except pg.CheckViolation as error:
+                    if not left or not lacks_partition(error):
+                        raise
+                    log.warning("history had no partition for today; making it now. Is upkeep running?")
+                    self._ensure_partitions(connection)
+            time.sleep(random.random() * 0.02)  # noqa: S311  jitter, not a secret
+        raise AssertionError("unreachable")
+
+    def run(self, verb: str, **parameters: object) -> list[Row]:
+        return self._repeat(lambda connection: self._on(connection).run(verb, **parameters))
+
+    read = run
+
+    def transact(self, work: Callable[[Transaction], T]) -> T:
+        def in_transaction(connection: psycopg.Connection) -> T:
+            with connection.transaction():
+                return work(self._on(connection))
+
+        return self._repeat(in_transaction)
+
+    def step(
+        self,
+        *,
+        instance: str,
+        outcomes: str,
+        expected: int,
+        aside: int,
+        emptied: Sequence[int],
+        want: Want | None,
+        marks: Sequence[datetime | None],
+    ) -> tuple[Sequence[str] | None, list[Row]]:
+        limit = want.limit if want else 0
+        starting = limit if want is None or want.starting is None else max(0, want.starting)
+        rows = self.run(
+            "step",
+            instance=instance,
+            outcomes=outcomes,
+            expected=expected,
+            aside=aside,
+            emptied=list(emptied),
+            phase=want.phase if want else "",
+            limit=limit,
+            starting=starting,
+            quiet=want.quiet.total_seconds() if want else 0.0,
+            lanes=LANES if limit else [],
+            marks=as_text(marks) if limit else [],
+        )
+        finished = None
+        claimed = []
+        for row in rows:
+            if row[1] is None:
+                finished = row[0]
+            else:
+                claimed.append(row[1:])
+        if finished is None and expected and not any(row[1] is None for row in rows):
+            finished = ""
+        return (None if finished is None else [part for part in finished.split(",") if part]), claimed
+
+    @contextmanager
+    def effect(self, seconds: float) -> Iterator[PostgresTransaction]:
+        """A handler's transaction; both time-outs end with it, so they are safe behind a pooler."""
+        milliseconds = str(max(1, int(seconds * 1000)))
+        with self._connection() as connection, connection.transaction():
+            connection.execute(
+                "SELECT set_config('idle_in_transaction_session_timeout', %s, true), set_config('statement_timeout', %s, true)",
+                (milliseconds, milliseconds),
+            )
+            yield self._on(connection)
+
+    # ------------------------------------------------------------------ hints and time
+
+    def tell(self, tx: Transaction, phases: Iterable[str], *, nudge: bool = False) -> None:
+        names = sorted(phases)
+        if names:
+            tx.run("tell", phases=names, prefix=NUDGE if nudge else "")
+
+    def wait(self, phases: Sequence[str], seconds: float) -> None:
+        self.run("wait", phases=sorted(phases), seconds=seconds)
+
+    def listen(self) -> Listener:
+        return PostgresListener(self._direct_url)
+
+    def moment(self, value: Any) -> datetime | None:
+        return value  # type: ignore[no-any-return]  the driver gives aware datetimes
+
+    def stamp(self, value: datetime | None) -> Any:
+        return None if value is None else value.isoformat()
+
+    def now(self) -> datetime:
+        if self._clock:
+            return self._clock.now()
+        with self._connection() as connection:
+            return connection.execute("SELECT clock_timestamp()").fetchone()[0]  # type: ignore[index,no-any-return]
+
+    # ------------------------------------------------------------------ history partitions
+
+    def upkeep(self) -> None:
+        with self._connection() as connection:
+            self._ensure_partitions(connection)
+
+    def _ensure_partitions(self, connection: psycopg.Connection) -> None:
+        partitions.ensure(connection, around=self._clock.now().date() if self._clock else None)
+
+    def drop_history(self, keep: Retention) -> int:
+        """Remove whole days of history that are past every retention; answers how many jobs went."""
+        lasts = [keep.completed, keep.failed, keep.cancelled]
+        if any(item is None for item in lasts) or self._direct_url is None:
+            return 0
+        cutoff = self.now() - max(item for item in lasts if item is not None)
+        with translated(), psycopg.connect(self._direct_url, autocommit=True) as connection:
+            connection.execute("SET lock_timeout = '5s'")
+            dropped = partitions.drop_before(connection, cutoff)
+        return sum(sum(held.values()) for held in dropped.values())
+
+    def close(self) -> None:
+        self._pool.close()

@@ -1,0 +1,40 @@
+"""Checkpoints: the saved position of a long job, fenced and never going back."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from windlass.errors import ConfigError, LeaseLost
+from windlass.model import Flag, Lease, Progress
+from windlass.store.contract import Database, Transaction
+from windlass.store.rows import json_text
+
+
+def save(tx: Transaction, lease: Lease, *, done: int, total: int | None, position: Any) -> bool:
+    """Save a held job's position; True when the job was asked to stop.
+
+    A ``done`` below the saved one is refused: it would repeat work that is committed, or show people a bar that shrinks.
+    """
+    if done < 0 or (total is not None and total < done):
+        raise ConfigError("progress", (done, total), "done from 0 to total")
+    rows = tx.run(
+        "checkpoint", id=lease.id, token=lease.token, done=done, total=total, position=json_text(position, "position")
+    )
+    if not rows:
+        raise LeaseLost(f"checkpoint of job {lease.id}", job_id=lease.id, token=lease.token)
+    flags, cancel_asked, saved = rows[0]
+    if not saved:
+        raise ConfigError("progress", (done, total), "a checkpoint at or after the one saved before; progress never goes back")
+    if not flags & Flag.CHECKPOINT:
+        tx.run("checkpoint.flag", id=lease.id, token=lease.token)
+    return bool(cancel_asked)
+
+
+def load(db: Database, job_id: str) -> Progress | None:
+    """Where a job goes on, or None if it starts at the beginning."""
+    rows = db.read("checkpoint.get", id=job_id)
+    if not rows:
+        return None
+    done, total, position, at = rows[0]
+    return Progress(done, total, None if position is None else json.loads(position), db.moment(at))

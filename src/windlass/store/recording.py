@@ -1,0 +1,190 @@
+"""Writes outcomes: one verdict per attempt, decided under the row's lock.
+
+``apply`` is the long way, inside a transaction somebody else opened: it is used for outcomes that touch more than the
+job's row, by effect transactions and by recovery. The short way, one statement for plain ends and the next claim, is in
+holder.py. Both name (id, token) in every write, so a holder whose lease ended changes nothing.
+
+What a cancel that came first does to an outcome (read from the locked row):
+
+    completed, failed   stay what they are: the work is done, or its error is worth keeping
+    cancelled           cancelled
+    advanced            the phase's output is kept, the job ends cancelled
+    retried, released   the job ends cancelled
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from windlass.model import (
+    ASIDE,
+    Advanced,
+    Cancelled,
+    Completed,
+    Failed,
+    Flag,
+    Lease,
+    Outcome,
+    Released,
+    Retried,
+    State,
+    Verdict,
+)
+from windlass.store import dependencies
+from windlass.store.contract import Database, Transaction
+from windlass.store.outputs import output_row
+from windlass.store.rows import array, error_json, json_text, leases_json, traceback_json
+
+CANCELLED_ERROR = json.dumps({"type": "Cancelled", "code": "cancelled", "message": "cancelled on request"})
+
+
+@dataclass(slots=True)
+class _Writes:
+    """The rows each verb is given, and the jobs that end by them."""
+
+    outputs: list[str] = field(default_factory=list)
+    retries: list[str] = field(default_factory=list)
+    advances: list[str] = field(default_factory=list)
+    releases: list[str] = field(default_factory=list)
+    finishes: list[str] = field(default_factory=list)
+    ended: list[tuple[str, Flag, State]] = field(default_factory=list)
+    told: set[str] = field(default_factory=set)
+    nudged: set[str] = field(default_factory=set)
+    is_later: bool = False
+
+
+def finish_row(outcome: Completed | Failed | Cancelled, *, recovered: bool = False) -> str:
+    """The JSON row that ends a job."""
+    lease = outcome.lease
+    head = f'{{"id":"{lease.id}","token":{lease.token}'
+    if recovered:
+        head += ',"recovered":true'
+    if isinstance(outcome, Completed):
+        if outcome.result is None:
+            return head + ',"state":"completed"}'
+        return f'{head},"state":"completed","result":{json_text(outcome.result, "result")}}}'
+    if isinstance(outcome, Failed):
+        error, traceback = error_json(lease, outcome.error), traceback_json(outcome.error)
+        return f'{head},"state":"failed","error":{error},"traceback":{traceback}}}'
+    return f'{head},"state":"cancelled","error":{cancelled_error(outcome.reason)}}}'
+
+
+def cancelled_error(reason: str) -> str:
+    """What a cancelled job keeps as its error."""
+    return json.dumps({"type": "Cancelled", "code": "cancelled", "message": reason})
+
+
+def apply(
+    db: Database, tx: Transaction, outcomes: Sequence[Outcome], *, recovering: frozenset[str] = frozenset()
+) -> dict[str, Verdict]:
+    """Record outcomes in ``tx``; answers a verdict for every job id. Ids in ``recovering`` are judged for a dead holder."""
+    locked = {
+        row[0]: (Flag(row[2]), bool(row[3]))
+        for row in tx.run("record.lock", leases=leases_json(outcome.lease for outcome in outcomes))
+    }
+    verdicts: dict[str, Verdict] = {}
+    writes = _Writes()
+    missing: list[Lease] = []
+    for outcome in outcomes:
+        if outcome.lease.id not in locked:
+            missing.append(outcome.lease)
+            continue
+        flags, cancel_asked = locked[outcome.lease.id]
+        verdicts[outcome.lease.id] = _sort(writes, outcome, flags, cancel_asked, outcome.lease.id in recovering)
+    _write(db, tx, writes)
+    if missing:
+        verdicts.update(resolve(tx, missing))
+    return verdicts
+
+
+def resolve(tx: Transaction, leases: Iterable[Lease]) -> dict[str, Verdict]:
+    """Why attempts could not be written: recorded before, or lost. One that is held after all is not in the answer."""
+    standing = {"already": Verdict.ALREADY_RECORDED, "lost": Verdict.LOST}
+    rows = tx.run("record.resolve", leases=leases_json(leases))
+    return {row[0]: standing[row[2]] for row in rows if row[2] in standing}
+
+
+def _sort(writes: _Writes, outcome: Outcome, flags: Flag, cancel_asked: bool, recovered: bool) -> Verdict:
+    lease = outcome.lease
+    match outcome:
+        case Completed() | Failed() | Cancelled():
+            return _end(writes, outcome, flags, recovered)
+        case Advanced():
+            writes.outputs.append(
+                output_row(lease, "", outcome.output, next_phase=outcome.phase, next_max_attempts=outcome.max_attempts)
+            )
+            if not cancel_asked:
+                writes.advances.append(
+                    f'{{"id":"{lease.id}","token":{lease.token},"phase":{json.dumps(outcome.phase)},'
+                    f'"max_attempts":{outcome.max_attempts}}}'
+                )
+                writes.told.add(outcome.phase)
+                return Verdict.RECORDED
+            flags |= Flag.OUTPUT
+        case Retried():
+            if outcome.counted and lease.attempt >= lease.max_attempts and not cancel_asked:
+                return _end(writes, Failed(lease, outcome.error), flags, recovered)
+            if not cancel_asked:
+                delay = max(0.0, outcome.delay.total_seconds())
+                writes.retries.append(
+                    f'{{"id":"{lease.id}","token":{lease.token},"delay":{delay!r},'
+                    f'"crashed":{int(outcome.crashed)},"returned":{int(not outcome.counted)},'
+                    f'"outcome":"{"recovered" if recovered else "retried"}",'
+                    f'"error":{error_json(lease, outcome.error)},"traceback":{traceback_json(outcome.error)}}}'
+                )
+                writes.is_later = True
+                return Verdict.RECORDED
+        case Released():
+            if not cancel_asked:
+                writes.releases.append(release_row(lease, returned=not outcome.counted))
+                writes.nudged.add(lease.phase)
+                return Verdict.RECORDED
+    _end(writes, Cancelled(lease, "cancelled on request"), flags, recovered)
+    return Verdict.CANCELLED
+
+
+def release_row(lease: Lease, *, returned: bool, crashed: bool = False, suspect: bool = False, error: str = "null") -> str:
+    """The JSON row that gives a job back to its queue; a suspect stays one."""
+    suspect = suspect or lease.is_suspect
+    return (
+        f'{{"id":"{lease.id}","token":{lease.token},"returned":{int(returned)},"crashed":{int(crashed)},'
+        f'"suspect":{int(suspect)},"outcome":"recovered","error":{error}}}'
+    )
+
+
+def _end(writes: _Writes, outcome: Completed | Failed | Cancelled, flags: Flag, recovered: bool) -> Verdict:
+    state = {Completed: State.COMPLETED, Failed: State.FAILED, Cancelled: State.CANCELLED}[type(outcome)]
+    writes.finishes.append(finish_row(outcome, recovered=recovered))
+    writes.ended.append((outcome.lease.id, flags, state))
+    return Verdict.RECORDED
+
+
+def _write(db: Database, tx: Transaction, writes: _Writes) -> None:
+    # Every row is locked already, in id order; from here on the order of verbs is free.
+    if writes.outputs:
+        tx.run("output.put", outputs=array(writes.outputs))
+    if writes.retries:
+        tx.run("record.retry", outcomes=array(writes.retries))
+    if writes.advances:
+        tx.run("record.advance", outcomes=array(writes.advances))
+    if writes.releases:
+        tx.run("record.release", outcomes=array(writes.releases))
+    if writes.finishes:
+        tx.run("record.finish", outcomes=array(writes.finishes))
+        after_end(db, tx, writes.ended)
+    if writes.told or writes.is_later:
+        db.tell(tx, writes.told | ({"@later"} if writes.is_later else set()))
+    if writes.nudged:
+        db.tell(tx, writes.nudged, nudge=True)
+
+
+def after_end(db: Database, tx: Transaction, ended: Sequence[tuple[str, Flag, State]]) -> None:
+    """What an end owes to other tables: side rows go, children are counted down or cancelled, and theirs in turn."""
+    tidy = [job_id for job_id, flags, _ in ended if flags & ASIDE]
+    if tidy:
+        tx.run("record.tidy", ids=tidy)
+    parents = [(job_id, state) for job_id, flags, state in ended if flags & Flag.DEPENDENTS]
+    if parents:
+        dependencies.settle(db, tx, parents)

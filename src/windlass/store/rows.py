@@ -1,0 +1,154 @@
+"""Rows to values and values to JSON parameters.
+
+JSON travels as text in both directions: what the store only carries is never parsed, and rows for one parameter are
+joined as text instead of being serialised again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from windlass.model import (
+    HIGHEST_PRIORITY,
+    Attempt,
+    Flag,
+    Job,
+    JobError,
+    Json,
+    Lease,
+    Output,
+    Progress,
+    State,
+)
+from windlass.payload import DEFAULT_LIMITS, RESULT_LIMITS, encode
+from windlass.store.contract import Database, Row
+
+MAX_MESSAGE = 8_000
+MAX_TRACEBACK = 64_000
+
+
+def json_text(value: Any, what: str) -> str:
+    """A value as JSON text, checked; text that was checked before passes as it is."""
+    if isinstance(value, Json):
+        return value
+    return encode(value, what=what, limits=DEFAULT_LIMITS if what == "args" else RESULT_LIMITS)
+
+
+def array(items: Iterable[str]) -> str:
+    """A JSON array of JSON texts."""
+    return f"[{','.join(items)}]"
+
+
+def leases_json(leases: Iterable[Lease]) -> str:
+    """The (id, token) pairs every write of a holder names."""
+    return array(f'{{"id":"{lease.id}","token":{lease.token}}}' for lease in leases)
+
+
+def clean(text: str, limit: int) -> str:
+    """Text from an exception, made storable: no NUL, no lone surrogates, not longer than ``limit``."""
+    text = text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")
+    return text if len(text) <= limit else f"{text[:limit]}… ({len(text) - limit} more characters)"
+
+
+def error_json(lease: Lease, error: JobError) -> str:
+    """An error as it is stored: what happened, in which phase and attempt, under which correlation id."""
+    facts: dict[str, Any] = {
+        "type": clean(error.type, 200),
+        "code": clean(error.code, 200),
+        "message": clean(error.message, MAX_MESSAGE),
+        "phase": lease.phase,
+        "attempt": lease.attempt,
+        "correlation_id": lease.correlation_id,
+    }
+    if error.details:
+        facts["details"] = dict(error.details)
+    return encode(facts, what="error")
+
+
+def traceback_json(error: JobError) -> str:
+    """The traceback as a JSON string or null."""
+    return "null" if error.traceback is None else json.dumps(clean(error.traceback, MAX_TRACEBACK))
+
+
+def to_lease(db: Database, row: Row) -> Lease:
+    """A claimed row; columns as `step` and `claim` answer them."""
+    (job_id, token, kind, phase, lane, generation, attempt, max_attempts, crashes, flags, args, correlation, created, ready, at) = row
+    moment = db.moment
+    return Lease(
+        job_id,
+        token,
+        kind,
+        phase,
+        HIGHEST_PRIORITY - lane,
+        generation,
+        attempt,
+        max_attempts,
+        crashes,
+        Flag(flags),
+        Json(args),
+        correlation or job_id,
+        moment(created),  # type: ignore[arg-type]  NOT NULL columns
+        moment(ready),  # type: ignore[arg-type]
+        moment(at),  # type: ignore[arg-type]
+    )
+
+
+def to_job(db: Database, row: Row) -> Job:
+    """A job row; columns as `get` and the lists answer them."""
+    (
+        job_id, kind, phase, state, lane, generation, attempt, crashes, max_attempts, args, correlation, created, updated,
+        run_at, started, claimed, finished, cancel, reason, pending, result, error, traceback, outputs, progress,
+    ) = row  # fmt: skip
+    moment = db.moment
+    return Job(
+        id=job_id,
+        kind=kind,
+        phase=phase,
+        state=State(state),
+        priority=HIGHEST_PRIORITY - lane,
+        generation=generation,
+        attempt=attempt,
+        crashes=crashes,
+        max_attempts=max_attempts,
+        args_json=Json(args),
+        correlation_id=correlation or job_id,
+        created_at=moment(created),  # type: ignore[arg-type]  NOT NULL columns
+        updated_at=moment(updated),  # type: ignore[arg-type]
+        run_at=moment(run_at),
+        started_at=moment(started),
+        claimed_at=moment(claimed),
+        finished_at=moment(finished),
+        cancel_requested_at=moment(cancel),
+        reason=reason,
+        pending=pending,
+        result_json=None if result is None else Json(result),
+        error=None if error is None else json.loads(error),
+        traceback=traceback,
+        progress=None if progress is None else _progress(json.loads(progress)),
+        outputs=() if outputs is None else tuple(_output(item) for item in json.loads(outputs)),
+    )
+
+
+def to_attempt(db: Database, row: Row) -> Attempt:
+    job_id, generation, phase, attempt, outcome, started, ended, error, traceback = row
+    return Attempt(
+        job_id,
+        generation,
+        phase,
+        attempt,
+        outcome,
+        db.moment(started),  # type: ignore[arg-type]  NOT NULL columns
+        db.moment(ended),  # type: ignore[arg-type]
+        None if error is None else json.loads(error),
+        traceback,
+    )
+
+
+def _progress(facts: Mapping[str, Any]) -> Progress:
+    return Progress(facts["done"], facts["total"], facts["position"])
+
+
+def _output(facts: Mapping[str, Any]) -> Output:
+    return Output(facts["phase"], facts["name"], facts["value"], created=True)

@@ -1,0 +1,198 @@
+-- Jobs that wait for jobs. Enqueue inserts child and edges unlinked; the linker flags living parents and counts ended
+-- ones; a flagged parent's end reads its edges in a statement of its own, with a fresh snapshot. Counters go down on the
+-- locked child row, each edge once.
+
+-- name: enqueue.parents
+-- Which of these parents exist.
+SELECT j.id
+FROM windlass.jobs AS j
+WHERE j.id = ANY(:ids::uuid[]);
+
+-- name: enqueue.edges
+-- Inserts edges.
+INSERT INTO windlass.job_dep (parent, child, policy)
+SELECT g.parent, g.child, g.policy
+FROM json_to_recordset(:edges::json) AS g (parent uuid, child uuid, policy text);
+
+-- name: link.pick
+-- Locks children whose edges are not linked yet and answers all their edges.
+WITH child AS MATERIALIZED (
+    SELECT l.id
+    FROM windlass.job_later AS l
+    WHERE l.reason = 'unlinked'
+    ORDER BY l.id
+    LIMIT :limit
+    FOR UPDATE SKIP LOCKED
+)
+SELECT d.child, d.parent, d.policy, d.parent_state
+FROM windlass.job_dep AS d
+JOIN child AS c ON c.id = d.child
+ORDER BY d.child, d.parent;
+
+-- name: link.flag_live
+-- Flags queued and processing parents, leaving out locked ones; answers those that carry the flag now.
+WITH parent AS MATERIALIZED (
+    SELECT j.id
+    FROM windlass.job AS j
+    WHERE j.id = ANY(:parents::uuid[])
+    ORDER BY j.id
+    FOR NO KEY UPDATE SKIP LOCKED
+)
+UPDATE windlass.job AS j
+SET flags = j.flags | 8
+FROM parent AS p
+WHERE j.id = p.id
+RETURNING j.id;
+
+-- name: link.flag_later
+-- Flags waiting and scheduled parents, leaving out locked ones; answers those that carry the flag now.
+WITH parent AS MATERIALIZED (
+    SELECT l.id
+    FROM windlass.job_later AS l
+    WHERE l.id = ANY(:parents::uuid[])
+    ORDER BY l.id
+    FOR NO KEY UPDATE SKIP LOCKED
+)
+UPDATE windlass.job_later AS l
+SET flags = l.flags | 8
+FROM parent AS p
+WHERE l.id = p.id
+RETURNING l.id;
+
+-- name: link.ended
+-- Parents that ended already; a statement of its own, so that it sees whatever ended before the flags were set.
+SELECT d.id, d.state, d.finished_at
+FROM windlass.job_done AS d
+WHERE d.id = ANY(:parents::uuid[]);
+
+-- name: link.mark
+-- Notes the end of parents on the edges of children that are being linked.
+UPDATE windlass.job_dep AS d
+SET parent_state = g.state,
+    parent_ended_at = g.ended_at
+FROM json_to_recordset(:edges::json) AS g (parent uuid, child uuid, state text, ended_at timestamptz)
+WHERE d.parent = g.parent
+    AND d.child = g.child;
+
+-- name: link.done
+-- Children whose edges are linked: from now on they wait for `pending` parents, or are due if there are none left.
+WITH linked AS (
+    UPDATE windlass.job_later AS l
+    SET reason = CASE WHEN g.pending > 0 THEN 'waiting' ELSE 'scheduled' END,
+        pending = g.pending
+    FROM json_to_recordset(:children::json) AS g (id uuid, pending integer)
+    WHERE l.id = g.id
+        AND l.reason = 'unlinked'
+    RETURNING l.id, l.pending, l.phase
+), counted AS (
+    INSERT INTO windlass.delta (phase, waiting, scheduled)
+    SELECT d.phase, -count(*), count(*)
+    FROM linked AS d
+    WHERE d.pending = 0
+    GROUP BY d.phase
+)
+SELECT d.id
+FROM linked AS d
+WHERE d.pending = 0;
+
+-- name: settle.edges
+-- Consumes the open edges of parents that just ended and answers them, child by child. An edge is consumed once.
+WITH ended AS MATERIALIZED (
+    SELECT g.id, g.state
+    FROM json_to_recordset(:ended::json) AS g (id uuid, state text)
+), open AS MATERIALIZED (
+    SELECT d.parent, d.child, e.state
+    FROM windlass.job_dep AS d
+    JOIN ended AS e ON e.id = d.parent
+    WHERE d.parent_state IS NULL
+    ORDER BY d.child, d.parent
+    FOR UPDATE OF d
+)
+UPDATE windlass.job_dep AS d
+SET parent_state = o.state,
+    parent_ended_at = COALESCE(:now::timestamptz, clock_timestamp())
+FROM open AS o
+WHERE d.parent = o.parent
+    AND d.child = o.child
+RETURNING d.child, d.policy, d.parent_state;
+
+-- name: settle.count
+-- Counts down waiting children on their locked rows; those that reach zero are due.
+WITH given AS MATERIALIZED (
+    SELECT g.id, g.satisfied
+    FROM json_to_recordset(:children::json) AS g (id uuid, satisfied integer)
+), child AS MATERIALIZED (
+    SELECT l.id
+    FROM windlass.job_later AS l
+    JOIN given AS g ON g.id = l.id
+    WHERE l.reason = 'waiting'
+    ORDER BY l.id
+    FOR UPDATE OF l
+), counted_down AS (
+    UPDATE windlass.job_later AS l
+    SET pending = l.pending - g.satisfied,
+        reason = CASE WHEN l.pending - g.satisfied > 0 THEN 'waiting' ELSE 'scheduled' END
+    FROM child AS c
+    JOIN given AS g ON g.id = c.id
+    WHERE l.id = c.id
+    RETURNING l.id, l.pending, l.phase
+), counted AS (
+    INSERT INTO windlass.delta (phase, waiting, scheduled)
+    SELECT d.phase, -count(*), count(*)
+    FROM counted_down AS d
+    WHERE d.pending = 0
+    GROUP BY d.phase
+)
+SELECT d.id
+FROM counted_down AS d
+WHERE d.pending = 0;
+
+-- name: settle.promote
+-- Moves given children that are due into their queues and tells whoever waits; one whose run_at is still to come stays.
+WITH clock AS MATERIALIZED (
+    SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at
+), moved AS (
+    DELETE FROM windlass.job_later AS l
+    WHERE l.id = ANY(:ids::uuid[])
+        AND l.reason = 'scheduled'
+        AND l.run_at <= (SELECT at FROM clock)
+    RETURNING l.*
+), live AS (
+    INSERT INTO windlass.job (id, created_at, ready_at, started_at, lane, generation, attempt, crashes, max_attempts, flags,
+        kind, phase, correlation, args)
+    SELECT m.id, m.created_at, COALESCE(:now::timestamptz, clock_timestamp()), m.started_at, m.lane, m.generation, m.attempt,
+        m.crashes, m.max_attempts, m.flags, m.kind, m.phase, m.correlation, m.args
+    FROM moved AS m
+    ORDER BY m.id
+), counted AS (
+    INSERT INTO windlass.delta (phase, scheduled, queued)
+    SELECT m.phase, -count(*), count(*)
+    FROM moved AS m
+    GROUP BY m.phase
+)
+SELECT w.phase, pg_notify('windlass', w.phase)::text
+FROM windlass.wake AS w
+WHERE w.phase IN (SELECT m.phase FROM moved AS m)
+    AND w.waiting_until > clock_timestamp();
+
+-- name: retry.edges
+-- A retried parent is open again for the children that were left waiting.
+UPDATE windlass.job_dep AS d
+SET parent_state = NULL,
+    parent_ended_at = NULL
+FROM windlass.job_later AS l
+WHERE d.parent = :id::uuid
+    AND d.parent_state <> 'completed'
+    AND d.policy = 'wait'
+    AND l.id = d.child
+    AND l.reason = 'waiting';
+
+-- name: dependencies
+-- What a job waits for (as child) and who waits for it (as parent).
+SELECT d.parent, d.child, d.policy, d.parent_state
+FROM windlass.job_dep AS d
+WHERE d.child = :id::uuid
+UNION ALL
+SELECT d.parent, d.child, d.policy, d.parent_state
+FROM windlass.job_dep AS d
+WHERE d.parent = :id::uuid;

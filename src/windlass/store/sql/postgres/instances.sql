@@ -1,0 +1,192 @@
+-- Instances, their heartbeats, and the recovery of what dead ones held.
+
+-- name: join
+-- Makes a new instance known; its lease starts now.
+INSERT INTO windlass.instance (id, started_at, heartbeat_at, lease, info)
+SELECT :instance::uuid, c.at, c.at, :lease::double precision * interval '1 second', :info::jsonb
+FROM (SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at) AS c;
+
+-- name: beat
+-- Renews all leases of a living instance; no row means it was declared dead and holds nothing any more. Answers the
+-- tokens of own claims that the instance does not know (their reply was lost), once they are older than the grace.
+WITH beaten AS (
+    UPDATE windlass.instance AS i
+    SET heartbeat_at = COALESCE(:now::timestamptz, clock_timestamp())
+    WHERE i.id = :instance::uuid
+        AND i.dead_at IS NULL
+    RETURNING i.heartbeat_at
+)
+SELECT b.heartbeat_at, (
+        SELECT string_agg(c.token::text, ',')
+        FROM windlass.claim AS c
+        WHERE c.instance = :instance::uuid
+            AND NOT c.token = ANY(:known::bigint[])
+            AND c.at < b.heartbeat_at - :grace::double precision * interval '1 second'
+    ) AS unknown
+FROM beaten AS b;
+
+-- name: cancels
+-- The jobs an instance holds that were asked to stop: the net under the control notification.
+SELECT j.id
+FROM windlass.claim AS c
+CROSS JOIN LATERAL (
+    SELECT h.id
+    FROM windlass.job AS h
+    WHERE h.phase = c.phase
+        AND h.lane BETWEEN c.lane_lo AND c.lane_hi
+        AND h.ready_at BETWEEN c.lo AND c.hi
+        AND h.token = c.token
+        AND h.cancel_at IS NOT NULL
+) AS j
+WHERE c.instance = :instance::uuid;
+
+-- name: leave
+-- An instance that stops: gone if it holds nothing, dead at once (so that others recover the rest) if it does.
+WITH gone AS (
+    DELETE FROM windlass.instance AS i
+    WHERE i.id = :instance::uuid
+        AND NOT EXISTS (SELECT FROM windlass.claim AS c WHERE c.instance = i.id)
+)
+UPDATE windlass.instance AS i
+SET dead_at = COALESCE(:now::timestamptz, clock_timestamp())
+WHERE i.id = :instance::uuid
+    AND i.dead_at IS NULL
+    AND EXISTS (SELECT FROM windlass.claim AS c WHERE c.instance = i.id);
+
+-- name: unclaim
+-- Removes claim rows of an instance that cover no job any more.
+DELETE FROM windlass.claim AS c
+WHERE c.token = ANY(:tokens::bigint[])
+    AND c.instance = :instance::uuid
+    AND NOT EXISTS (
+        SELECT FROM windlass.job AS j
+        WHERE j.phase = c.phase
+            AND j.lane BETWEEN c.lane_lo AND c.lane_hi
+            AND j.ready_at BETWEEN c.lo AND c.hi
+            AND j.token = c.token
+    );
+
+-- name: recover.bury
+-- Declares instances dead whose heartbeat is older than their own lease, tested under the row's lock.
+WITH late AS MATERIALIZED (
+    SELECT i.id
+    FROM windlass.instance AS i
+    WHERE i.dead_at IS NULL
+        AND i.heartbeat_at + i.lease < (SELECT COALESCE(:now::timestamptz, clock_timestamp()))
+    ORDER BY i.id
+    FOR UPDATE SKIP LOCKED
+)
+UPDATE windlass.instance AS i
+SET dead_at = COALESCE(:now::timestamptz, clock_timestamp())
+FROM late AS l
+WHERE i.id = l.id
+RETURNING i.id;
+
+-- name: recover.pick
+-- Locks jobs that dead instances hold (or, with :tokens, those of given claims), leaving out the ones an open effect
+-- transaction has: its holder may still be committing, and they are met again next time.
+SELECT j.id, j.token, j.kind, j.phase, j.lane, j.generation, j.attempt, j.max_attempts, j.crashes, j.flags, j.args,
+    j.correlation, j.created_at, j.ready_at, j.claimed_at, j.cancel_at IS NOT NULL AS cancel_asked, o.job IS NOT NULL AS has_output,
+    o.value AS output, o.next_phase, o.next_max_attempts
+FROM windlass.claim AS c
+CROSS JOIN LATERAL (
+    SELECT h.*
+    FROM windlass.job AS h
+    WHERE h.phase = c.phase
+        AND h.lane BETWEEN c.lane_lo AND c.lane_hi
+        AND h.ready_at BETWEEN c.lo AND c.hi
+        AND h.token = c.token
+    LIMIT :limit
+    FOR UPDATE SKIP LOCKED
+) AS j
+LEFT JOIN windlass.output AS o ON o.job = j.id AND o.generation = j.generation AND o.phase = j.phase AND o.name = ''
+WHERE (
+        c.token = ANY(:tokens::bigint[])
+        OR (:tokens::bigint[] IS NULL AND EXISTS (SELECT FROM windlass.instance AS i WHERE i.id = c.instance AND i.dead_at IS NOT NULL))
+        OR (:tokens::bigint[] IS NULL AND NOT EXISTS (SELECT FROM windlass.instance AS i WHERE i.id = c.instance))
+    )
+LIMIT :limit;
+
+-- name: recover.hold
+-- Takes one dead instance's job over under a new token, so that its user's probe can be asked at leisure; the old
+-- holder is fenced from here on, and the attempt is not counted again.
+WITH held AS (
+    INSERT INTO windlass.claim (instance, at, lo, hi, lane_lo, lane_hi, phase)
+    SELECT :instance::uuid, COALESCE(:now::timestamptz, clock_timestamp()), j.ready_at, j.ready_at, j.lane, j.lane, j.phase
+    FROM windlass.job AS j
+    WHERE j.id = :id::uuid
+        AND j.token = :token::bigint
+    RETURNING token, at
+)
+UPDATE windlass.job AS j
+SET token = h.token,
+    claimed_at = h.at
+FROM held AS h
+WHERE j.id = :id::uuid
+    AND j.token = :token::bigint -- belt: held is empty unless this holds
+RETURNING j.token, j.claimed_at;
+
+-- name: recover.sweep
+-- Removes claim rows of dead instances that cover no job any more, then the dead instances without claims.
+WITH emptied AS (
+    DELETE FROM windlass.claim AS c
+    WHERE (
+            EXISTS (SELECT FROM windlass.instance AS i WHERE i.id = c.instance AND i.dead_at IS NOT NULL)
+            OR NOT EXISTS (SELECT FROM windlass.instance AS i WHERE i.id = c.instance)
+        )
+        AND NOT EXISTS (
+            SELECT FROM windlass.job AS j
+            WHERE j.phase = c.phase
+                AND j.lane BETWEEN c.lane_lo AND c.lane_hi
+                AND j.ready_at BETWEEN c.lo AND c.hi
+                AND j.token = c.token
+        )
+)
+DELETE FROM windlass.instance AS i
+WHERE i.dead_at < (SELECT COALESCE(:now::timestamptz, clock_timestamp())) - interval '1 hour'
+    AND NOT EXISTS (SELECT FROM windlass.claim AS c WHERE c.instance = i.id);
+
+-- name: recover.orphans
+-- The net under the nets: held jobs whose claim row is gone, one page of the table at a time. Locks what it answers.
+WITH page AS MATERIALIZED (
+    SELECT j.id, j.token
+    FROM windlass.job AS j
+    WHERE j.id > :after::uuid
+    ORDER BY j.id
+    LIMIT :limit
+), orphan AS MATERIALIZED (
+    SELECT j.id, j.token, j.attempt, j.max_attempts, j.crashes, j.flags, j.cancel_at IS NOT NULL AS cancel_asked
+    FROM windlass.job AS j
+    JOIN page AS p ON p.id = j.id
+    WHERE j.token IS NOT NULL
+        AND NOT EXISTS (SELECT FROM windlass.claim AS c WHERE c.token = j.token)
+    ORDER BY j.id
+    FOR UPDATE OF j SKIP LOCKED
+)
+SELECT p.id, o.token, o.attempt, o.max_attempts, o.crashes, o.flags, o.cancel_asked
+FROM page AS p
+LEFT JOIN orphan AS o ON o.id = p.id
+ORDER BY p.id;
+
+-- name: instances
+-- Who is there, newest first.
+SELECT i.id, i.started_at, i.heartbeat_at, i.dead_at, EXTRACT(EPOCH FROM i.lease)::double precision AS lease_seconds, i.info
+FROM windlass.instance AS i
+ORDER BY i.started_at DESC, i.id;
+
+-- name: wait
+-- Says that somebody waits for these phases for a while, so that enqueues notify.
+INSERT INTO windlass.wake AS w (phase, waiting_until)
+SELECT p.phase, clock_timestamp() + :seconds::double precision * interval '1 second'
+FROM unnest(:phases::text[]) AS p (phase)
+ORDER BY p.phase
+ON CONFLICT (phase) DO UPDATE
+SET waiting_until = excluded.waiting_until
+WHERE w.waiting_until < excluded.waiting_until;
+
+-- name: tell
+-- Hints, when the transaction commits, that phases have work, where somebody waits; with a prefix, always.
+SELECT pg_notify('windlass', :prefix::text || p.phase)::text
+FROM unnest(:phases::text[]) AS p (phase)
+WHERE :prefix::text <> ''
+    OR EXISTS (SELECT FROM windlass.wake AS w WHERE w.phase = p.phase AND w.waiting_until > clock_timestamp());

@@ -1,0 +1,616 @@
+-- Verbs of a job's life on PostgreSQL.
+--
+-- LOCK ORDER, kept by every transaction: job by id, job_later by id, job_dep, then the rest. Whoever locks many rows of
+-- `job` and is not their holder uses SKIP LOCKED, so that nobody waits for a holder's effect transaction and no cycle
+-- can form. Every write of a holder names (id, token): a holder whose lease ended changes nothing.
+-- Parameters are :names; the loader turns them into the driver's form. Guards stand one to a line (./dev mutate-sql).
+
+-- name: enqueue
+-- Inserts jobs and their counts, and tells whoever waits for them. Locks and updates nothing: it may run inside a
+-- caller's transaction that stays open for long. Rows with `inbox` wait for the promoter, which gives them a ready_at
+-- of after their commit. Answers the phases that were told.
+WITH given AS MATERIALIZED (
+    SELECT g.*,
+        CASE
+            WHEN g.pending > 0 THEN 'unlinked'
+            WHEN g.due > g.moment THEN 'scheduled'
+            WHEN g.inbox THEN 'inbox'
+            ELSE 'job'
+        END AS place
+    FROM (
+        SELECT r.*,
+            COALESCE(r.run_at, r.moment + r.delay * interval '1 second') AS due
+        FROM (
+            SELECT j.*, COALESCE(j.at, clock_timestamp()) AS moment
+            FROM json_to_recordset(:jobs::json) AS j (
+                id uuid, kind text, phase text, lane smallint, max_attempts smallint, flags smallint, correlation text,
+                args jsonb, delay double precision, run_at timestamptz, pending integer, inbox boolean, tell boolean,
+                at timestamptz
+            )
+        ) AS r
+    ) AS g
+), live AS (
+    INSERT INTO windlass.job (id, created_at, ready_at, lane, max_attempts, flags, kind, phase, correlation, args)
+    SELECT g.id, g.moment, g.moment, g.lane, g.max_attempts, g.flags, g.kind, g.phase, g.correlation, g.args
+    FROM given AS g
+    WHERE g.place = 'job'
+), later AS (
+    INSERT INTO windlass.job_later
+        (id, created_at, run_at, pending, lane, max_attempts, flags, reason, kind, phase, correlation, args)
+    SELECT g.id, g.moment, COALESCE(g.due, g.moment), g.pending, g.lane, g.max_attempts, g.flags, g.place, g.kind, g.phase,
+        g.correlation, g.args
+    FROM given AS g
+    WHERE g.place <> 'job'
+), counted AS (
+    INSERT INTO windlass.delta (phase, waiting, scheduled, queued)
+    SELECT g.phase,
+        count(*) FILTER (WHERE g.place = 'unlinked'),
+        count(*) FILTER (WHERE g.place = 'scheduled'),
+        count(*) FILTER (WHERE g.place IN ('job', 'inbox'))
+    FROM given AS g
+    GROUP BY g.phase
+)
+SELECT w.phase, pg_notify('windlass', w.phase)::text
+FROM windlass.wake AS w
+WHERE w.phase IN (SELECT CASE WHEN g.place = 'job' THEN g.phase ELSE '@later' END FROM given AS g WHERE g.tell)
+    AND w.waiting_until > clock_timestamp();
+
+-- name: enqueue.keys
+-- Takes unique keys in sorted order and answers who holds each: a caller that finds its own job's id has won it. Waits
+-- for another caller's uncommitted key, because uniqueness is a wait; an expired key changes hands.
+INSERT INTO windlass.job_key AS k (scope, key, job, body_hash, expires_at)
+SELECT g.scope, g.key, g.job, g.body_hash,
+    COALESCE(:now::timestamptz, clock_timestamp()) + g.lasts * interval '1 second'
+FROM json_to_recordset(:keys::json) AS g (scope text, key text, job uuid, body_hash text, lasts double precision)
+ORDER BY g.scope, g.key
+ON CONFLICT (scope, key) DO UPDATE
+SET job = CASE WHEN k.expires_at <= COALESCE(:now::timestamptz, clock_timestamp()) THEN excluded.job ELSE k.job END,
+    body_hash = CASE WHEN k.expires_at <= COALESCE(:now::timestamptz, clock_timestamp()) THEN excluded.body_hash ELSE k.body_hash END,
+    expires_at = CASE WHEN k.expires_at <= COALESCE(:now::timestamptz, clock_timestamp()) THEN excluded.expires_at ELSE k.expires_at END
+RETURNING k.scope, k.key, k.job, k.body_hash;
+
+-- name: enqueue.present
+-- Which of these ids exist, and in how many tables; more than one means a repeated enqueue raced its first self.
+SELECT id, count(*)
+FROM windlass.jobs
+WHERE id = ANY(:ids::uuid[])
+GROUP BY id;
+
+-- name: step
+-- Records plain outcomes and claims the next batch of one phase: one statement, one commit. A row is finished only by
+-- the holder of its token and only while its end touches no other table (flags); at most :limit rows are claimed under
+-- every plan, because they are picked and locked in a materialised CTE, highest lane first, oldest first, from the
+-- low-water mark of each lane on. Answers one row about the finished ones, then the claimed ones.
+WITH clock AS MATERIALIZED (
+    SELECT c.at, CASE WHEN :quiet::double precision > 0 THEN c.at - :quiet::double precision * interval '1 second' ELSE 'infinity' END AS upto
+    FROM (SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at) AS c
+), given AS MATERIALIZED (
+    SELECT g.*
+    FROM json_to_recordset(:outcomes::json) AS g (
+        id uuid, token bigint, state text, result jsonb, error jsonb, traceback text
+    )
+), finished AS (
+    DELETE FROM windlass.job AS j
+    USING given AS g
+    WHERE j.id = g.id
+        AND j.token = g.token
+        AND j.flags & :aside::smallint = 0
+    RETURNING j.id, j.created_at, j.claimed_at, j.started_at, j.token, j.lane, j.generation, j.attempt, j.crashes,
+        j.max_attempts, j.flags, j.kind, j.phase, j.correlation, j.args, g.state, g.result, g.error, g.traceback
+), history AS (
+    INSERT INTO windlass.job_done (id, created_at, finished_at, claimed_at, started_at, token, lane, generation, attempt,
+        crashes, max_attempts, flags, state, kind, phase, correlation, args, result, error, traceback)
+    SELECT f.id, f.created_at, c.at, f.claimed_at, f.started_at, f.token, f.lane, f.generation, f.attempt,
+        f.crashes, f.max_attempts, f.flags, f.state, f.kind, f.phase, f.correlation, f.args, f.result, f.error, f.traceback
+    FROM finished AS f
+    CROSS JOIN clock AS c
+), emptied AS (
+    DELETE FROM windlass.claim AS c
+    WHERE c.token = ANY(:emptied::bigint[])
+        AND c.instance = :instance::uuid
+), picked AS MATERIALIZED (
+    SELECT ready.tid, ready.id, ready.lane, ready.ready_at
+    FROM unnest(:lanes::smallint[], :marks::timestamptz[]) AS l (lane, mark)
+    CROSS JOIN LATERAL (
+        SELECT j.ctid AS tid, j.id, j.lane, j.ready_at
+        FROM windlass.job AS j
+        WHERE j.phase = :phase
+            AND j.lane = l.lane
+            AND j.ready_at >= l.mark
+            AND j.ready_at <= (SELECT upto FROM clock)
+            AND j.token IS NULL
+        ORDER BY j.ready_at, j.id
+        LIMIT :limit
+        FOR UPDATE SKIP LOCKED
+    ) AS ready
+    WHERE NOT EXISTS (
+            SELECT FROM windlass.phase AS p
+            WHERE p.name = :phase
+                AND (p.paused_until IS NULL OR p.paused_until > (SELECT at FROM clock))
+        )
+        AND EXISTS (
+            SELECT FROM windlass.instance AS i
+            WHERE i.id = :instance::uuid
+                AND i.dead_at IS NULL
+        )
+    LIMIT :limit
+), held AS (
+    INSERT INTO windlass.claim (instance, at, lo, hi, lane_lo, lane_hi, phase)
+    SELECT :instance::uuid, c.at, min(p.ready_at), max(p.ready_at), min(p.lane), max(p.lane), :phase
+    FROM picked AS p
+    CROSS JOIN clock AS c
+    GROUP BY c.at
+    RETURNING token, at
+), prefetched AS MATERIALIZED (
+    SELECT p.lane, p.ready_at, p.id
+    FROM picked AS p
+    LIMIT 1 OFFSET :starting
+), claimed AS (
+    UPDATE windlass.job AS j
+    SET token = h.token,
+        claimed_at = h.at,
+        attempt = j.attempt + 1,
+        flags = CASE WHEN (j.lane, j.ready_at, j.id) >= (p.lane, p.ready_at, p.id) THEN j.flags & ~2 ELSE j.flags | 2 END
+    FROM held AS h
+    LEFT JOIN prefetched AS p ON TRUE
+    WHERE j.ctid = ANY(ARRAY(SELECT tid FROM picked))
+        AND j.token IS NULL -- belt: picked is locked and materialised, so no plan can reach another row
+    RETURNING j.id, j.token, j.kind, j.phase, j.lane, j.generation, j.attempt, j.max_attempts, j.crashes, j.flags, j.args,
+        j.correlation, j.created_at, j.ready_at, j.claimed_at
+), counted AS (
+    INSERT INTO windlass.delta (phase, queued, processing, completed, failed, cancelled)
+    SELECT f.phase, 0, -count(*),
+        count(*) FILTER (WHERE f.state = 'completed'),
+        count(*) FILTER (WHERE f.state = 'failed'),
+        count(*) FILTER (WHERE f.state = 'cancelled')
+    FROM finished AS f
+    GROUP BY f.phase
+    UNION ALL
+    SELECT :phase, -count(*), count(*), 0, 0, 0
+    FROM claimed
+    HAVING count(*) > 0
+)
+SELECT CASE WHEN count(*) = :expected THEN NULL ELSE string_agg(f.id::text, ',') END AS finished,
+    NULL::uuid AS id, NULL::bigint AS token, NULL::text AS kind, NULL::text AS phase, NULL::smallint AS lane,
+    NULL::smallint AS generation, NULL::smallint AS attempt, NULL::smallint AS max_attempts, NULL::smallint AS crashes,
+    NULL::smallint AS flags, NULL::jsonb AS args, NULL::text AS correlation, NULL::timestamptz AS created_at,
+    NULL::timestamptz AS ready_at, NULL::timestamptz AS claimed_at
+FROM finished AS f
+UNION ALL
+SELECT NULL, c.*
+FROM claimed AS c;
+
+-- name: record.resolve
+-- What became of attempts that a step did not finish: still held (its end needs the long way), recorded before, or lost.
+SELECT g.id, g.token,
+    CASE
+        WHEN EXISTS (SELECT FROM windlass.job AS j WHERE j.id = g.id AND j.token = g.token) THEN 'held'
+        WHEN EXISTS (SELECT FROM windlass.job_done AS d WHERE d.id = g.id AND d.token = g.token) THEN 'already'
+        WHEN EXISTS (SELECT FROM windlass.attempt AS a WHERE a.job = g.id AND a.token = g.token AND a.outcome <> 'recovered') THEN 'already'
+        ELSE 'lost'
+    END AS standing
+FROM json_to_recordset(:leases::json) AS g (id uuid, token bigint);
+
+-- name: record.lock
+-- Locks held jobs in id order and answers what a fence must know: flags and whether a cancel was asked for.
+SELECT j.id, j.token, j.flags, j.cancel_at IS NOT NULL AS cancel_asked
+FROM windlass.job AS j
+JOIN json_to_recordset(:leases::json) AS g (id uuid, token bigint) ON g.id = j.id
+WHERE j.token = g.token
+ORDER BY j.id
+FOR UPDATE OF j;
+
+-- name: record.finish
+-- Ends held jobs whatever their flags, with outputs and progress folded into history. The caller tidies the side tables.
+-- An end decided by recovery is written under the negative token, or the old holder would take it for its own.
+WITH clock AS MATERIALIZED (
+    SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at
+), finished AS (
+    DELETE FROM windlass.job AS j
+    USING json_to_recordset(:outcomes::json) AS g (
+        id uuid, token bigint, state text, result jsonb, error jsonb, traceback text, recovered boolean
+    )
+    WHERE j.id = g.id
+        AND j.token = g.token
+    RETURNING j.*, g.state, g.result, g.error, g.traceback, g.recovered
+), history AS (
+    INSERT INTO windlass.job_done (id, created_at, finished_at, claimed_at, started_at, token, lane, generation, attempt,
+        crashes, max_attempts, flags, state, kind, phase, correlation, args, result, error, traceback, outputs, progress, key)
+    SELECT f.id, f.created_at, c.at, f.claimed_at, f.started_at, CASE WHEN f.recovered THEN -f.token ELSE f.token END,
+        f.lane, f.generation, f.attempt, f.crashes, f.max_attempts, f.flags, f.state, f.kind, f.phase, f.correlation, f.args,
+        f.result, f.error, f.traceback,
+        (
+            SELECT jsonb_agg(jsonb_build_object('phase', o.phase, 'name', o.name, 'value', o.value) ORDER BY o.at, o.phase, o.name)
+            FROM windlass.output AS o
+            WHERE o.job = f.id
+                AND o.generation = f.generation -- belt: outputs of earlier generations left with their end
+        ),
+        (
+            SELECT jsonb_build_object('done', p.done, 'total', p.total, 'position', p.position)
+            FROM windlass.checkpoint AS p
+            WHERE p.job = f.id
+        ),
+        (
+            SELECT k.key
+            FROM windlass.job_key AS k
+            WHERE k.job = f.id
+                AND k.scope = 'live'
+        )
+    FROM finished AS f
+    CROSS JOIN clock AS c
+), counted AS (
+    INSERT INTO windlass.delta (phase, processing, completed, failed, cancelled)
+    SELECT f.phase, -count(*),
+        count(*) FILTER (WHERE f.state = 'completed'),
+        count(*) FILTER (WHERE f.state = 'failed'),
+        count(*) FILTER (WHERE f.state = 'cancelled')
+    FROM finished AS f
+    GROUP BY f.phase
+)
+SELECT f.id, f.token
+FROM finished AS f;
+
+-- name: record.tidy
+-- Removes what an ended job no longer needs beside its history: outputs and checkpoint (folded into it), live keys.
+WITH outputs AS (
+    DELETE FROM windlass.output AS o
+    WHERE o.job = ANY(:ids::uuid[])
+), checkpoints AS (
+    DELETE FROM windlass.checkpoint AS p
+    WHERE p.job = ANY(:ids::uuid[])
+)
+DELETE FROM windlass.job_key AS k
+WHERE k.job = ANY(:ids::uuid[])
+    AND k.scope = 'live';
+
+-- name: record.retry
+-- Moves held jobs to a later run and keeps what went wrong. A job that crashed its process becomes a suspect.
+WITH clock AS MATERIALIZED (
+    SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at
+), moved AS (
+    DELETE FROM windlass.job AS j
+    USING json_to_recordset(:outcomes::json) AS g (
+        id uuid, token bigint, delay double precision, error jsonb, traceback text, crashed smallint, returned smallint, outcome text
+    )
+    WHERE j.id = g.id
+        AND j.token = g.token
+    RETURNING j.*, g.delay, g.error, g.traceback, g.crashed, g.returned, g.outcome
+), later AS (
+    INSERT INTO windlass.job_later (id, created_at, run_at, started_at, lane, generation, attempt, crashes, max_attempts,
+        flags, reason, kind, phase, correlation, args)
+    SELECT m.id, m.created_at, c.at + m.delay * interval '1 second', COALESCE(m.started_at, m.claimed_at), m.lane,
+        m.generation, m.attempt - m.returned, m.crashes + m.crashed, m.max_attempts, (m.flags & ~2) | m.crashed, 'retry',
+        m.kind, m.phase, m.correlation, m.args
+    FROM moved AS m
+    CROSS JOIN clock AS c
+), tried AS (
+    INSERT INTO windlass.attempt (job, token, started_at, ended_at, generation, attempt, outcome, phase, error, traceback)
+    SELECT m.id, m.token, m.claimed_at, c.at, m.generation, m.attempt, m.outcome, m.phase, m.error, m.traceback
+    FROM moved AS m
+    CROSS JOIN clock AS c
+), counted AS (
+    INSERT INTO windlass.delta (phase, processing, scheduled)
+    SELECT m.phase, -count(*), count(*)
+    FROM moved AS m
+    GROUP BY m.phase
+)
+SELECT m.id, m.token
+FROM moved AS m;
+
+-- name: record.advance
+-- Moves held jobs to the next phase's queue with a fresh budget; their outputs were stored by output.put before, in the
+-- same transaction. A checkpoint belongs to the phase that wrote it and goes.
+WITH clock AS MATERIALIZED (
+    SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at
+), given AS MATERIALIZED (
+    SELECT g.*
+    FROM json_to_recordset(:outcomes::json) AS g (id uuid, token bigint, phase text, max_attempts smallint)
+), held AS MATERIALIZED (
+    SELECT j.id, j.token, j.claimed_at, j.generation, j.attempt, j.phase
+    FROM windlass.job AS j
+    JOIN given AS g ON g.id = j.id
+    WHERE j.token = g.token
+), moved AS (
+    UPDATE windlass.job AS j
+    SET phase = g.phase,
+        max_attempts = g.max_attempts,
+        ready_at = c.at,
+        started_at = COALESCE(j.started_at, j.claimed_at),
+        token = NULL,
+        claimed_at = NULL,
+        attempt = 0,
+        crashes = 0,
+        flags = (j.flags & ~(1 | 2 | 4)) | 32
+    FROM given AS g
+    CROSS JOIN clock AS c
+    WHERE j.id = g.id
+        AND j.token = g.token
+    RETURNING j.id, g.token, j.phase
+), tried AS (
+    INSERT INTO windlass.attempt (job, token, started_at, ended_at, generation, attempt, outcome, phase)
+    SELECT h.id, h.token, h.claimed_at, c.at, h.generation, h.attempt, 'advanced', h.phase
+    FROM held AS h
+    CROSS JOIN clock AS c
+), unfinished AS (
+    DELETE FROM windlass.checkpoint AS p
+    USING held AS h
+    WHERE p.job = h.id
+), counted AS (
+    INSERT INTO windlass.delta (phase, queued, processing)
+    SELECT h.phase, 0, -count(*)
+    FROM held AS h
+    GROUP BY h.phase
+    UNION ALL
+    SELECT m.phase, count(*), 0
+    FROM moved AS m
+    GROUP BY m.phase
+)
+SELECT m.id, m.token
+FROM moved AS m;
+
+-- name: record.release
+-- Gives held jobs back to their queue at their old place (ready_at stays). `returned` gives the attempt back, `crashed`
+-- counts a crash, `suspect` makes the next run an isolated one; a release that spent its attempt leaves a trace.
+WITH clock AS MATERIALIZED (
+    SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at
+), given AS MATERIALIZED (
+    SELECT g.*
+    FROM json_to_recordset(:outcomes::json) AS g (
+        id uuid, token bigint, returned smallint, crashed smallint, suspect smallint, outcome text, error jsonb
+    )
+), held AS MATERIALIZED (
+    SELECT j.id, j.token, j.claimed_at, j.generation, j.attempt, j.phase, g.returned, g.outcome, g.error
+    FROM windlass.job AS j
+    JOIN given AS g ON g.id = j.id
+    WHERE j.token = g.token
+), moved AS (
+    UPDATE windlass.job AS j
+    SET token = NULL,
+        claimed_at = NULL,
+        started_at = CASE WHEN g.returned = 1 THEN j.started_at ELSE COALESCE(j.started_at, j.claimed_at) END,
+        attempt = j.attempt - g.returned,
+        crashes = j.crashes + g.crashed,
+        flags = (j.flags & ~2) | g.suspect
+    FROM given AS g
+    WHERE j.id = g.id
+        AND j.token = g.token
+    RETURNING j.id, g.token, j.phase
+), tried AS (
+    INSERT INTO windlass.attempt (job, token, started_at, ended_at, generation, attempt, outcome, phase, error)
+    SELECT h.id, h.token, h.claimed_at, c.at, h.generation, h.attempt, h.outcome, h.phase, h.error
+    FROM held AS h
+    CROSS JOIN clock AS c
+    WHERE h.returned = 0
+), counted AS (
+    INSERT INTO windlass.delta (phase, queued, processing)
+    SELECT m.phase, count(*), -count(*)
+    FROM moved AS m
+    GROUP BY m.phase
+)
+SELECT m.id, m.token
+FROM moved AS m;
+
+-- name: start
+-- Notes durably that held jobs are being run now; asked for where a crash must be counted exactly.
+UPDATE windlass.job AS j
+SET flags = j.flags | 2
+FROM json_to_recordset(:leases::json) AS g (id uuid, token bigint)
+WHERE j.id = g.id
+    AND j.token = g.token
+RETURNING j.id, j.token;
+
+-- name: checkpoint
+-- Saves position and progress of a held job; the fence is the lock on its row. Progress never goes back. Answers the
+-- row's flags and whether a cancel was asked for; no row means the lease is lost.
+WITH held AS MATERIALIZED (
+    SELECT j.id, j.generation, j.token, j.flags, j.cancel_at
+    FROM windlass.job AS j
+    WHERE j.id = :id::uuid
+        AND j.token = :token::bigint
+    FOR NO KEY UPDATE
+), saved AS (
+    INSERT INTO windlass.checkpoint AS p (job, generation, token, done, total, at, position)
+    SELECT h.id, h.generation, h.token, :done::bigint, :total::bigint, COALESCE(:now::timestamptz, clock_timestamp()), :position::jsonb
+    FROM held AS h
+    ON CONFLICT (job) DO UPDATE
+    SET generation = excluded.generation,
+        token = excluded.token,
+        done = excluded.done,
+        total = excluded.total,
+        at = excluded.at,
+        position = excluded.position
+    WHERE excluded.done >= p.done
+    RETURNING p.job
+)
+SELECT h.flags, h.cancel_at IS NOT NULL AS cancel_asked, EXISTS (SELECT FROM saved) AS saved
+FROM held AS h;
+
+-- name: checkpoint.flag
+-- Notes on the job row that a checkpoint exists, once per job, so that its end folds it into history.
+UPDATE windlass.job AS j
+SET flags = j.flags | 4
+WHERE j.id = :id::uuid
+    AND j.token = :token::bigint;
+
+-- name: checkpoint.get
+-- The saved position of a job.
+SELECT p.done, p.total, p.position, p.at
+FROM windlass.checkpoint AS p
+WHERE p.job = :id::uuid;
+
+-- name: cancel.live
+-- Locks a queued or processing job and, where it is held, notes that it should stop and tells its holder.
+WITH found AS MATERIALIZED (
+    SELECT j.id, j.token, j.flags, j.phase
+    FROM windlass.job AS j
+    WHERE j.id = :id::uuid
+    FOR UPDATE
+), asked AS (
+    UPDATE windlass.job AS j
+    SET cancel_at = COALESCE(j.cancel_at, :now::timestamptz, clock_timestamp())
+    FROM found AS f
+    WHERE j.id = f.id
+        AND j.token IS NOT NULL
+    RETURNING j.id
+)
+SELECT f.token, f.flags, (SELECT pg_notify('windlass', '@cancel ' || a.id::text) FROM asked AS a)::text
+FROM found AS f;
+
+-- name: cancel.queued
+-- Ends a queued job.
+WITH ended AS (
+    DELETE FROM windlass.job AS j
+    WHERE j.id = :id::uuid
+        AND j.token IS NULL
+    RETURNING j.*
+), history AS (
+    INSERT INTO windlass.job_done (id, created_at, finished_at, started_at, lane, generation, attempt, crashes, max_attempts,
+        flags, state, kind, phase, correlation, args, error, outputs, progress, key)
+    SELECT e.id, e.created_at, COALESCE(:now::timestamptz, clock_timestamp()), e.started_at, e.lane, e.generation, e.attempt,
+        e.crashes, e.max_attempts, e.flags, 'cancelled', e.kind, e.phase, e.correlation, e.args, :error::jsonb,
+        (
+            SELECT jsonb_agg(jsonb_build_object('phase', o.phase, 'name', o.name, 'value', o.value) ORDER BY o.at, o.phase, o.name)
+            FROM windlass.output AS o
+            WHERE o.job = e.id
+        ),
+        (
+            SELECT jsonb_build_object('done', p.done, 'total', p.total, 'position', p.position)
+            FROM windlass.checkpoint AS p
+            WHERE p.job = e.id
+        ),
+        (
+            SELECT k.key
+            FROM windlass.job_key AS k
+            WHERE k.job = e.id
+                AND k.scope = 'live'
+        )
+    FROM ended AS e
+), counted AS (
+    INSERT INTO windlass.delta (phase, queued, cancelled)
+    SELECT e.phase, -1, 1
+    FROM ended AS e
+)
+SELECT e.id, e.flags
+FROM ended AS e;
+
+-- name: cancel.later
+-- Ends jobs that wait for time or for parents, locking them in id order.
+WITH found AS MATERIALIZED (
+    SELECT l.id
+    FROM windlass.job_later AS l
+    WHERE l.id = ANY(:ids::uuid[])
+    ORDER BY l.id
+    FOR UPDATE
+), ended AS (
+    DELETE FROM windlass.job_later AS l
+    USING found AS f
+    WHERE l.id = f.id
+    RETURNING l.*
+), history AS (
+    INSERT INTO windlass.job_done (id, created_at, finished_at, started_at, lane, generation, attempt, crashes, max_attempts,
+        flags, state, kind, phase, correlation, args, error, outputs, progress, key)
+    SELECT e.id, e.created_at, COALESCE(:now::timestamptz, clock_timestamp()), e.started_at, e.lane, e.generation, e.attempt,
+        e.crashes, e.max_attempts, e.flags, 'cancelled', e.kind, e.phase, e.correlation, e.args, :error::jsonb,
+        (
+            SELECT jsonb_agg(jsonb_build_object('phase', o.phase, 'name', o.name, 'value', o.value) ORDER BY o.at, o.phase, o.name)
+            FROM windlass.output AS o
+            WHERE o.job = e.id
+        ),
+        (
+            SELECT jsonb_build_object('done', p.done, 'total', p.total, 'position', p.position)
+            FROM windlass.checkpoint AS p
+            WHERE p.job = e.id
+        ),
+        (
+            SELECT k.key
+            FROM windlass.job_key AS k
+            WHERE k.job = e.id
+                AND k.scope = 'live'
+        )
+    FROM ended AS e
+), counted AS (
+    INSERT INTO windlass.delta (phase, waiting, scheduled, queued, cancelled)
+    SELECT e.phase,
+        -count(*) FILTER (WHERE e.reason IN ('waiting', 'unlinked')),
+        -count(*) FILTER (WHERE e.reason IN ('scheduled', 'retry')),
+        -count(*) FILTER (WHERE e.reason = 'inbox'),
+        count(*)
+    FROM ended AS e
+    GROUP BY e.phase
+)
+SELECT e.id, e.flags
+FROM ended AS e;
+
+-- name: retry.take
+-- Brings an ended job back into its queue as a new generation. The attempt that had ended it joins the others; outputs of
+-- the phases before stay, and of a failed or cancelled job the checkpoint too, so that it goes on where it was.
+WITH clock AS MATERIALIZED (
+    SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at
+), taken AS (
+    DELETE FROM windlass.job_done AS d
+    WHERE d.id = :id::uuid
+    RETURNING d.*
+), live AS (
+    INSERT INTO windlass.job (id, created_at, ready_at, lane, generation, max_attempts, flags, kind, phase, correlation, args)
+    SELECT t.id, t.created_at, c.at, t.lane, t.generation + 1, t.max_attempts,
+        (t.flags & (8 | 16))
+            | CASE WHEN EXISTS (SELECT FROM jsonb_array_elements(t.outputs) AS o WHERE o ->> 'phase' <> t.phase) THEN 32 ELSE 0 END
+            | CASE WHEN t.progress IS NOT NULL AND t.state <> 'completed' THEN 4 ELSE 0 END,
+        t.kind, t.phase, t.correlation, t.args
+    FROM taken AS t
+    CROSS JOIN clock AS c
+), tried AS (
+    INSERT INTO windlass.attempt (job, token, started_at, ended_at, generation, attempt, outcome, phase, error, traceback)
+    SELECT t.id, t.token, t.claimed_at, t.finished_at, t.generation, t.attempt, t.state, t.phase, t.error, t.traceback
+    FROM taken AS t
+    WHERE t.token IS NOT NULL
+), outputs AS (
+    INSERT INTO windlass.output (job, generation, phase, name, at, value)
+    SELECT t.id, t.generation + 1, o.phase, o.name, c.at, o.value
+    FROM taken AS t
+    CROSS JOIN clock AS c
+    CROSS JOIN LATERAL jsonb_to_recordset(t.outputs) AS o (phase text, name text, value jsonb)
+    WHERE o.phase <> t.phase
+), checkpoints AS (
+    INSERT INTO windlass.checkpoint (job, generation, token, done, total, at, position)
+    SELECT t.id, t.generation + 1, COALESCE(t.token, 0), p.done, p.total, c.at, p.position
+    FROM taken AS t
+    CROSS JOIN clock AS c
+    CROSS JOIN LATERAL jsonb_to_record(t.progress) AS p (done bigint, total bigint, position jsonb)
+    WHERE t.state <> 'completed'
+), counted AS (
+    INSERT INTO windlass.delta (phase, queued, completed, failed, cancelled)
+    SELECT t.phase, 1, -(t.state = 'completed')::int, -(t.state = 'failed')::int, -(t.state = 'cancelled')::int
+    FROM taken AS t
+)
+SELECT t.id, t.kind, t.phase, t.flags, t.args, t.key
+FROM taken AS t;
+
+-- name: retry.peek
+-- The state of an ended job, locked so that nobody else retries it.
+SELECT d.state
+FROM windlass.job_done AS d
+WHERE d.id = :id::uuid
+FOR UPDATE;
+
+-- name: get
+-- One job, wherever it is, with the progress and outputs it has now.
+SELECT j.id, j.kind, j.phase, j.state, j.lane, j.generation, j.attempt, j.crashes, j.max_attempts, j.args, j.correlation,
+    j.created_at, GREATEST(j.updated_at, p.at) AS updated_at, j.run_at, j.started_at, j.claimed_at, j.finished_at, j.cancel_at, j.reason,
+    j.pending, j.result, j.error, j.traceback,
+    COALESCE(j.outputs, (
+        SELECT jsonb_agg(jsonb_build_object('phase', o.phase, 'name', o.name, 'value', o.value) ORDER BY o.at, o.phase, o.name)
+        FROM windlass.output AS o
+        WHERE o.job = j.id
+    )) AS outputs,
+    COALESCE(j.progress, CASE WHEN p.job IS NOT NULL THEN jsonb_build_object('done', p.done, 'total', p.total, 'position', p.position) END) AS progress
+FROM windlass.jobs AS j
+LEFT JOIN windlass.checkpoint AS p ON p.job = j.id
+WHERE j.id = :id::uuid;
+
+-- name: attempts
+-- The attempts of a job that did not end it, oldest first.
+SELECT a.job, a.generation, a.phase, a.attempt, a.outcome, a.started_at, a.ended_at, a.error, a.traceback
+FROM windlass.attempt AS a
+WHERE a.job = :id::uuid
+ORDER BY abs(a.token);

@@ -1,0 +1,177 @@
+-- Duties that every instance does a share of; none of them waits for a lock.
+
+-- name: promote
+-- Moves due jobs into their queues with a fresh ready_at, oldest due first, from the low-water mark on; tells whoever
+-- waits. Answers for each phase how many moved and the last due time among them.
+WITH clock AS MATERIALIZED (
+    SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at
+), due AS MATERIALIZED (
+    SELECT l.id
+    FROM windlass.job_later AS l
+    WHERE l.reason IN ('scheduled', 'retry', 'inbox')
+        AND l.run_at >= :mark::timestamptz
+        AND l.run_at <= (SELECT at FROM clock)
+    ORDER BY l.run_at, l.id
+    LIMIT :limit
+    FOR UPDATE SKIP LOCKED
+), moved AS (
+    DELETE FROM windlass.job_later AS l
+    USING due AS d
+    WHERE l.id = d.id
+    RETURNING l.*
+), live AS (
+    INSERT INTO windlass.job (id, created_at, ready_at, started_at, lane, generation, attempt, crashes, max_attempts, flags,
+        kind, phase, correlation, args)
+    SELECT m.id, m.created_at, COALESCE(:now::timestamptz, clock_timestamp()), m.started_at, m.lane, m.generation, m.attempt,
+        m.crashes, m.max_attempts, m.flags, m.kind, m.phase, m.correlation, m.args
+    FROM moved AS m
+    ORDER BY m.run_at, m.id
+), counted AS (
+    INSERT INTO windlass.delta (phase, scheduled, queued)
+    SELECT m.phase, -count(*), count(*)
+    FROM moved AS m
+    WHERE m.reason <> 'inbox'
+    GROUP BY m.phase
+), told AS MATERIALIZED (
+    SELECT w.phase, pg_notify('windlass', w.phase)
+    FROM windlass.wake AS w
+    WHERE w.phase IN (SELECT m.phase FROM moved AS m)
+        AND w.waiting_until > clock_timestamp()
+)
+SELECT m.phase, count(*) AS moved, max(m.run_at) AS last_due, (SELECT count(*) FROM told) AS told
+FROM moved AS m
+GROUP BY m.phase;
+
+-- name: next_due
+-- When the next job becomes due.
+SELECT min(l.run_at)
+FROM windlass.job_later AS l
+WHERE l.reason IN ('scheduled', 'retry', 'inbox');
+
+-- name: fold
+-- Folds delta rows into the tally.
+WITH taken AS (
+    DELETE FROM windlass.delta AS d
+    WHERE d.ctid = ANY(ARRAY(SELECT t.ctid FROM windlass.delta AS t LIMIT :limit FOR UPDATE SKIP LOCKED))
+    RETURNING d.*
+)
+INSERT INTO windlass.tally AS y (phase, waiting, scheduled, queued, processing, completed, failed, cancelled)
+SELECT t.phase, sum(t.waiting), sum(t.scheduled), sum(t.queued), sum(t.processing), sum(t.completed), sum(t.failed),
+    sum(t.cancelled)
+FROM taken AS t
+GROUP BY t.phase
+ORDER BY t.phase
+ON CONFLICT (phase) DO UPDATE
+SET waiting = y.waiting + excluded.waiting,
+    scheduled = y.scheduled + excluded.scheduled,
+    queued = y.queued + excluded.queued,
+    processing = y.processing + excluded.processing,
+    completed = y.completed + excluded.completed,
+    failed = y.failed + excluded.failed,
+    cancelled = y.cancelled + excluded.cancelled
+RETURNING y.phase;
+
+-- name: counts
+-- Jobs per phase and state, without touching a job: tally plus what is not folded yet.
+SELECT s.phase, sum(s.waiting)::bigint, sum(s.scheduled)::bigint, sum(s.queued)::bigint, sum(s.processing)::bigint,
+    sum(s.completed)::bigint, sum(s.failed)::bigint, sum(s.cancelled)::bigint
+FROM (
+    SELECT * FROM windlass.tally
+    UNION ALL
+    SELECT * FROM windlass.delta
+) AS s
+GROUP BY s.phase
+ORDER BY s.phase;
+
+-- name: pause
+-- Stops claims of a phase until it is resumed or the time comes.
+INSERT INTO windlass.phase AS p (name, paused_at, paused_until, reason)
+SELECT :phase, c.at, c.at + :seconds::double precision * interval '1 second', :reason
+FROM (SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at) AS c
+ON CONFLICT (name) DO UPDATE
+SET paused_at = excluded.paused_at,
+    paused_until = excluded.paused_until,
+    reason = excluded.reason;
+
+-- name: resume
+-- Lets claims of a phase go on; answers it if it was paused, and tells whoever waits.
+WITH resumed AS (
+    DELETE FROM windlass.phase AS p
+    WHERE p.name = :phase
+    RETURNING p.name
+)
+SELECT r.name, pg_notify('windlass', r.name)::text
+FROM resumed AS r;
+
+-- name: paused
+-- Phases that are paused now.
+SELECT p.name, p.paused_at, p.paused_until, p.reason
+FROM windlass.phase AS p
+WHERE p.paused_until IS NULL OR p.paused_until > (SELECT COALESCE(:now::timestamptz, clock_timestamp()))
+ORDER BY p.name;
+
+-- name: prune.page
+-- One page of ended jobs in id order that are past their time and that no waiting child looks at; locks them.
+SELECT d.id, d.finished_at
+FROM windlass.job_done AS d
+WHERE d.id > :after::uuid
+    AND d.finished_at < GREATEST(:completed_before::timestamptz, :failed_before::timestamptz, :cancelled_before::timestamptz) -- belt: prunes partitions
+    AND (
+        (d.state = 'completed' AND d.finished_at < :completed_before::timestamptz)
+        OR (d.state = 'failed' AND d.finished_at < :failed_before::timestamptz)
+        OR (d.state = 'cancelled' AND d.finished_at < :cancelled_before::timestamptz)
+    )
+    AND NOT EXISTS (SELECT FROM windlass.job_dep AS e WHERE e.parent = d.id AND e.parent_state IS NULL)
+ORDER BY d.id
+LIMIT :limit
+FOR UPDATE SKIP LOCKED;
+
+-- name: prune.read
+-- The whole jobs of a page, for the archive.
+SELECT d.id, d.kind, d.phase, d.state, d.lane, d.generation, d.attempt, d.crashes, d.max_attempts, d.args, d.correlation,
+    d.created_at, d.finished_at AS updated_at, NULL::timestamptz AS run_at, COALESCE(d.started_at, d.claimed_at) AS started_at,
+    d.claimed_at, d.finished_at, NULL::timestamptz AS cancel_at, NULL::text AS reason, 0 AS pending, d.result, d.error,
+    d.traceback, d.outputs, d.progress
+FROM windlass.job_done AS d
+WHERE d.id = ANY(:ids::uuid[])
+ORDER BY d.id;
+
+-- name: prune.delete
+-- Removes ended jobs with their attempts, edges and expired keys.
+WITH gone AS (
+    DELETE FROM windlass.job_done AS d
+    WHERE d.id = ANY(:ids::uuid[])
+        AND d.finished_at BETWEEN :oldest::timestamptz AND :newest::timestamptz -- belt: prunes partitions
+    RETURNING d.id, d.phase, d.state
+), attempts AS (
+    DELETE FROM windlass.attempt AS a
+    USING gone AS g
+    WHERE a.job = g.id
+), edges AS (
+    DELETE FROM windlass.job_dep AS e
+    USING gone AS g
+    WHERE e.child = g.id
+), counted AS (
+    INSERT INTO windlass.delta (phase, completed, failed, cancelled)
+    SELECT g.phase,
+        -count(*) FILTER (WHERE g.state = 'completed'),
+        -count(*) FILTER (WHERE g.state = 'failed'),
+        -count(*) FILTER (WHERE g.state = 'cancelled')
+    FROM gone AS g
+    GROUP BY g.phase
+)
+SELECT count(*)
+FROM gone;
+
+-- name: prune.edges
+-- Removes consumed edges of parents and children that are gone.
+DELETE FROM windlass.job_dep AS e
+WHERE e.parent_state IS NOT NULL
+    AND NOT EXISTS (SELECT FROM windlass.job_later AS l WHERE l.id = e.child)
+    AND NOT EXISTS (SELECT FROM windlass.job AS j WHERE j.id = e.child)
+    AND NOT EXISTS (SELECT FROM windlass.job_done AS d WHERE d.id = e.child);
+
+-- name: prune.keys
+-- Removes idempotency keys whose time is over.
+DELETE FROM windlass.job_key AS k
+WHERE k.expires_at < (SELECT COALESCE(:now::timestamptz, clock_timestamp()));

@@ -1,0 +1,145 @@
+-- Jobs that wait for jobs; the PostgreSQL file tells the protocol. With one writer at a time no parent can end between
+-- two statements here, so nothing is left out and linking always succeeds at once.
+
+-- name: enqueue.parents
+-- Which of these parents exist.
+SELECT j.id
+FROM windlass_jobs AS j
+WHERE j.id IN (SELECT g.value FROM json_each(:ids) AS g);
+
+-- name: enqueue.edges
+-- Inserts edges.
+INSERT INTO windlass_job_dep (parent, child, policy)
+SELECT g.value ->> '$.parent', g.value ->> '$.child', g.value ->> '$.policy'
+FROM json_each(:edges) AS g;
+
+-- name: link.pick
+-- Children whose edges are not linked yet, with all their edges.
+SELECT d.child, d.parent, d.policy, d.parent_state
+FROM windlass_job_dep AS d
+WHERE d.child IN (SELECT l.id FROM windlass_job_later AS l WHERE l.reason = 'unlinked' ORDER BY l.id LIMIT :limit)
+ORDER BY d.child, d.parent;
+
+-- name: link.flag_live
+-- Flags queued and processing parents; answers those that carry the flag now.
+UPDATE windlass_job
+SET flags = flags | 8
+WHERE id IN (SELECT g.value FROM json_each(:parents) AS g)
+RETURNING id;
+
+-- name: link.flag_later
+-- Flags waiting and scheduled parents; answers those that carry the flag now.
+UPDATE windlass_job_later
+SET flags = flags | 8
+WHERE id IN (SELECT g.value FROM json_each(:parents) AS g)
+RETURNING id;
+
+-- name: link.ended
+-- Parents that ended already.
+SELECT d.id, d.state, d.finished_at
+FROM windlass_job_done AS d
+WHERE d.id IN (SELECT g.value FROM json_each(:parents) AS g);
+
+-- name: link.mark
+-- Notes the end of parents on the edges of children that are being linked.
+UPDATE windlass_job_dep
+SET parent_state = g.value ->> '$.state',
+    parent_ended_at = g.value ->> '$.ended_at'
+FROM json_each(:edges) AS g
+WHERE windlass_job_dep.parent = g.value ->> '$.parent'
+    AND windlass_job_dep.child = g.value ->> '$.child';
+
+-- name: link.done
+-- Children whose edges are linked: from now on they wait for `pending` parents, or are due if there are none left.
+INSERT INTO windlass_delta (phase, waiting, scheduled)
+SELECT l.phase, -count(*), count(*)
+FROM json_each(:children) AS g
+CROSS JOIN windlass_job_later AS l ON l.id = g.value ->> '$.id'
+WHERE l.reason = 'unlinked'
+    AND g.value ->> '$.pending' = 0
+GROUP BY l.phase;
+UPDATE windlass_job_later
+SET reason = CASE WHEN g.value ->> '$.pending' > 0 THEN 'waiting' ELSE 'scheduled' END,
+    pending = g.value ->> '$.pending'
+FROM json_each(:children) AS g
+WHERE windlass_job_later.id = g.value ->> '$.id'
+    AND windlass_job_later.reason = 'unlinked';
+SELECT l.id
+FROM json_each(:children) AS g
+CROSS JOIN windlass_job_later AS l ON l.id = g.value ->> '$.id'
+WHERE l.reason = 'scheduled';
+
+-- name: settle.edges
+-- Consumes the open edges of parents that just ended and answers them, child by child. An edge is consumed once.
+UPDATE windlass_job_dep
+SET parent_state = g.value ->> '$.state',
+    parent_ended_at = :now
+FROM json_each(:ended) AS g
+WHERE windlass_job_dep.parent = g.value ->> '$.id'
+    AND windlass_job_dep.parent_state IS NULL
+RETURNING child, policy, parent_state;
+
+-- name: settle.count
+-- Counts down waiting children; those that reach zero are due.
+INSERT INTO windlass_delta (phase, waiting, scheduled)
+SELECT l.phase, -count(*), count(*)
+FROM json_each(:children) AS g
+CROSS JOIN windlass_job_later AS l ON l.id = g.value ->> '$.id'
+WHERE l.reason = 'waiting'
+    AND l.pending = g.value ->> '$.satisfied'
+GROUP BY l.phase;
+UPDATE windlass_job_later
+SET pending = pending - (g.value ->> '$.satisfied'),
+    reason = CASE WHEN pending - (g.value ->> '$.satisfied') > 0 THEN 'waiting' ELSE 'scheduled' END
+FROM json_each(:children) AS g
+WHERE windlass_job_later.id = g.value ->> '$.id'
+    AND windlass_job_later.reason = 'waiting';
+SELECT l.id
+FROM json_each(:children) AS g
+CROSS JOIN windlass_job_later AS l ON l.id = g.value ->> '$.id'
+WHERE l.reason = 'scheduled';
+
+-- name: settle.promote
+-- Moves given children that are due into their queues; one whose run_at is still to come stays.
+INSERT INTO windlass_job (id, created_at, ready_at, started_at, lane, generation, attempt, crashes, max_attempts, flags, kind,
+    phase, correlation, args)
+SELECT l.id, l.created_at, :now, l.started_at, l.lane, l.generation, l.attempt, l.crashes, l.max_attempts, l.flags, l.kind, l.phase,
+    l.correlation, l.args
+FROM windlass_job_later AS l
+WHERE l.id IN (SELECT g.value FROM json_each(:ids) AS g)
+    AND l.reason = 'scheduled'
+    AND l.run_at <= :now
+ORDER BY l.id;
+INSERT INTO windlass_delta (phase, scheduled, queued)
+SELECT l.phase, -count(*), count(*)
+FROM windlass_job_later AS l
+WHERE l.id IN (SELECT g.value FROM json_each(:ids) AS g)
+    AND l.reason = 'scheduled'
+    AND l.run_at <= :now
+GROUP BY l.phase;
+DELETE FROM windlass_job_later
+WHERE id IN (SELECT g.value FROM json_each(:ids) AS g)
+    AND reason = 'scheduled'
+    AND run_at <= :now;
+
+-- name: retry.edges
+-- A retried parent is open again for the children that were left waiting.
+UPDATE windlass_job_dep
+SET parent_state = NULL,
+    parent_ended_at = NULL
+FROM windlass_job_later AS l
+WHERE windlass_job_dep.parent = :id
+    AND windlass_job_dep.parent_state <> 'completed'
+    AND windlass_job_dep.policy = 'wait'
+    AND l.id = windlass_job_dep.child
+    AND l.reason = 'waiting';
+
+-- name: dependencies
+-- What a job waits for (as child) and who waits for it (as parent).
+SELECT d.parent, d.child, d.policy, d.parent_state
+FROM windlass_job_dep AS d
+WHERE d.child = :id
+UNION ALL
+SELECT d.parent, d.child, d.policy, d.parent_state
+FROM windlass_job_dep AS d
+WHERE d.parent = :id;

@@ -1,0 +1,504 @@
+-- Verbs of a job's life on SQLite. Same verbs, same result columns as the PostgreSQL file. A verb here is one to several
+-- statements run in order inside one BEGIN IMMEDIATE transaction (SQLite has no data-modifying CTEs); the rows of the last
+-- one that answers any are the verb's answer. There is one writer at a time, so nothing needs row locks, and what a first statement saw still
+-- holds in the next. :now is the machine's clock, read after the write lock was taken.
+
+-- name: enqueue
+-- Inserts jobs and their counts. Jobs of one call become ready a microsecond apart, in the order they were given.
+INSERT INTO windlass_job (id, created_at, ready_at, lane, max_attempts, flags, kind, phase, correlation, args)
+SELECT g.value ->> '$.id', :now, :now + g.key, g.value ->> '$.lane', g.value ->> '$.max_attempts', g.value ->> '$.flags',
+    g.value ->> '$.kind', g.value ->> '$.phase', g.value ->> '$.correlation', g.value -> '$.args'
+FROM json_each(:jobs) AS g
+WHERE g.value ->> '$.pending' = 0
+    AND COALESCE(g.value ->> '$.run_at', :now + (g.value ->> '$.delay') * 1000000, 0) <= :now
+    AND NOT COALESCE(g.value ->> '$.inbox', 0)
+ORDER BY g.key;
+INSERT INTO windlass_job_later
+    (id, created_at, run_at, pending, lane, max_attempts, flags, reason, kind, phase, correlation, args)
+SELECT g.value ->> '$.id', :now, CAST(COALESCE(g.value ->> '$.run_at', :now + (g.value ->> '$.delay') * 1000000, :now) AS INTEGER),
+    g.value ->> '$.pending', g.value ->> '$.lane', g.value ->> '$.max_attempts', g.value ->> '$.flags',
+    CASE
+        WHEN g.value ->> '$.pending' > 0 THEN 'unlinked'
+        WHEN COALESCE(g.value ->> '$.run_at', :now + (g.value ->> '$.delay') * 1000000, 0) > :now THEN 'scheduled'
+        ELSE 'inbox'
+    END,
+    g.value ->> '$.kind', g.value ->> '$.phase', g.value ->> '$.correlation', g.value -> '$.args'
+FROM json_each(:jobs) AS g
+WHERE g.value ->> '$.pending' > 0
+    OR COALESCE(g.value ->> '$.run_at', :now + (g.value ->> '$.delay') * 1000000, 0) > :now
+    OR COALESCE(g.value ->> '$.inbox', 0)
+ORDER BY g.key;
+INSERT INTO windlass_delta (phase, waiting, scheduled, queued)
+SELECT s.phase, sum(s.place = 'waiting'), sum(s.place = 'scheduled'), sum(s.place = 'queued')
+FROM (
+    SELECT g.value ->> '$.phase' AS phase,
+        CASE
+            WHEN g.value ->> '$.pending' > 0 THEN 'waiting'
+            WHEN COALESCE(g.value ->> '$.run_at', :now + (g.value ->> '$.delay') * 1000000, 0) > :now THEN 'scheduled'
+            ELSE 'queued'
+        END AS place
+    FROM json_each(:jobs) AS g
+) AS s
+GROUP BY s.phase;
+
+-- name: enqueue.keys
+-- Takes unique keys and answers who holds each: a caller that finds its own job's id has won it; an expired key changes
+-- hands.
+INSERT INTO windlass_job_key AS k (scope, key, job, body_hash, expires_at)
+SELECT g.value ->> '$.scope', g.value ->> '$.key', g.value ->> '$.job', g.value ->> '$.body_hash',
+    CAST(:now + (g.value ->> '$.lasts') * 1000000 AS INTEGER)
+FROM json_each(:keys) AS g
+WHERE TRUE -- belt: SQLite's grammar needs a WHERE between SELECT and ON CONFLICT
+ON CONFLICT (scope, key) DO UPDATE
+SET job = CASE WHEN k.expires_at <= :now THEN excluded.job ELSE k.job END,
+    body_hash = CASE WHEN k.expires_at <= :now THEN excluded.body_hash ELSE k.body_hash END,
+    expires_at = CASE WHEN k.expires_at <= :now THEN excluded.expires_at ELSE k.expires_at END
+RETURNING scope, key, job, body_hash;
+
+-- name: enqueue.present
+-- Which of these ids exist, and in how many tables.
+SELECT j.id, count(*)
+FROM windlass_jobs AS j
+WHERE j.id IN (SELECT g.value FROM json_each(:ids) AS g)
+GROUP BY j.id;
+
+-- name: claim.ready
+-- Whether a claim would find anything: a read, so that an idle instance never writes.
+SELECT 1
+FROM windlass_job AS j
+WHERE j.phase = :phase
+    AND j.token IS NULL
+    AND j.ready_at <= :upto
+LIMIT 1;
+
+-- name: claim.token
+-- A new fencing token.
+INSERT INTO windlass_claim (instance, at, phase)
+SELECT :instance, :now, :phase
+WHERE EXISTS (SELECT 1 FROM windlass_instance AS i WHERE i.id = :instance AND i.dead_at IS NULL)
+    AND NOT EXISTS (SELECT 1 FROM windlass_phase AS p WHERE p.name = :phase AND (p.paused_until IS NULL OR p.paused_until > :now))
+RETURNING token;
+
+-- name: claim
+-- Gives at most :limit jobs of a phase to the holder of a token, highest lane first, oldest first.
+UPDATE windlass_job
+SET token = :token,
+    claimed_at = :now,
+    attempt = attempt + 1,
+    flags = CASE WHEN picked.place > :starting THEN windlass_job.flags & ~2 ELSE windlass_job.flags | 2 END
+FROM (
+    SELECT j.rowid AS row, row_number() OVER () AS place
+    FROM (
+        SELECT r.rowid
+        FROM windlass_job AS r
+        WHERE r.phase = :phase
+            AND r.token IS NULL
+            AND r.ready_at <= :upto
+        ORDER BY r.lane, r.ready_at, r.id
+        LIMIT :limit
+    ) AS j
+) AS picked
+WHERE windlass_job.rowid = picked.row
+    AND windlass_job.token IS NULL -- belt: one writer, and picked was read inside this transaction
+RETURNING id, token, kind, phase, lane, generation, attempt, max_attempts, crashes, flags, args, correlation, created_at,
+    ready_at, claimed_at;
+
+-- name: claim.none
+-- Takes back a token under which nothing was claimed.
+DELETE FROM windlass_claim
+WHERE token = :token;
+
+-- name: claim.count
+-- Counts a claim.
+INSERT INTO windlass_delta (phase, queued, processing)
+VALUES (:phase, -:n, :n);
+
+-- name: claim.emptied
+-- Removes claim rows whose jobs were all recorded by an earlier commit.
+DELETE FROM windlass_claim
+WHERE token IN (SELECT g.value FROM json_each(:emptied) AS g)
+    AND instance = :instance;
+
+-- name: record.plain
+-- Ends held jobs whose end touches no other table. Only the holder of the token, only while no flag asks for more.
+INSERT INTO windlass_job_done (id, created_at, finished_at, claimed_at, started_at, token, lane, generation, attempt, crashes,
+    max_attempts, flags, state, kind, phase, correlation, args, result, error, traceback)
+SELECT j.id, j.created_at, :now, j.claimed_at, j.started_at, j.token, j.lane, j.generation, j.attempt, j.crashes, j.max_attempts,
+    j.flags, g.value ->> '$.state', j.kind, j.phase, j.correlation, j.args, g.value -> '$.result', g.value -> '$.error',
+    g.value ->> '$.traceback'
+FROM json_each(:outcomes) AS g
+CROSS JOIN windlass_job AS j ON j.id = g.value ->> '$.id'
+WHERE j.token = g.value ->> '$.token'
+    AND j.flags & :aside = 0;
+INSERT INTO windlass_delta (phase, processing, completed, failed, cancelled)
+SELECT j.phase, -count(*), sum(g.value ->> '$.state' = 'completed'), sum(g.value ->> '$.state' = 'failed'),
+    sum(g.value ->> '$.state' = 'cancelled')
+FROM json_each(:outcomes) AS g
+CROSS JOIN windlass_job AS j ON j.id = g.value ->> '$.id'
+WHERE j.token = g.value ->> '$.token'
+    AND j.flags & :aside = 0
+GROUP BY j.phase;
+DELETE FROM windlass_job
+WHERE rowid IN (
+        SELECT j.rowid
+        FROM json_each(:outcomes) AS g
+        CROSS JOIN windlass_job AS j ON j.id = g.value ->> '$.id'
+        WHERE j.token = g.value ->> '$.token'
+            AND j.flags & :aside = 0
+    )
+RETURNING id, token;
+
+-- name: record.resolve
+-- What became of attempts that a step did not finish: still held (its end needs the long way), recorded before, or lost.
+SELECT g.value ->> '$.id' AS id, g.value ->> '$.token' AS token,
+    CASE
+        WHEN EXISTS (SELECT 1 FROM windlass_job AS j WHERE j.id = g.value ->> '$.id' AND j.token = g.value ->> '$.token') THEN 'held'
+        WHEN EXISTS (SELECT 1 FROM windlass_job_done AS d WHERE d.id = g.value ->> '$.id' AND d.token = g.value ->> '$.token') THEN 'already'
+        WHEN EXISTS (SELECT 1 FROM windlass_attempt AS a WHERE a.job = g.value ->> '$.id' AND a.token = g.value ->> '$.token' AND a.outcome <> 'recovered') THEN 'already'
+        ELSE 'lost'
+    END AS standing
+FROM json_each(:leases) AS g;
+
+-- name: record.lock
+-- What a fence must know of held jobs: flags and whether a cancel was asked for.
+SELECT j.id, j.token, j.flags, j.cancel_at IS NOT NULL AS cancel_asked
+FROM json_each(:leases) AS g
+CROSS JOIN windlass_job AS j ON j.id = g.value ->> '$.id'
+WHERE j.token = g.value ->> '$.token'
+ORDER BY j.id;
+
+-- name: record.finish
+-- Ends held jobs whatever their flags, with outputs and progress folded into history. The caller tidies the side tables.
+-- An end decided by recovery is written under the negative token, or the old holder would take it for its own.
+INSERT INTO windlass_job_done (id, created_at, finished_at, claimed_at, started_at, token, lane, generation, attempt, crashes,
+    max_attempts, flags, state, kind, phase, correlation, args, result, error, traceback, outputs, progress, key)
+SELECT j.id, j.created_at, :now, j.claimed_at, j.started_at,
+    CASE WHEN g.value ->> '$.recovered' THEN -j.token ELSE j.token END, j.lane, j.generation, j.attempt, j.crashes, j.max_attempts,
+    j.flags, g.value ->> '$.state', j.kind, j.phase, j.correlation, j.args, g.value -> '$.result', g.value -> '$.error',
+    g.value ->> '$.traceback',
+    (
+        SELECT CASE WHEN count(*) > 0 THEN json_group_array(json_object('phase', o.phase, 'name', o.name, 'value', json(o.value))) END
+        FROM (SELECT * FROM windlass_output AS u WHERE u.job = j.id ORDER BY u.at, u.phase, u.name) AS o
+    ),
+    (
+        SELECT json_object('done', p.done, 'total', p.total, 'position', json(p.position))
+        FROM windlass_checkpoint AS p
+        WHERE p.job = j.id
+    ),
+    (
+        SELECT k.key
+        FROM windlass_job_key AS k
+        WHERE k.job = j.id
+            AND k.scope = 'live'
+    )
+FROM json_each(:outcomes) AS g
+CROSS JOIN windlass_job AS j ON j.id = g.value ->> '$.id'
+WHERE j.token = g.value ->> '$.token';
+INSERT INTO windlass_delta (phase, processing, completed, failed, cancelled)
+SELECT j.phase, -count(*), sum(g.value ->> '$.state' = 'completed'), sum(g.value ->> '$.state' = 'failed'),
+    sum(g.value ->> '$.state' = 'cancelled')
+FROM json_each(:outcomes) AS g
+CROSS JOIN windlass_job AS j ON j.id = g.value ->> '$.id'
+WHERE j.token = g.value ->> '$.token'
+GROUP BY j.phase;
+DELETE FROM windlass_job
+WHERE rowid IN (
+        SELECT j.rowid
+        FROM json_each(:outcomes) AS g
+        CROSS JOIN windlass_job AS j ON j.id = g.value ->> '$.id'
+        WHERE j.token = g.value ->> '$.token'
+    )
+RETURNING id, token;
+
+-- name: record.tidy
+-- Removes what an ended job no longer needs beside its history: outputs and checkpoint (folded into it), live keys.
+DELETE FROM windlass_output
+WHERE job IN (SELECT g.value FROM json_each(:ids) AS g);
+DELETE FROM windlass_checkpoint
+WHERE job IN (SELECT g.value FROM json_each(:ids) AS g);
+DELETE FROM windlass_job_key
+WHERE job IN (SELECT g.value FROM json_each(:ids) AS g)
+    AND scope = 'live';
+
+-- name: record.retry
+-- Moves held jobs to a later run and keeps what went wrong. A job that crashed its process becomes a suspect.
+INSERT INTO windlass_job_later (id, created_at, run_at, started_at, lane, generation, attempt, crashes, max_attempts, flags,
+    reason, kind, phase, correlation, args)
+SELECT j.id, j.created_at, CAST(:now + (g.value ->> '$.delay') * 1000000 AS INTEGER), COALESCE(j.started_at, j.claimed_at), j.lane,
+    j.generation, j.attempt - (g.value ->> '$.returned'), j.crashes + (g.value ->> '$.crashed'), j.max_attempts,
+    (j.flags & ~2) | (g.value ->> '$.crashed'), 'retry', j.kind, j.phase, j.correlation, j.args
+FROM json_each(:outcomes) AS g
+CROSS JOIN windlass_job AS j ON j.id = g.value ->> '$.id'
+WHERE j.token = g.value ->> '$.token';
+INSERT INTO windlass_attempt (job, token, started_at, ended_at, generation, attempt, outcome, phase, error, traceback)
+SELECT j.id, j.token, j.claimed_at, :now, j.generation, j.attempt, g.value ->> '$.outcome', j.phase, g.value -> '$.error',
+    g.value ->> '$.traceback'
+FROM json_each(:outcomes) AS g
+CROSS JOIN windlass_job AS j ON j.id = g.value ->> '$.id'
+WHERE j.token = g.value ->> '$.token';
+INSERT INTO windlass_delta (phase, processing, scheduled)
+SELECT j.phase, -count(*), count(*)
+FROM json_each(:outcomes) AS g
+CROSS JOIN windlass_job AS j ON j.id = g.value ->> '$.id'
+WHERE j.token = g.value ->> '$.token'
+GROUP BY j.phase;
+DELETE FROM windlass_job
+WHERE rowid IN (
+        SELECT j.rowid
+        FROM json_each(:outcomes) AS g
+        CROSS JOIN windlass_job AS j ON j.id = g.value ->> '$.id'
+        WHERE j.token = g.value ->> '$.token'
+    )
+RETURNING id, token;
+
+-- name: record.advance
+-- Moves held jobs to the next phase's queue with a fresh budget; their outputs were stored by output.put before, in the
+-- same transaction. A checkpoint belongs to the phase that wrote it and goes.
+INSERT INTO windlass_attempt (job, token, started_at, ended_at, generation, attempt, outcome, phase)
+SELECT j.id, j.token, j.claimed_at, :now, j.generation, j.attempt, 'advanced', j.phase
+FROM json_each(:outcomes) AS g
+CROSS JOIN windlass_job AS j ON j.id = g.value ->> '$.id'
+WHERE j.token = g.value ->> '$.token';
+DELETE FROM windlass_checkpoint
+WHERE job IN (
+        SELECT j.id
+        FROM json_each(:outcomes) AS g
+        CROSS JOIN windlass_job AS j ON j.id = g.value ->> '$.id'
+        WHERE j.token = g.value ->> '$.token'
+    );
+INSERT INTO windlass_delta (phase, queued, processing)
+SELECT j.phase, 0, -count(*)
+FROM json_each(:outcomes) AS g
+CROSS JOIN windlass_job AS j ON j.id = g.value ->> '$.id'
+WHERE j.token = g.value ->> '$.token'
+GROUP BY j.phase
+UNION ALL
+SELECT g.value ->> '$.phase', count(*), 0
+FROM json_each(:outcomes) AS g
+CROSS JOIN windlass_job AS j ON j.id = g.value ->> '$.id'
+WHERE j.token = g.value ->> '$.token'
+GROUP BY g.value ->> '$.phase';
+UPDATE windlass_job
+SET phase = g.value ->> '$.phase',
+    max_attempts = g.value ->> '$.max_attempts',
+    ready_at = :now,
+    started_at = COALESCE(started_at, claimed_at),
+    token = NULL,
+    claimed_at = NULL,
+    attempt = 0,
+    crashes = 0,
+    flags = (flags & ~(1 | 2 | 4)) | 32
+FROM json_each(:outcomes) AS g
+WHERE windlass_job.id = g.value ->> '$.id'
+    AND windlass_job.token = g.value ->> '$.token'
+RETURNING id, NULL AS token;
+
+-- name: record.release
+-- Gives held jobs back to their queue at their old place (ready_at stays). `returned` gives the attempt back, `crashed`
+-- counts a crash, `suspect` makes the next run an isolated one; a release that spent its attempt leaves a trace.
+INSERT INTO windlass_attempt (job, token, started_at, ended_at, generation, attempt, outcome, phase, error)
+SELECT j.id, j.token, j.claimed_at, :now, j.generation, j.attempt, g.value ->> '$.outcome', j.phase, g.value -> '$.error'
+FROM json_each(:outcomes) AS g
+CROSS JOIN windlass_job AS j ON j.id = g.value ->> '$.id'
+WHERE j.token = g.value ->> '$.token'
+    AND g.value ->> '$.returned' = 0;
+INSERT INTO windlass_delta (phase, queued, processing)
+SELECT j.phase, count(*), -count(*)
+FROM json_each(:outcomes) AS g
+CROSS JOIN windlass_job AS j ON j.id = g.value ->> '$.id'
+WHERE j.token = g.value ->> '$.token'
+GROUP BY j.phase;
+UPDATE windlass_job
+SET token = NULL,
+    claimed_at = NULL,
+    started_at = CASE WHEN g.value ->> '$.returned' = 1 THEN started_at ELSE COALESCE(started_at, claimed_at) END,
+    attempt = attempt - (g.value ->> '$.returned'),
+    crashes = crashes + (g.value ->> '$.crashed'),
+    flags = (flags & ~2) | (g.value ->> '$.suspect')
+FROM json_each(:outcomes) AS g
+WHERE windlass_job.id = g.value ->> '$.id'
+    AND windlass_job.token = g.value ->> '$.token'
+RETURNING id, NULL AS token;
+
+-- name: start
+-- Notes durably that held jobs are being run now; asked for where a crash must be counted exactly.
+UPDATE windlass_job
+SET flags = flags | 2
+FROM json_each(:leases) AS g
+WHERE windlass_job.id = g.value ->> '$.id'
+    AND windlass_job.token = g.value ->> '$.token'
+RETURNING id, windlass_job.token;
+
+-- name: checkpoint
+-- Saves position and progress of a held job. Progress never goes back. Answers the row's flags, whether a cancel was asked
+-- for, and whether it was saved; no row means the lease is lost.
+INSERT INTO windlass_checkpoint AS p (job, generation, token, done, total, at, position)
+SELECT j.id, j.generation, j.token, :done, :total, :now, :position
+FROM windlass_job AS j
+WHERE j.id = :id
+    AND j.token = :token
+ON CONFLICT (job) DO UPDATE
+SET generation = excluded.generation,
+    token = excluded.token,
+    done = excluded.done,
+    total = excluded.total,
+    at = excluded.at,
+    position = excluded.position
+WHERE excluded.done >= p.done;
+SELECT j.flags, j.cancel_at IS NOT NULL AS cancel_asked,
+    EXISTS (SELECT 1 FROM windlass_checkpoint AS p WHERE p.job = j.id AND p.done = :done AND p.token = :token) AS saved
+FROM windlass_job AS j
+WHERE j.id = :id
+    AND j.token = :token;
+
+-- name: checkpoint.flag
+-- Notes on the job row that a checkpoint exists, once per job, so that its end folds it into history.
+UPDATE windlass_job
+SET flags = flags | 4
+WHERE id = :id
+    AND token = :token;
+
+-- name: checkpoint.get
+-- The saved position of a job.
+SELECT p.done, p.total, p.position, p.at
+FROM windlass_checkpoint AS p
+WHERE p.job = :id;
+
+-- name: cancel.live
+-- Notes on a held job that it should stop; answers token and flags of a queued or processing job.
+UPDATE windlass_job
+SET cancel_at = COALESCE(cancel_at, :now)
+WHERE id = :id
+    AND token IS NOT NULL;
+SELECT j.token, j.flags, NULL
+FROM windlass_job AS j
+WHERE j.id = :id;
+
+-- name: cancel.queued
+-- Ends a queued job.
+INSERT INTO windlass_job_done (id, created_at, finished_at, started_at, lane, generation, attempt, crashes, max_attempts, flags,
+    state, kind, phase, correlation, args, error, outputs, progress, key)
+SELECT j.id, j.created_at, :now, j.started_at, j.lane, j.generation, j.attempt, j.crashes, j.max_attempts, j.flags, 'cancelled',
+    j.kind, j.phase, j.correlation, j.args, :error,
+    (
+        SELECT CASE WHEN count(*) > 0 THEN json_group_array(json_object('phase', o.phase, 'name', o.name, 'value', json(o.value))) END
+        FROM (SELECT * FROM windlass_output AS u WHERE u.job = j.id ORDER BY u.at, u.phase, u.name) AS o
+    ),
+    (
+        SELECT json_object('done', p.done, 'total', p.total, 'position', json(p.position))
+        FROM windlass_checkpoint AS p
+        WHERE p.job = j.id
+    ),
+    (
+        SELECT k.key
+        FROM windlass_job_key AS k
+        WHERE k.job = j.id
+            AND k.scope = 'live'
+    )
+FROM windlass_job AS j
+WHERE j.id = :id
+    AND j.token IS NULL;
+INSERT INTO windlass_delta (phase, queued, cancelled)
+SELECT j.phase, -1, 1
+FROM windlass_job AS j
+WHERE j.id = :id
+    AND j.token IS NULL;
+DELETE FROM windlass_job
+WHERE id = :id
+    AND token IS NULL
+RETURNING id, flags;
+
+-- name: cancel.later
+-- Ends jobs that wait for time or for parents.
+INSERT INTO windlass_job_done (id, created_at, finished_at, started_at, lane, generation, attempt, crashes, max_attempts, flags,
+    state, kind, phase, correlation, args, error, outputs, progress, key)
+SELECT l.id, l.created_at, :now, l.started_at, l.lane, l.generation, l.attempt, l.crashes, l.max_attempts, l.flags, 'cancelled',
+    l.kind, l.phase, l.correlation, l.args, :error,
+    (
+        SELECT CASE WHEN count(*) > 0 THEN json_group_array(json_object('phase', o.phase, 'name', o.name, 'value', json(o.value))) END
+        FROM (SELECT * FROM windlass_output AS u WHERE u.job = l.id ORDER BY u.at, u.phase, u.name) AS o
+    ),
+    (
+        SELECT json_object('done', p.done, 'total', p.total, 'position', json(p.position))
+        FROM windlass_checkpoint AS p
+        WHERE p.job = l.id
+    ),
+    (
+        SELECT k.key
+        FROM windlass_job_key AS k
+        WHERE k.job = l.id
+            AND k.scope = 'live'
+    )
+FROM windlass_job_later AS l
+WHERE l.id IN (SELECT g.value FROM json_each(:ids) AS g);
+INSERT INTO windlass_delta (phase, waiting, scheduled, queued, cancelled)
+SELECT l.phase, -sum(l.reason IN ('waiting', 'unlinked')), -sum(l.reason IN ('scheduled', 'retry')), -sum(l.reason = 'inbox'), count(*)
+FROM windlass_job_later AS l
+WHERE l.id IN (SELECT g.value FROM json_each(:ids) AS g)
+GROUP BY l.phase;
+DELETE FROM windlass_job_later
+WHERE id IN (SELECT g.value FROM json_each(:ids) AS g)
+RETURNING id, flags;
+
+-- name: retry.take
+-- Brings an ended job back into its queue as a new generation. The attempt that had ended it joins the others; outputs of
+-- the phases before stay, and of a failed or cancelled job the checkpoint too, so that it goes on where it was.
+INSERT INTO windlass_job (id, created_at, ready_at, lane, generation, max_attempts, flags, kind, phase, correlation, args)
+SELECT d.id, d.created_at, :now, d.lane, d.generation + 1, d.max_attempts,
+    (d.flags & (8 | 16))
+        | CASE WHEN EXISTS (SELECT 1 FROM json_each(d.outputs) AS o WHERE o.value ->> '$.phase' <> d.phase) THEN 32 ELSE 0 END
+        | CASE WHEN d.progress IS NOT NULL AND d.state <> 'completed' THEN 4 ELSE 0 END,
+    d.kind, d.phase, d.correlation, d.args
+FROM windlass_job_done AS d
+WHERE d.id = :id;
+INSERT INTO windlass_attempt (job, token, started_at, ended_at, generation, attempt, outcome, phase, error, traceback)
+SELECT d.id, d.token, d.claimed_at, d.finished_at, d.generation, d.attempt, d.state, d.phase, d.error, d.traceback
+FROM windlass_job_done AS d
+WHERE d.id = :id
+    AND d.token IS NOT NULL;
+INSERT INTO windlass_output (job, generation, phase, name, at, value)
+SELECT d.id, d.generation + 1, o.value ->> '$.phase', o.value ->> '$.name', :now, o.value -> '$.value'
+FROM windlass_job_done AS d
+CROSS JOIN json_each(d.outputs) AS o
+WHERE d.id = :id
+    AND o.value ->> '$.phase' <> d.phase;
+INSERT INTO windlass_checkpoint (job, generation, token, done, total, at, position)
+SELECT d.id, d.generation + 1, COALESCE(d.token, 0), d.progress ->> '$.done', d.progress ->> '$.total', :now, d.progress -> '$.position'
+FROM windlass_job_done AS d
+WHERE d.id = :id
+    AND d.progress IS NOT NULL
+    AND d.state <> 'completed';
+INSERT INTO windlass_delta (phase, queued, completed, failed, cancelled)
+SELECT d.phase, 1, -(d.state = 'completed'), -(d.state = 'failed'), -(d.state = 'cancelled')
+FROM windlass_job_done AS d
+WHERE d.id = :id;
+DELETE FROM windlass_job_done
+WHERE id = :id
+RETURNING id, kind, phase, flags, args, key;
+
+-- name: retry.peek
+-- The state of an ended job.
+SELECT d.state
+FROM windlass_job_done AS d
+WHERE d.id = :id;
+
+-- name: get
+-- One job, wherever it is, with the progress and outputs it has now.
+SELECT j.id, j.kind, j.phase, j.state, j.lane, j.generation, j.attempt, j.crashes, j.max_attempts, j.args, j.correlation,
+    j.created_at, max(j.updated_at, COALESCE(p.at, 0)) AS updated_at, j.run_at, j.started_at, j.claimed_at, j.finished_at, j.cancel_at, j.reason,
+    j.pending, j.result, j.error, j.traceback,
+    COALESCE(j.outputs, (
+        SELECT CASE WHEN count(*) > 0 THEN json_group_array(json_object('phase', o.phase, 'name', o.name, 'value', json(o.value))) END
+        FROM (SELECT * FROM windlass_output AS u WHERE u.job = j.id ORDER BY u.at, u.phase, u.name) AS o
+    )) AS outputs,
+    COALESCE(j.progress, CASE WHEN p.job IS NOT NULL THEN json_object('done', p.done, 'total', p.total, 'position', json(p.position)) END) AS progress
+FROM windlass_jobs AS j
+LEFT JOIN windlass_checkpoint AS p ON p.job = j.id
+WHERE j.id = :id;
+
+-- name: attempts
+-- The attempts of a job that did not end it, oldest first.
+SELECT a.job, a.generation, a.phase, a.attempt, a.outcome, a.started_at, a.ended_at, a.error, a.traceback
+FROM windlass_attempt AS a
+WHERE a.job = :id
+ORDER BY abs(a.token);

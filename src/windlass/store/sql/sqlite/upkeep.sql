@@ -1,0 +1,171 @@
+-- Duties that every instance does a share of.
+
+-- name: promote.due
+-- Whether anything is due: a read, so that an idle instance never writes.
+SELECT 1
+FROM windlass_job_later AS l
+WHERE l.reason IN ('scheduled', 'retry', 'inbox')
+    AND l.run_at <= :now
+LIMIT 1;
+
+-- name: promote
+-- Moves due jobs into their queues with a fresh ready_at, oldest due first. Answers for each phase how many moved and the
+-- last due time among them.
+SELECT l.phase, count(*) AS moved, max(l.run_at) AS last_due, 0 AS told
+FROM (
+    SELECT d.rowid AS row
+    FROM windlass_job_later AS d
+    WHERE d.reason IN ('scheduled', 'retry', 'inbox')
+        AND d.run_at <= :now
+    ORDER BY d.run_at, d.id
+    LIMIT :limit
+) AS due
+CROSS JOIN windlass_job_later AS l ON l.rowid = due.row
+GROUP BY l.phase;
+INSERT INTO windlass_job (id, created_at, ready_at, started_at, lane, generation, attempt, crashes, max_attempts, flags, kind,
+    phase, correlation, args)
+SELECT l.id, l.created_at, :now + row_number() OVER (ORDER BY l.run_at, l.id) - 1, l.started_at, l.lane, l.generation, l.attempt, l.crashes, l.max_attempts, l.flags, l.kind, l.phase,
+    l.correlation, l.args
+FROM (
+    SELECT d.rowid AS row
+    FROM windlass_job_later AS d
+    WHERE d.reason IN ('scheduled', 'retry', 'inbox')
+        AND d.run_at <= :now
+    ORDER BY d.run_at, d.id
+    LIMIT :limit
+) AS due
+CROSS JOIN windlass_job_later AS l ON l.rowid = due.row
+ORDER BY l.run_at, l.id;
+INSERT INTO windlass_delta (phase, scheduled, queued)
+SELECT l.phase, -count(*), count(*)
+FROM (
+    SELECT d.rowid AS row
+    FROM windlass_job_later AS d
+    WHERE d.reason IN ('scheduled', 'retry', 'inbox')
+        AND d.run_at <= :now
+    ORDER BY d.run_at, d.id
+    LIMIT :limit
+) AS due
+CROSS JOIN windlass_job_later AS l ON l.rowid = due.row
+WHERE l.reason <> 'inbox'
+GROUP BY l.phase;
+DELETE FROM windlass_job_later
+WHERE rowid IN (
+    SELECT d.rowid AS row
+    FROM windlass_job_later AS d
+    WHERE d.reason IN ('scheduled', 'retry', 'inbox')
+        AND d.run_at <= :now
+    ORDER BY d.run_at, d.id
+    LIMIT :limit
+);
+
+-- name: next_due
+-- When the next job becomes due.
+SELECT min(l.run_at)
+FROM windlass_job_later AS l
+WHERE l.reason IN ('scheduled', 'retry', 'inbox');
+
+-- name: fold
+-- Folds delta rows into the tally.
+INSERT INTO windlass_tally AS y (phase, waiting, scheduled, queued, processing, completed, failed, cancelled)
+SELECT t.phase, sum(t.waiting), sum(t.scheduled), sum(t.queued), sum(t.processing), sum(t.completed), sum(t.failed),
+    sum(t.cancelled)
+FROM (SELECT * FROM windlass_delta ORDER BY rowid LIMIT :limit) AS t
+WHERE TRUE -- belt: SQLite's grammar needs a WHERE between SELECT and ON CONFLICT
+GROUP BY t.phase
+ON CONFLICT (phase) DO UPDATE
+SET waiting = y.waiting + excluded.waiting,
+    scheduled = y.scheduled + excluded.scheduled,
+    queued = y.queued + excluded.queued,
+    processing = y.processing + excluded.processing,
+    completed = y.completed + excluded.completed,
+    failed = y.failed + excluded.failed,
+    cancelled = y.cancelled + excluded.cancelled;
+DELETE FROM windlass_delta
+WHERE rowid IN (SELECT t.rowid FROM windlass_delta AS t ORDER BY t.rowid LIMIT :limit)
+RETURNING phase;
+
+-- name: counts
+-- Jobs per phase and state, without touching a job: tally plus what is not folded yet.
+SELECT s.phase, sum(s.waiting), sum(s.scheduled), sum(s.queued), sum(s.processing), sum(s.completed), sum(s.failed),
+    sum(s.cancelled)
+FROM (
+    SELECT * FROM windlass_tally
+    UNION ALL
+    SELECT * FROM windlass_delta
+) AS s
+GROUP BY s.phase
+ORDER BY s.phase;
+
+-- name: pause
+-- Stops claims of a phase until it is resumed or the time comes.
+INSERT INTO windlass_phase AS p (name, paused_at, paused_until, reason)
+VALUES (:phase, :now, CAST(:now + :seconds * 1000000 AS INTEGER), :reason)
+ON CONFLICT (name) DO UPDATE
+SET paused_at = excluded.paused_at,
+    paused_until = excluded.paused_until,
+    reason = excluded.reason;
+
+-- name: resume
+-- Lets claims of a phase go on; answers it if it was paused.
+DELETE FROM windlass_phase
+WHERE name = :phase
+RETURNING name, NULL;
+
+-- name: paused
+-- Phases that are paused now.
+SELECT p.name, p.paused_at, p.paused_until, p.reason
+FROM windlass_phase AS p
+WHERE p.paused_until IS NULL OR p.paused_until > :now
+ORDER BY p.name;
+
+-- name: prune.page
+-- One page of ended jobs, oldest end first, that are past their time and that no waiting child looks at.
+SELECT d.id, d.finished_at
+FROM windlass_job_done AS d
+WHERE (
+        (d.state = 'completed' AND d.finished_at < :completed_before)
+        OR (d.state = 'failed' AND d.finished_at < :failed_before)
+        OR (d.state = 'cancelled' AND d.finished_at < :cancelled_before)
+    )
+    AND d.id > :after
+    AND NOT EXISTS (SELECT 1 FROM windlass_job_dep AS e WHERE e.parent = d.id AND e.parent_state IS NULL)
+ORDER BY d.id
+LIMIT :limit;
+
+-- name: prune.read
+-- The whole jobs of a page, for the archive.
+SELECT d.id, d.kind, d.phase, d.state, d.lane, d.generation, d.attempt, d.crashes, d.max_attempts, d.args, d.correlation,
+    d.created_at, d.finished_at AS updated_at, NULL AS run_at, COALESCE(d.started_at, d.claimed_at) AS started_at, d.claimed_at,
+    d.finished_at, NULL AS cancel_at, NULL AS reason, 0 AS pending, d.result, d.error, d.traceback, d.outputs, d.progress
+FROM windlass_job_done AS d
+WHERE d.id IN (SELECT g.value FROM json_each(:ids) AS g)
+ORDER BY d.id;
+
+-- name: prune.delete
+-- Removes ended jobs with their attempts and edges.
+INSERT INTO windlass_delta (phase, completed, failed, cancelled)
+SELECT d.phase, -sum(d.state = 'completed'), -sum(d.state = 'failed'), -sum(d.state = 'cancelled')
+FROM windlass_job_done AS d
+WHERE d.id IN (SELECT g.value FROM json_each(:ids) AS g)
+GROUP BY d.phase;
+DELETE FROM windlass_attempt
+WHERE job IN (SELECT g.value FROM json_each(:ids) AS g);
+DELETE FROM windlass_job_dep
+WHERE child IN (SELECT g.value FROM json_each(:ids) AS g);
+DELETE FROM windlass_job_done
+WHERE id IN (SELECT g.value FROM json_each(:ids) AS g);
+SELECT json_array_length(:ids);
+
+-- name: prune.edges
+-- Removes consumed edges of parents and children that are gone.
+DELETE FROM windlass_job_dep
+WHERE parent_state IS NOT NULL
+    AND NOT EXISTS (SELECT 1 FROM windlass_job_later AS l WHERE l.id = windlass_job_dep.child)
+    AND NOT EXISTS (SELECT 1 FROM windlass_job AS j WHERE j.id = windlass_job_dep.child)
+    AND NOT EXISTS (SELECT 1 FROM windlass_job_done AS d WHERE d.id = windlass_job_dep.child);
+
+-- name: prune.keys
+-- Removes idempotency keys whose time is over.
+DELETE FROM windlass_job_key
+WHERE expires_at < :now;

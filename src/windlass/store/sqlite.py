@@ -1,0 +1,328 @@
+"""SQLite through the standard library: one file, nothing to install or start.
+
+WAL with ``synchronous=FULL`` (with batches it costs nothing, and committed means durable), every write under BEGIN
+IMMEDIATE (a read that turns into a write fails at once and ignores the time-out), one writing connection per process.
+Reads have a connection per thread and never wait. The database's clock is the machine's, read once the write lock is
+held, so that ready_at follows the order of commits.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import unquote
+
+from windlass.clock import Clock, SystemClock
+from windlass.errors import ConfigError
+from windlass.model import Want
+from windlass.store.contract import Listener, Row, Transaction
+from windlass.store.enqueueing import RepeatRaced
+from windlass.store.migrate import Migration, Status, available, compare
+from windlass.store.sqlite_errors import translated
+from windlass.store.sqlite_listener import SqliteListener, Wakeups
+from windlass.store.statements import load
+
+T = TypeVar("T")
+BUSY_TIMEOUT = 30.0
+OLDEST = (3, 38, 0)
+FOREVER = 2**62
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def path_of(url: str) -> str:
+    """The file a URL names: ``sqlite:///relative.db``, ``sqlite:////absolute.db``."""
+    prefix = "sqlite:///"
+    name = unquote(url[len(prefix) :].partition("?")[0]) if url.startswith(prefix) else ""
+    if not name or name == ":memory:":
+        raise ConfigError(
+            "url", url, "sqlite:///file.db (or sqlite:////absolute/file.db); jobs need a file, not :memory:"
+        )
+    return name
+
+
+def connect(url: str, busy_timeout: float = BUSY_TIMEOUT) -> sqlite3.Connection:
+    """A connection in the mode the store needs; the caller begins and ends transactions."""
+    if sqlite3.sqlite_version_info < OLDEST:
+        raise ConfigError("sqlite", sqlite3.sqlite_version, f"SQLite {'.'.join(map(str, OLDEST))} or newer")
+    path = path_of(url)
+    with translated(path):
+        connection = sqlite3.connect(
+            path, timeout=busy_timeout, isolation_level=None, check_same_thread=False, cached_statements=256
+        )
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA foreign_keys = ON")
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+class SqliteTransaction:
+    """Verbs on one connection inside one transaction; the clock stands still in it."""
+
+    def __init__(self, connection: sqlite3.Connection, now: int) -> None:
+        self.connection = connection
+        self._now = now
+
+    def run(self, verb: str, **parameters: object) -> list[Row]:
+        values = {name: _bind(value) for name, value in parameters.items()}
+        values["now"] = self._now
+        rows: list[Row] = []
+        for statement in STATEMENTS[verb].statements:
+            cursor = self.connection.execute(statement.text, values)
+            if cursor.description is not None:
+                rows = cursor.fetchall()
+        return rows
+
+
+STATEMENTS = dict(load("sqlite"))
+
+
+def _bind(value: object) -> Any:
+    """A Python value as SQLite takes it: lists as JSON, times as microseconds."""
+    match value:
+        case datetime():
+            return to_micros(value)
+        case list() | tuple():
+            return json.dumps(value)
+        case _:
+            return value
+
+
+def to_micros(value: datetime) -> int:
+    return (value - _EPOCH) // _MICROSECOND
+
+
+class SqliteDatabase:
+    """One SQLite file; created and migrated when it is opened, because nobody else would."""
+
+    dialect = "sqlite"
+    low_water = False
+
+    def __init__(self, url: str, *, clock: Clock | None = None, busy_timeout: float = BUSY_TIMEOUT) -> None:
+        self._url = url
+        self._path = path_of(url)
+        self._clock = clock or SystemClock()
+        self._busy_timeout = busy_timeout
+        self._lock = threading.RLock()
+        self._local = threading.local()
+        self._readers: list[sqlite3.Connection] = []
+        self._wakeups = Wakeups()
+        migrate_sqlite(url, busy_timeout=busy_timeout)
+        self._writer = connect(url, busy_timeout)
+
+    # ------------------------------------------------------------------ running verbs
+
+    @contextmanager
+    def _begin(self, connection: sqlite3.Connection) -> Iterator[SqliteTransaction]:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield SqliteTransaction(connection, to_micros(self._clock.now()))
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+
+    def run(self, verb: str, **parameters: object) -> list[Row]:
+        return self.transact(lambda tx: tx.run(verb, **parameters))
+
+    def read(self, verb: str, **parameters: object) -> list[Row]:
+        parameters = {"now": self._clock.now(), **parameters}
+        values = {name: _bind(value) for name, value in parameters.items()}
+        with translated(self._path):
+            rows: list[Row] = []
+            for statement in STATEMENTS[verb].statements:
+                rows = self._reader().execute(statement.text, values).fetchall()
+            return rows
+
+    def transact(self, work: Callable[[Transaction], T]) -> T:
+        while True:
+            with self._lock, translated(self._path):
+                try:
+                    with self._begin(self._writer) as tx:
+                        result = work(tx)
+                except RepeatRaced:
+                    continue
+            self._wakeups.tell()
+            return result
+
+    def _reader(self) -> sqlite3.Connection:
+        reader: sqlite3.Connection | None = getattr(self._local, "reader", None)
+        if reader is None:
+            reader = self._local.reader = connect(self._url, self._busy_timeout)
+            reader.execute("PRAGMA query_only = ON")
+            with self._lock:
+                self._readers.append(reader)
+        return reader
+
+    def step(
+        self,
+        *,
+        instance: str,
+        outcomes: str,
+        expected: int,
+        aside: int,
+        emptied: Sequence[int],
+        want: Want | None,
+        marks: Sequence[datetime | None],
+    ) -> tuple[Sequence[str] | None, list[Row]]:
+        if not expected and not emptied and (want is None or not self._has_ready(want)):
+            return None, []  # an idle instance reads; it never writes
+
+        def work(tx: Transaction) -> tuple[Sequence[str] | None, list[Row]]:
+            finished = [row[0] for row in tx.run("record.plain", outcomes=outcomes, aside=aside)] if expected else []
+            if emptied:
+                tx.run("claim.emptied", emptied=list(emptied), instance=instance)
+            claimed = self._claim(tx, instance, want) if want and want.limit else []
+            return (None if len(finished) == expected else finished), claimed
+
+        return self.transact(work)
+
+    def _upto(self, want: Want) -> int:
+        return to_micros(self._clock.now() - want.quiet) if want.quiet else FOREVER
+
+    def _has_ready(self, want: Want) -> bool:
+        return bool(want.limit and self.read("claim.ready", phase=want.phase, upto=self._upto(want)))
+
+    def _claim(self, tx: Transaction, instance: str, want: Want) -> list[Row]:
+        granted = tx.run("claim.token", instance=instance, phase=want.phase)
+        if not granted:
+            return []  # paused, or this instance was declared dead
+        token = granted[0][0]
+        starting = want.limit if want.starting is None else max(0, want.starting)
+        rows = tx.run(
+            "claim", phase=want.phase, token=token, limit=want.limit, starting=starting, upto=self._upto(want)
+        )
+        if rows:
+            tx.run("claim.count", phase=want.phase, n=len(rows))
+        else:
+            tx.run("claim.none", token=token)
+        return rows
+
+    @contextmanager
+    def effect(self, seconds: float) -> Iterator[SqliteTransaction]:
+        """A handler's transaction, on a connection of its own. It holds the file's one write lock until it ends, so it
+        should be short; a process that dies frees it."""
+        with translated(self._path):
+            connection = connect(self._url, min(self._busy_timeout, seconds))
+            try:
+                with self._begin(connection) as tx:
+                    yield tx
+            finally:
+                connection.close()
+        self._wakeups.tell()
+
+    # ------------------------------------------------------------------ hints and time
+
+    def tell(self, tx: Transaction, phases: Iterable[str], *, nudge: bool = False) -> None:
+        """Every commit is seen through data_version; there is nothing to add."""
+
+    def wait(self, phases: Sequence[str], seconds: float) -> None:
+        """Nobody needs to know who waits: a commit costs the same either way."""
+
+    def listen(self) -> Listener:
+        return SqliteListener(connect(self._url, self._busy_timeout), self._wakeups)
+
+    def moment(self, value: Any) -> datetime | None:
+        return None if value is None else _EPOCH + timedelta(microseconds=value)
+
+    def stamp(self, value: datetime | None) -> Any:
+        return None if value is None else to_micros(value)
+
+    def now(self) -> datetime:
+        return self._clock.now()
+
+    def upkeep(self) -> None:
+        """Keep the write-ahead log short."""
+        with translated(self._path):
+            self._reader().execute("PRAGMA wal_checkpoint(PASSIVE)")
+
+    def close(self) -> None:
+        with self._lock:
+            for connection in (*self._readers, self._writer):
+                connection.close()
+            self._readers.clear()
+
+
+# ---------------------------------------------------------------------- migrations
+
+_TABLE = """
+CREATE TABLE IF NOT EXISTS windlass_migration (
+    version INTEGER PRIMARY KEY,
+    name TEXT NOT NULL,
+    checksum TEXT NOT NULL,
+    applied_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP
+) STRICT
+"""
+
+
+def migrate_sqlite(
+    url: str, *, busy_timeout: float = BUSY_TIMEOUT, migrations: tuple[Migration, ...] | None = None
+) -> list[str]:
+    """Apply what is missing, in one transaction under the write lock; answers the names."""
+    steps = available("sqlite") if migrations is None else migrations
+    with translated(path_of(url)):
+        connection = connect(url, busy_timeout)
+        try:
+            if not compare(_applied(connection), steps).pending:
+                return []
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                connection.execute(_TABLE)
+                pending = compare(_applied(connection), steps).pending
+                for step in pending:
+                    for statement in _split(step.sql):
+                        connection.execute(statement)
+                    connection.execute(
+                        "INSERT INTO windlass_migration (version, name, checksum) VALUES (?, ?, ?)",
+                        (step.version, step.name, step.checksum),
+                    )
+                connection.execute("COMMIT")
+            except BaseException:
+                connection.execute("ROLLBACK")
+                raise
+            return [step.name for step in pending]
+        finally:
+            connection.close()
+
+
+def status_sqlite(url: str) -> Status:
+    """Which migrations a file has and lacks; a file that is not there has none, and is not created by asking."""
+    if not Path(path_of(url)).exists():
+        return compare([], available("sqlite"))
+    with translated(path_of(url)):
+        connection = connect(url)
+        try:
+            return compare(_applied(connection), available("sqlite"))
+        finally:
+            connection.close()
+
+
+def _applied(connection: sqlite3.Connection) -> list[tuple[int, str, str]]:
+    there = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'windlass_migration'").fetchone()
+    if there is None:
+        return []
+    return connection.execute("SELECT version, name, checksum FROM windlass_migration ORDER BY version").fetchall()
+
+
+def _split(sql: str) -> Iterator[str]:
+    """The statements of a migration; a trigger's body has semicolons of its own, so SQLite itself is asked."""
+    text = ""
+    for line in sql.splitlines(keepends=True):
+        text += line
+        if sqlite3.complete_statement(text):
+            if text.strip():
+                yield text
+            text = ""
+
+

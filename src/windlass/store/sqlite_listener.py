@@ -1,0 +1,65 @@
+"""Hints on SQLite: other processes' commits show in ``PRAGMA data_version``, this process's own in an event.
+
+There is no notification across processes, so the version is read every 20 ms: a few microseconds, no lock, no disk.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections.abc import Sequence
+
+from windlass.store.contract import LATER, RECONNECTED
+
+LOOK_EVERY = 0.02
+
+
+class Wakeups:
+    """Commits of this process, counted; listeners sleep on it."""
+
+    def __init__(self) -> None:
+        self._condition = threading.Condition()
+        self._count = 0
+
+    def tell(self) -> None:
+        with self._condition:
+            self._count += 1
+            self._condition.notify_all()
+
+    def count(self) -> int:
+        return self._count
+
+    def wait(self, seen: int, seconds: float) -> int:
+        """Sleep until the count differs from ``seen``, or the time is over; the count now."""
+        with self._condition:
+            self._condition.wait_for(lambda: self._count != seen, seconds)
+            return self._count
+
+
+class SqliteListener:
+    """Answers ``@reconnected`` (look at everything) whenever anything was committed: SQLite does not say what."""
+
+    def __init__(self, connection: sqlite3.Connection, wakeups: Wakeups) -> None:
+        self._connection = connection
+        self._wakeups = wakeups
+        self._version = self._look()
+        self._seen = wakeups.count()
+
+    def wait(self, timeout: float) -> Sequence[str]:
+        """Wait for a commit for at most ``timeout`` seconds; empty when none came."""
+        deadline = time.monotonic() + timeout
+        while True:
+            seen = self._wakeups.wait(self._seen, min(LOOK_EVERY, max(0.0, deadline - time.monotonic())))
+            version = self._look()
+            if seen != self._seen or version != self._version:
+                self._seen, self._version = seen, version
+                return (RECONNECTED, LATER)
+            if time.monotonic() >= deadline:
+                return ()
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _look(self) -> int:
+        return int(self._connection.execute("PRAGMA data_version").fetchone()[0])

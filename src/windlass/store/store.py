@@ -1,0 +1,90 @@
+"""The store: one object per database, one attribute per noun."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Any, Self
+
+from windlass.errors import ConfigError
+from windlass.model import Enqueued, NewJob
+from windlass.store.contract import Database, Listener
+from windlass.store.dependencies import Dependencies
+from windlass.store.enqueueing import Enqueuer
+from windlass.store.holder import LEASE, Holder
+from windlass.store.instances import Instances
+from windlass.store.jobs import Jobs
+from windlass.store.outputs import Outputs
+from windlass.store.phases import Phases
+from windlass.store.recovery import Recovery
+from windlass.store.upkeep import Upkeep
+
+
+class Store:
+    """Everything durable. Safe to share between threads; close it when done.
+
+    >>> with open_store("sqlite:///jobs.db") as store:
+    ...     store.enqueue([NewJob(kind="welcome", args={"user_id": 7})])
+    ...     holder = store.join()
+    ...     for lease in holder.claim("welcome", limit=10):
+    ...         holder.complete(lease, result="sent")
+    """
+
+    def __init__(self, db: Database) -> None:
+        self.db = db
+        self.jobs = Jobs(db)
+        self.outputs = Outputs(db)
+        self.dependencies = Dependencies(db)
+        self.phases = Phases(db)
+        self.instances = Instances(db)
+        self.recovery = Recovery(db)
+        self.upkeep = Upkeep(db)
+        self.enqueuer = Enqueuer(db)
+
+    @classmethod
+    def open(cls, url: str, **options: Any) -> Self:
+        """Open the database a URL names."""
+        scheme = url.partition(":")[0]
+        if scheme == "sqlite":
+            from windlass.store.sqlite import SqliteDatabase
+
+            return cls(SqliteDatabase(url, **options))
+        if scheme in ("postgresql", "postgres"):
+            from windlass.store.postgres import PostgresDatabase
+
+            return cls(PostgresDatabase(url, **options))
+        raise ConfigError("url", _without_secret(url), "sqlite:///file.db or postgresql://user@host:port/database")
+
+    def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """Store jobs durably, all or none; answers in the order given."""
+        return self.enqueuer.enqueue(jobs)
+
+    def join(self, *, lease: timedelta = LEASE, info: Mapping[str, Any] | None = None) -> Holder:
+        """Become an instance that may claim jobs."""
+        return Holder(self.db, lease=lease, info=info)
+
+    def listen(self) -> Listener:
+        """Hear hints about new work."""
+        return self.db.listen()
+
+    def now(self) -> datetime:
+        """The database's clock."""
+        return self.db.now()
+
+    def close(self) -> None:
+        self.db.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _without_secret(url: str) -> str:
+    """A URL that may be shown: the part that can hold a password is left out."""
+    head, sign, tail = url.partition("://")
+    return f"{head}{sign}…{tail.rpartition('@')[2]}" if "@" in tail else url

@@ -1,0 +1,91 @@
+"""Duties that every instance does a share of: promote what is due, fold counts, prune history. None waits for a lock."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from windlass.errors import ConfigError
+from windlass.model import Job, Retention
+from windlass.store.contract import Database, Transaction
+from windlass.store.ids import SMALLEST
+from windlass.store.marks import Marks, as_text
+from windlass.store.rows import to_job
+
+BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
+Archive = Callable[[Sequence[Job]], None]
+
+
+class Upkeep:
+    """The store's share of an instance's housekeeping."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._marks = Marks(1)
+
+    def promote(self, limit: int = 1000) -> dict[str, int]:
+        """Move due jobs into their queues; answers how many per phase. Call again while the sum reaches ``limit``."""
+        if not self._db.low_water:
+            if not self._db.read("promote.due"):
+                return {}
+            return {row[0]: int(row[1]) for row in self._db.run("promote", limit=limit)}
+        scan, marks = self._marks.plan()
+        began = time.monotonic()
+        rows = self._db.run("promote", limit=limit, mark=as_text(marks)[0])
+        moved = {row[0]: int(row[1]) for row in rows}
+        found = [(0, at) for row in rows if (at := self._db.moment(row[2])) is not None]
+        self._marks.learn(scan, began, found, sum(moved.values()) < limit)
+        return moved
+
+    def next_due(self) -> datetime | None:
+        """When the next job becomes due, so that nobody needs to look before."""
+        return self._db.moment(self._db.read("next_due")[0][0])
+
+    def fold(self, limit: int = 10_000) -> None:
+        """Fold counts that verbs left behind into the tally."""
+        while self._db.run("fold", limit=limit):
+            pass
+
+    def maintain(self) -> None:
+        """What the database itself wants done now and then; on PostgreSQL, history partitions ahead of time."""
+        self._db.upkeep()
+
+    def prune(self, keep: Retention, *, archive: Archive | None = None, batch: int = 1000, pause: float = 0.0) -> int:
+        """Remove ended jobs that are past their time, in short transactions; answers how many.
+
+        ``archive`` is given each batch before it is removed, in the same transaction: if it raises, that batch stays.
+        A job that some child still looks at is kept. ``pause`` seconds are slept between batches.
+        """
+        if batch < 1:
+            raise ConfigError("batch", batch, "a whole number of 1 or more")
+        now = self._db.now()
+        before = {
+            f"{state}_before": BEGINNING if lasts is None else now - lasts
+            for state, lasts in (("completed", keep.completed), ("failed", keep.failed), ("cancelled", keep.cancelled))
+        }
+        removed, after = 0, SMALLEST
+        while True:
+            count, after = self._db.transact(lambda tx, after=after: self._prune(tx, before, archive, after, batch))  # type: ignore[misc]
+            removed += count
+            if not after:
+                break
+            if pause:
+                time.sleep(pause)
+        self._db.run("prune.edges")
+        self._db.run("prune.keys")
+        return removed
+
+    def _prune(
+        self, tx: Transaction, before: dict[str, Any], archive: Archive | None, after: str, batch: int
+    ) -> tuple[int, str]:
+        page = tx.run("prune.page", after=after, limit=batch, **before)
+        if not page:
+            return 0, ""
+        ids = [row[0] for row in page]
+        if archive is not None:
+            archive([to_job(self._db, row) for row in tx.run("prune.read", ids=ids)])
+        times = [at for row in page if (at := self._db.moment(row[1])) is not None]
+        removed = tx.run("prune.delete", ids=ids, oldest=min(times), newest=max(times))
+        return int(removed[0][0]), ids[-1] if len(page) == batch else ""

@@ -1,0 +1,30 @@
+"""What the environment says about servers, read when asked (never at import)."""
+
+from __future__ import annotations
+
+import os
+from typing import NoReturn
+
+import pytest
+
+SOURCES = {"all": ("local", "wheel"), "local": ("local",), "wheel": ("wheel",), "none": ()}
+
+
+def sources(variable: str) -> tuple[str, ...]:
+    """The places to look in, as WINDLASS_TEST_PG or WINDLASS_TEST_REDIS restricts them."""
+    value = os.environ.get(variable, "all")
+    if value not in SOURCES:
+        raise pytest.UsageError(f"{variable}={value!r}: use one of {', '.join(SOURCES)}")
+    return SOURCES[value]
+
+
+def is_required() -> bool:
+    return os.environ.get("WINDLASS_REQUIRE_REAL") == "1"
+
+
+def missing(what: str, cure: str) -> NoReturn:
+    """End the test that needs an absent server: a failure under ./dev test, a skip (with a banner) elsewhere."""
+    reason = f"no {what} server: {cure}"
+    if is_required():
+        pytest.fail(f"{reason} (WINDLASS_REQUIRE_REAL=1 forbids skipping)", pytrace=False)
+    pytest.skip(reason)

@@ -1,0 +1,238 @@
+"""The promises of ./dev, tried on a copy of it in a folder of its own (with a space in its name)."""
+
+import fcntl
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import venv
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PYTHON = getattr(sys, "_base_executable", None) or sys.executable
+
+
+def load(path: Path) -> ModuleType:
+    """Import the copy of ./dev, which has no suffix, without leaving a bytecode file beside it."""
+    loader = SourceFileLoader("dev_copy", str(path))
+    spec = spec_from_loader(loader.name, loader)
+    assert spec
+    module = module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A checkout whose set-up is finished: a real environment (no packages but the real uv) and a true stamp."""
+    folder = tmp_path / "a checkout"
+    folder.mkdir()
+    for name in ("dev", "pyproject.toml", "requirements-dev.lock"):
+        shutil.copy(ROOT / name, folder / name)
+    venv.create(folder / ".venv", with_pip=False)
+    (folder / ".venv/bin/uv").symlink_to(Path(sys.executable).with_name("uv"))
+    dev = load(folder / "dev")
+    dev.write_stamp(dev.packages_identity())
+    return folder
+
+
+def run(checkout: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [PYTHON, checkout / "dev", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd="/", timeout=60)
+
+
+def script(checkout: Path, code: str) -> None:
+    """Put a program behind `./dev mutate-sql`, the simplest of the commands."""
+    (checkout / "tests").mkdir()
+    (checkout / "tests/mutate_sql.py").write_text(code)
+
+
+def test_a_finished_set_up_is_skipped_in_well_under_a_second(checkout):
+    began = time.monotonic()
+    result = run(checkout, "setup")
+    assert time.monotonic() - began < 1
+    assert result.returncode == 0, result.stderr
+    assert "install" not in result.stderr
+    assert "making" not in result.stderr
+
+
+@pytest.mark.parametrize("name", ["requirements-dev.lock", "pyproject.toml"])
+def test_a_change_of_the_lock_or_the_project_asks_for_set_up(checkout, name):
+    dev = load(checkout / "dev")
+    assert dev.is_fresh()
+    (checkout / name).write_text((checkout / name).read_text() + "\n# changed\n")
+    assert not dev.is_fresh()
+    assert dev.stamp()["venv"] == dev.venv_identity(), "the environment itself is kept and only updated"
+
+
+def test_a_half_made_or_orphaned_environment_is_not_trusted(checkout):
+    dev = load(checkout / "dev")
+    python = checkout / ".venv/bin/python"
+    python.unlink()
+    python.symlink_to("/nowhere/python3")
+    assert dev.stamp() == {}, "its interpreter has gone"
+    (checkout / ".venv/windlass-dev-stamp.json").write_text('{"venv": ')
+    assert dev.stamp() == {}, "it was killed while writing"
+
+
+def test_an_environment_that_moved_is_not_trusted(checkout):
+    moved = checkout.with_name("elsewhere")
+    checkout.rename(moved)
+    dev = load(moved / "dev")
+    assert dev.stamp().get("venv") != dev.venv_identity()
+
+
+def test_a_failed_step_is_named_with_its_output_and_its_cure(checkout):
+    lock = checkout / "requirements-dev.lock"
+    lock.write_text(lock.read_text() + "\n<<<<<<< this is not a requirement\n")
+    result = run(checkout, "check")
+    assert result.returncode == 1
+    assert "FAILED step: installing the locked packages" in result.stderr
+    assert "  | " in result.stderr, "the tail of what the step printed"
+    assert "cure: " in result.stderr
+    assert "./dev lock" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert load(checkout / "dev").stamp() == {}, "the next run starts over"
+
+
+def test_a_missing_lock_names_its_cure(checkout):
+    (checkout / "requirements-dev.lock").unlink()
+    result = run(checkout, "check")
+    assert result.returncode == 1
+    assert "FAILED step: reading requirements-dev.lock" in result.stderr
+    assert "./dev lock" in result.stderr
+
+
+def test_exit_codes_and_arguments_pass_through(checkout):
+    script(checkout, "import sys; print(sys.argv[1:]); sys.exit(7)")
+    result = run(checkout, "mutate-sql", "--only", "a b")
+    assert (result.returncode, result.stdout) == (7, "['--only', 'a b']\n")
+
+
+def test_death_by_signal_becomes_the_shells_exit_code(checkout):
+    script(checkout, "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+    assert run(checkout, "mutate-sql").returncode == 128 + signal.SIGKILL
+
+
+WAIT_FOR_CTRL_C = """
+import time
+try:
+    print("up", flush=True)
+    time.sleep(30)
+except KeyboardInterrupt:
+    print("tidy")
+"""
+
+
+def test_ctrl_c_gives_130_and_no_traceback_of_ours(checkout):
+    script(checkout, WAIT_FOR_CTRL_C)
+    command = [PYTHON, checkout / "dev", "mutate-sql"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, start_new_session=True, **pipes) as process:  # type: ignore[call-overload]
+        assert process.stdout.readline() == "up\n"
+        os.killpg(process.pid, signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=10)
+    assert (process.returncode, stdout) == (130, "tidy\n")
+    assert "Traceback" not in stderr
+
+
+def test_a_command_waits_while_another_run_sets_up_and_says_so(checkout):
+    script(checkout, "print('ran')")
+    with (checkout / ".dev.lock").open("w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        command = [PYTHON, checkout / "dev", "mutate-sql"]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert process.stderr
+        assert "waiting" in process.stderr.readline()
+        assert process.poll() is None
+    stdout, _ = process.communicate(timeout=10)
+    assert stdout == "ran\n"
+
+
+def test_commands_that_need_no_change_run_side_by_side(checkout):
+    script(checkout, "print('ran')")
+    with (checkout / ".dev.lock").open("w") as other:
+        fcntl.flock(other, fcntl.LOCK_SH)
+        assert run(checkout, "mutate-sql").stdout == "ran\n"
+
+
+def test_pips_index_is_handed_to_uv_and_an_explicit_one_is_kept(checkout, monkeypatch):
+    dev = load(checkout / "dev")
+    monkeypatch.setattr(dev, "pip_settings", lambda: {"index-url": "https://mirror.example/simple"})
+    monkeypatch.delenv("UV_DEFAULT_INDEX", raising=False)
+    monkeypatch.delenv("UV_INDEX_URL", raising=False)
+    assert dev.uv_environment()["UV_DEFAULT_INDEX"] == "https://mirror.example/simple"
+    monkeypatch.setenv("UV_DEFAULT_INDEX", "https://chosen.example/simple")
+    assert dev.uv_environment()["UV_DEFAULT_INDEX"] == "https://chosen.example/simple"
+
+
+def test_pips_settings_are_read_from_its_files_and_variables(checkout, monkeypatch, tmp_path):
+    dev = load(checkout / "dev")
+    monkeypatch.setattr(dev, "PYTHON", Path(sys.executable))
+    (tmp_path / "pip.conf").write_text("[global]\nindex-url = https://file.example/simple\n")
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))
+    monkeypatch.delenv("PIP_INDEX_URL", raising=False)
+    assert dev.pip_settings()["index-url"] == "https://file.example/simple"
+    monkeypatch.setenv("PIP_INDEX_URL", "https://variable.example/simple")
+    assert dev.pip_settings()["index-url"] == "https://variable.example/simple"
+
+
+def test_uv_gets_a_cache_of_its_own_where_the_home_cannot_be_written(checkout, monkeypatch):
+    dev = load(checkout / "dev")
+    for name in ("UV_CACHE_DIR", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", "/proc")  # exists, and not even root can make a folder in it
+    monkeypatch.setattr(dev.os, "access", lambda path, _mode: not str(path).startswith("/proc"))
+    assert dev.uv_environment()["UV_CACHE_DIR"] == str(checkout / ".venv/uv-cache")
+
+
+def test_unknown_commands_and_missing_parts_are_explained(checkout):
+    result = run(checkout, "tset")
+    assert result.returncode == 2
+    assert "there is no command 'tset'; there are: test, " in result.stderr
+    result = run(checkout, "bench")
+    assert result.returncode == 2
+    assert "bench/__main__.py" in result.stderr
+
+
+@pytest.mark.parametrize("name", ["requirements.lock", "requirements-dev.lock"])
+def test_locks_are_hashed_and_name_no_address(name):
+    text = (ROOT / name).read_text()
+    assert "://" not in text
+    assert "index" not in text
+    packages = [line for line in text.splitlines() if line and not line.startswith((" ", "#"))]
+    assert packages
+    assert all(line.endswith("\\") for line in packages), "every package carries hashes"
+
+
+def test_the_stamp_is_plain_json(checkout):
+    content = json.loads((checkout / ".venv/windlass-dev-stamp.json").read_text())
+    assert set(content) == {"venv", "packages"}
+
+
+def test_python_without_its_venv_module_is_told_the_package_to_install(checkout, monkeypatch, capsys):
+    dev = load(checkout / "dev")
+    (checkout / ".venv/windlass-dev-stamp.json").unlink()
+    monkeypatch.setattr(dev, "base_python", lambda: "/bin/false")
+    assert dev.main(["check"]) == 1
+    said = capsys.readouterr().err
+    assert "FAILED step: making .venv" in said
+    assert "apt-get install python3-venv" in said
+
+
+def test_a_missing_browser_is_said_loudly_with_the_line_that_installs_it(checkout, monkeypatch, capsys):
+    dev = load(checkout / "dev")
+    monkeypatch.setattr(dev, "find_chromium", lambda: None)
+    monkeypatch.setattr(dev.os, "geteuid", lambda: 1000)
+    dev.ensure_chromium()
+    said = capsys.readouterr().err
+    assert "Chromium is missing" in said
+    assert "apt-get install -y --no-install-recommends chromium" in said
