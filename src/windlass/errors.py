@@ -103,7 +103,9 @@ class IllegalTransitionError(WindlassError):
 
     code = "illegal_transition"
 
-    def __init__(self, job_id: str, verb: str, state: str, to_state: str, allowed_from: Sequence[str]) -> None:
+    def __init__(
+        self, job_id: str, verb: str, state: str, to_state: str, allowed_from: Sequence[str]
+    ) -> None:
         allowed = ", ".join(allowed_from)
         super().__init__(
             f"job {job_id} is {state}: cannot {verb} it to {to_state}; "
@@ -167,5 +169,7 @@ class DependencyCycleError(WindlassError):
 
     def __init__(self, cycle: Sequence[str]) -> None:
         drawn = " → ".join(cycle)
-        super().__init__(f"these jobs wait for each other: {drawn}; nothing was enqueued. Remove one `after`.")
+        super().__init__(
+            f"these jobs wait for each other: {drawn}; nothing was enqueued. Remove one `after`."
+        )
         self.cycle = tuple(cycle)

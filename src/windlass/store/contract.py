@@ -109,8 +109,8 @@ class Database(Protocol):
 
     def listen(self) -> Listener: ...
 
-    def moment(self, value: Any) -> datetime | None:
-        """A time column as an aware UTC datetime."""
+    def moment(self, value: Any) -> Any:
+        """A time column as an aware UTC datetime, or None where it is NULL."""
         ...
 
     def stamp(self, value: datetime | None) -> Any:

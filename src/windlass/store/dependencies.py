@@ -22,7 +22,11 @@ from windlass.store.contract import Database, Transaction
 from windlass.store.rows import array
 
 PARENT_ERROR = json.dumps(
-    {"type": "Cancelled", "code": "parent_not_completed", "message": "a job this one waited for did not complete"}
+    {
+        "type": "Cancelled",
+        "code": "parent_not_completed",
+        "message": "a job this one waited for did not complete",
+    }
 )
 
 
@@ -95,7 +99,9 @@ class Dependencies:
         parents = sorted({parent for group in edges.values() for parent, _, _ in group})
         flagged = {row[0] for row in tx.run("link.flag_live", parents=parents)}
         flagged |= {row[0] for row in tx.run("link.flag_later", parents=parents)}
-        ended = {row[0]: (State(row[1]), self._db.moment(row[2])) for row in tx.run("link.ended", parents=parents)}
+        ended = {
+            row[0]: (State(row[1]), self._db.moment(row[2])) for row in tx.run("link.ended", parents=parents)
+        }
         marks: list[str] = []
         pending: dict[str, int] = {}
         doomed: set[str] = set()

@@ -47,7 +47,9 @@ class EffectTransaction:
     @property
     def _open(self) -> Effect:
         if self._tx is None:
-            raise WindlassError(f"the transaction of job {self._lease.id} is not open; use it inside its `with` block")
+            raise WindlassError(
+                f"the transaction of job {self._lease.id} is not open; use it inside its `with` block"
+            )
         return self._tx
 
     def complete(self, result: Any = None) -> None:

@@ -12,7 +12,7 @@ import re
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -23,7 +23,7 @@ from windlass.errors import (
     StoreUnreachableError,
     UnknownParentError,
 )
-from windlass.model import HIGHEST_PRIORITY, Enqueued, Flag, Key, KeyScope, NewJob
+from windlass.model import HIGHEST_PRIORITY, After, Enqueued, Flag, Key, KeyScope, NewJob
 from windlass.payload import body_hash
 from windlass.store.contract import LATER, Database, Transaction
 from windlass.store.ids import is_id, new_id
@@ -76,7 +76,9 @@ class Enqueuer:
         """Store jobs inside a transaction that is not ours and may commit late: they pass through the inbox."""
         return self.insert(tx, check(jobs), inbox=True, is_repeat=any(job.id for job in jobs))
 
-    def insert(self, tx: Transaction, entries: Sequence[_Entry], *, inbox: bool, is_repeat: bool) -> list[Enqueued]:
+    def insert(
+        self, tx: Transaction, entries: Sequence[_Entry], *, inbox: bool, is_repeat: bool
+    ) -> list[Enqueued]:
         """The long way: keys, dependencies and repeated ids are looked at before and after the insert."""
         present = self._present(tx, entries) if is_repeat else set()
         fresh = [entry for entry in entries if entry.id not in present]
@@ -94,7 +96,9 @@ class Enqueuer:
                 tx.run("enqueue.edges", edges=array(edges))
             if is_repeat:
                 # Insert first, look after: a first self that moved on meanwhile is visible to this later snapshot.
-                doubled = [row[0] for row in tx.run("enqueue.present", ids=[e.id for e in fresh]) if row[1] > 1]
+                doubled = [
+                    row[0] for row in tx.run("enqueue.present", ids=[e.id for e in fresh]) if row[1] > 1
+                ]
                 if doubled:
                     raise RepeatRaced(doubled)
         made = {entry.id for entry in fresh}
@@ -198,7 +202,9 @@ def check(jobs: Sequence[NewJob]) -> list[_Entry]:
     entries = [_check_one(job) for job in jobs]
     ids = [entry.id for entry in entries]
     if len(set(ids)) != len(ids):
-        raise ConfigError("id", next(i for i in ids if ids.count(i) > 1), "each job of one call needs its own id")
+        raise ConfigError(
+            "id", next(i for i in ids if ids.count(i) > 1), "each job of one call needs its own id"
+        )
     if any(entry.job.after for entry in entries):
         _refuse_cycles(entries)
     return entries
@@ -207,11 +213,13 @@ def check(jobs: Sequence[NewJob]) -> list[_Entry]:
 def _check_one(job: NewJob) -> _Entry:
     phase = job.phase if job.phase is not None else job.kind
     for key, name in (("kind", job.kind), ("phase", phase)):
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise ConfigError(key, name, "a name of 1 to 200 letters, digits, or _ . : / - that begins with no sign")
-    if not isinstance(job.priority, int) or not 0 <= job.priority <= HIGHEST_PRIORITY:
+        if not _is_name(name):
+            raise ConfigError(
+                key, name, "a name of 1 to 200 letters, digits, or _ . : / - that begins with no sign"
+            )
+    if not _is_whole(job.priority, 0, HIGHEST_PRIORITY):
         raise ConfigError("priority", job.priority, "a whole number from 0 to 9; 9 is served first")
-    if not isinstance(job.max_attempts, int) or not 1 <= job.max_attempts <= MAX_ATTEMPTS:
+    if not _is_whole(job.max_attempts, 1, MAX_ATTEMPTS):
         raise ConfigError("max_attempts", job.max_attempts, f"a whole number from 1 to {MAX_ATTEMPTS}")
     if job.delay is not None and job.run_at is not None:
         raise ConfigError("delay", job.delay, "give delay or run_at, not both")
@@ -230,12 +238,20 @@ def _check_one(job: NewJob) -> _Entry:
     return _Entry(job, job.id or new_id(), phase, json_text(job.args, "args"))
 
 
+def _is_name(text: object) -> bool:
+    return isinstance(text, str) and bool(_NAME.fullmatch(text))
+
+
+def _is_whole(value: object, least: int, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
 def _is_label(text: object) -> bool:
     return isinstance(text, str) and 1 <= len(text) <= MAX_LABEL and text.isprintable()
 
 
-def _unique_parents(entry: _Entry) -> Iterable:  # type: ignore[type-arg]
-    return {after.parent: after for after in entry.job.after}.values()
+def _unique_parents(entry: _Entry) -> list[After]:
+    return list({after.parent: after for after in entry.job.after}.values())
 
 
 def _key_name(entry: _Entry, key: Key) -> str:

@@ -66,7 +66,9 @@ class Beat:
 class Holder:
     """One instance's hold on jobs. Safe to share between threads; every start of a process makes a new one."""
 
-    def __init__(self, db: Database, *, lease: timedelta = LEASE, info: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, db: Database, *, lease: timedelta = LEASE, info: Mapping[str, Any] | None = None
+    ) -> None:
         if lease <= timedelta(0):
             raise ConfigError("lease", lease, "a duration above zero; 30 seconds is the default")
         self.id = new_id()
@@ -84,7 +86,9 @@ class Holder:
         """Record outcomes and claim the next batch, together where that saves a round trip."""
         if want is not None and not 0 <= want.limit <= MAX_CLAIM:
             raise ConfigError("limit", want.limit, f"a whole number from 0 to {MAX_CLAIM}")
-        plain = [o for o in outcomes if isinstance(o, Completed | Failed | Cancelled) and not o.lease.flags & ASIDE]
+        plain = [
+            o for o in outcomes if isinstance(o, Completed | Failed | Cancelled) and not o.lease.flags & ASIDE
+        ]
         verdicts: dict[str, Verdict] = {}
         claimed: list[Lease] = []
         if plain or want is not None or self._emptied:
@@ -98,7 +102,9 @@ class Holder:
         self._let_go(outcome.lease for outcome in outcomes)
         return Step([verdicts[outcome.lease.id] for outcome in outcomes], claimed)
 
-    def claim(self, phase: str, limit: int, *, starting: int | None = None, quiet: timedelta = timedelta(0)) -> Sequence[Lease]:
+    def claim(
+        self, phase: str, limit: int, *, starting: int | None = None, quiet: timedelta = timedelta(0)
+    ) -> Sequence[Lease]:
         """Claim at most ``limit`` jobs of a phase, highest priority first, then oldest first."""
         return self.step((), Want(phase, limit, starting, quiet)).claimed
 
@@ -122,7 +128,9 @@ class Holder:
         """Record that a held job stopped for a cancel."""
         return self._one(Cancelled(lease, reason))
 
-    def advance(self, lease: Lease, phase: str, output: Any = None, *, max_attempts: int = DEFAULT_MAX_ATTEMPTS) -> Verdict:
+    def advance(
+        self, lease: Lease, phase: str, output: Any = None, *, max_attempts: int = DEFAULT_MAX_ATTEMPTS
+    ) -> Verdict:
         """Store the phase's output and move the job to the next phase's queue, in one commit."""
         return self._one(Advanced(lease, phase, output, max_attempts))
 
@@ -136,7 +144,9 @@ class Holder:
             raise LeaseLost(f"job {outcome.lease.id}", job_id=outcome.lease.id, token=outcome.lease.token)
         return verdict
 
-    def _short_way(self, plain: Sequence[Completed | Failed | Cancelled], want: Want | None) -> tuple[dict[str, Verdict], list[Lease]]:
+    def _short_way(
+        self, plain: Sequence[Completed | Failed | Cancelled], want: Want | None
+    ) -> tuple[dict[str, Verdict], list[Lease]]:
         marks = self._marks_of(want.phase) if want is not None else None
         with self._lock:
             emptied, self._emptied = self._emptied, []
@@ -156,7 +166,9 @@ class Holder:
             with self._lock:
                 self._emptied += emptied
             raise
-        claimed = sorted((to_lease(self._db, row) for row in rows), key=lambda c: (-c.priority, c.ready_at, c.id))
+        claimed = sorted(
+            (to_lease(self._db, row) for row in rows), key=lambda c: (-c.priority, c.ready_at, c.id)
+        )
         if marks and scan and want:
             found = ((HIGHEST_PRIORITY - lease.priority, lease.ready_at) for lease in claimed)
             marks.learn(scan[0], began, found, len(claimed) < want.limit)
@@ -204,16 +216,26 @@ class Holder:
 
     def checkpoint(self, lease: Lease, *, done: int, total: int | None = None, position: Any = None) -> bool:
         """Save position and progress; True when the job was asked to stop. Progress never goes back."""
-        return self._db.transact(lambda tx: progress.save(tx, lease, done=done, total=total, position=position))
+        return self._db.transact(
+            lambda tx: progress.save(tx, lease, done=done, total=total, position=position)
+        )
 
     def put_output(
-        self, lease: Lease, value: Any, *, name: str = "", next_phase: str | None = None, next_max_attempts: int | None = None
+        self,
+        lease: Lease,
+        value: Any,
+        *,
+        name: str = "",
+        next_phase: str | None = None,
+        next_max_attempts: int | None = None,
     ) -> Output:
         """Store an output of the job's phase, once. The one without a name says that the phase is done and, with
         ``next_phase``, where the job goes then: recovery moves it on if the holder dies in between."""
         if name == "" and next_phase is not None and next_max_attempts is None:
             next_max_attempts = DEFAULT_MAX_ATTEMPTS
-        row = outputs.output_row(lease, name, value, next_phase=next_phase, next_max_attempts=next_max_attempts)
+        row = outputs.output_row(
+            lease, name, value, next_phase=next_phase, next_max_attempts=next_max_attempts
+        )
         return self._db.transact(lambda tx: outputs.put(tx, lease, row))
 
     def transaction(self, lease: Lease, *, margin: timedelta = timedelta(seconds=5)) -> EffectTransaction:
@@ -250,7 +272,11 @@ class Holder:
         def release(tx: Any) -> list[Lease]:
             rows = tx.run("recover.pick", tokens=list(tokens), limit=MAX_CLAIM)
             leases = [to_lease(self._db, row[:15]) for row in rows]
-            cancelled = [Cancelled(lease, "cancelled on request") for lease, row in zip(leases, rows, strict=True) if row[15]]
+            cancelled = [
+                Cancelled(lease, "cancelled on request")
+                for lease, row in zip(leases, rows, strict=True)
+                if row[15]
+            ]
             if cancelled:
                 apply(self._db, tx, cancelled)
             free = [lease for lease, row in zip(leases, rows, strict=True) if not row[15]]
@@ -264,5 +290,3 @@ class Holder:
         for lease in leases:
             self.nudge(lease.phase)
         return len(leases)
-
-

@@ -34,8 +34,8 @@ class Instances:
         return [
             Instance(
                 instance,
-                self._db.moment(started),  # type: ignore[arg-type]  NOT NULL columns
-                self._db.moment(beat),  # type: ignore[arg-type]
+                self._db.moment(started),
+                self._db.moment(beat),
                 self._db.moment(dead),
                 timedelta(seconds=lease),
                 json.loads(info),

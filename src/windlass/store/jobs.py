@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from windlass import lifecycle
@@ -22,7 +22,7 @@ from windlass.model import (
 )
 from windlass.payload import body_hash
 from windlass.store import progress
-from windlass.store.contract import Database, Transaction
+from windlass.store.contract import Database, Row, Transaction
 from windlass.store.ids import LARGEST, is_id
 from windlass.store.recording import after_end, cancelled_error
 from windlass.store.rows import to_attempt, to_job
@@ -35,6 +35,9 @@ _REASONS = {
     State.SCHEDULED: ["scheduled", "retry"],
     State.QUEUED: ["inbox"],
 }
+
+
+_Look = Callable[[dict[str, Any]], Sequence[Row]]
 
 
 class Jobs:
@@ -50,7 +53,7 @@ class Jobs:
             raise JobNotFoundError(job_id)
         return to_job(self._db, rows[0])
 
-    def attempts(self, job_id: str) -> list[Attempt]:
+    def attempts(self, job_id: str) -> Sequence[Attempt]:
         """The attempts that did not end the job, oldest first; the one that did is the job itself."""
         return [to_attempt(self._db, row) for row in self._db.read("attempts", id=job_id)]
 
@@ -98,14 +101,14 @@ class Jobs:
         self._db.transact(lambda tx: self._retry(tx, job_id))
         return self.get(job_id)
 
-    def _looks(self, state: State | None) -> list[Callable[[dict[str, Any]], list[Any]]]:
-        def live(held: bool | None) -> Callable[[dict[str, Any]], list[Any]]:
+    def _looks(self, state: State | None) -> Sequence[_Look]:
+        def live(held: bool | None) -> _Look:
             return lambda common: self._db.read("list.live", held=held, **common)
 
-        def later(reasons: list[str]) -> Callable[[dict[str, Any]], list[Any]]:
-            return lambda common: self._db.read("list.later", reasons=reasons, **common)
+        def later(reasons: Sequence[str]) -> _Look:
+            return lambda common: self._db.read("list.later", reasons=list(reasons), **common)
 
-        def done(ended: State) -> Callable[[dict[str, Any]], list[Any]]:
+        def done(ended: State) -> _Look:
             if ended is State.COMPLETED:
                 return lambda common: self._db.read("list.completed", **common)
             return lambda common: self._db.read("list.ended_badly", state=str(ended), **common)
@@ -158,7 +161,9 @@ class Jobs:
 
     def _retake_key(self, tx: Transaction, job_id: str, key: str, body: str) -> None:
         """A retried job needs its live key again; if another job took it meanwhile, the retry is refused."""
-        row = json.dumps({"scope": KeyScope.LIVE, "key": key, "job": job_id, "body_hash": body, "lasts": None})
+        row = json.dumps(
+            {"scope": KeyScope.LIVE, "key": key, "job": job_id, "body_hash": body, "lasts": None}
+        )
         holder = tx.run("enqueue.keys", keys=f"[{row}]")[0][2]
         if holder != job_id:
             raise KeyConflictError(key, holder)

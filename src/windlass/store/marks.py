@@ -65,9 +65,16 @@ class Marks:
             if scan is not Scan.MARK:
                 self._recent_at, self._recent_took = now, now - began
             self._short = is_short
+            last: dict[int, datetime] = {}
             for lane, at in found:
+                if lane not in last or at > last[lane]:
+                    last[lane] = at
+            # A rescan that came back full has not seen the rest of its window: it goes on from its last row, even where
+            # that lies before the mark, or 500 released jobs would come back ten at a time, twice a second.
+            resumed = max(last, default=None) if scan is not Scan.MARK and not is_short else None
+            for lane, at in last.items():
                 mark = self._marks[lane]
-                if mark is None or at > mark:
+                if mark is None or at > mark or lane == resumed:
                     self._marks[lane] = at
 
     def forget(self) -> None:

@@ -1,96 +1,14 @@
-"""Applies the numbered files of a dialect, in order, one migrator at a time.
-
-Migrations are forward-only and additive first: the previous release still works on the new schema. Each file runs in one
-transaction together with its entry in the ``migration`` table, with a lock time-out, so that a long transaction of somebody
-else delays the migration instead of everybody behind it. A file that begins with ``-- windlass: no transaction`` (for
-``CREATE INDEX CONCURRENTLY``) runs statement by statement and must be safe to repeat.
-"""
+"""The front door of migrations: ``migrate(url)`` and ``status(url)``, whichever database the URL names."""
 
 from __future__ import annotations
 
-import hashlib
-import re
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
-
-from windlass.errors import SchemaError
-
-NO_TRANSACTION = "-- windlass: no transaction"
-_FILE = re.compile(r"(\d{4})_([a-z0-9_]+)\.sql")
-
-
-@dataclass(frozen=True, slots=True)
-class Migration:
-    """One numbered file."""
-
-    version: int
-    name: str
-    sql: str
-
-    @property
-    def checksum(self) -> str:
-        return hashlib.sha256(self.sql.encode()).hexdigest()
-
-    @property
-    def in_transaction(self) -> bool:
-        return not self.sql.startswith(NO_TRANSACTION)
-
-
-@dataclass(frozen=True, slots=True)
-class Status:
-    """Where a database stands: the versions it has and those it lacks."""
-
-    applied: Sequence[tuple[int, str]]
-    pending: Sequence[Migration]
-
-    @property
-    def version(self) -> int:
-        return self.applied[-1][0] if self.applied else 0
-
-
-@cache
-def available(dialect: str) -> tuple[Migration, ...]:
-    """The migrations this release has, in order; numbers without a gap."""
-    folder = files("windlass.store").joinpath("sql", dialect, "migrations")
-    found = []
-    for entry in sorted(folder.iterdir(), key=lambda item: item.name):
-        if match := _FILE.fullmatch(entry.name):
-            found.append(Migration(int(match[1]), match[2], entry.read_text("utf-8")))
-    if [migration.version for migration in found] != list(range(1, len(found) + 1)):
-        raise ValueError(f"migrations of {dialect} are not numbered 1, 2, 3, …")
-    return tuple(found)
-
-
-def compare(applied: Sequence[tuple[int, str, str]], migrations: Sequence[Migration]) -> Status:
-    """What is there against what this release has; a file that changed after it was applied is refused."""
-    known = {migration.version: migration for migration in migrations}
-    for version, name, checksum in applied:
-        if version in known and known[version].checksum != checksum:
-            raise SchemaError(
-                f"migration {version:04d}_{name} was applied with another text than this release has; "
-                "restore the file, or the database from a backup",
-                found=version,
-                expected=len(migrations),
-            )
-    done = {version for version, _, _ in applied}
-    pending = [migration for migration in migrations if migration.version not in done]
-    return Status([(version, name) for version, name, _ in applied], pending)
-
-
-def require_current(status: Status, expected: int, cure: str) -> None:
-    """Refuse a database that lacks migrations. One that has more is newer: its release promised to work with us."""
-    if status.pending:
-        found = status.version or None
-        what = f"has version {found}" if found else "has no Windlass tables"
-        raise SchemaError(f"the database {what}, this release needs {expected}; {cure}", found=found, expected=expected)
+from windlass.store.migrations import Status
 
 
 def migrate(url: str) -> list[str]:
     """Bring the database a URL names up to date; answers the names of the migrations applied."""
     if url.startswith("sqlite:"):
-        from windlass.store.sqlite import migrate_sqlite
+        from windlass.store.sqlite_migrate import migrate_sqlite
 
         return migrate_sqlite(url)
     from windlass.store.postgres_migrate import migrate_postgres
@@ -101,7 +19,7 @@ def migrate(url: str) -> list[str]:
 def status(url: str) -> Status:
     """Where the database a URL names stands."""
     if url.startswith("sqlite:"):
-        from windlass.store.sqlite import status_sqlite
+        from windlass.store.sqlite_migrate import status_sqlite
 
         return status_sqlite(url)
     from windlass.store.postgres_migrate import status_postgres

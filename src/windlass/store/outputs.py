@@ -15,7 +15,12 @@ log = logging.getLogger("windlass.store")
 
 
 def output_row(
-    lease: Lease, name: str, value: Any, *, next_phase: str | None = None, next_max_attempts: int | None = None
+    lease: Lease,
+    name: str,
+    value: Any,
+    *,
+    next_phase: str | None = None,
+    next_max_attempts: int | None = None,
 ) -> str:
     """The JSON row of one output; JSON null is a value like any other."""
     return (

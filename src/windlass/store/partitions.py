@@ -40,7 +40,9 @@ def attached(connection: psycopg.Connection) -> dict[str, bool]:
     return dict(connection.execute(_ATTACHED).fetchall())
 
 
-def ensure(connection: psycopg.Connection, *, days: int = DAYS_AHEAD, around: date | None = None) -> list[str]:
+def ensure(
+    connection: psycopg.Connection, *, days: int = DAYS_AHEAD, around: date | None = None
+) -> list[str]:
     """Make the partitions from yesterday to ``days`` ahead of the database's day (or of ``around``); the new ones' names.
 
     The connection must be in autocommit mode. Repeating it, and racing another instance, is harmless.
@@ -60,7 +62,9 @@ def _attach(connection: psycopg.Connection, day: date) -> bool:
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK_KEY,))
         if name in attached(connection):
             return False
-        connection.execute(f"CREATE TABLE IF NOT EXISTS windlass.{name} (LIKE windlass.job_done INCLUDING DEFAULTS INCLUDING CONSTRAINTS)")
+        connection.execute(
+            f"CREATE TABLE IF NOT EXISTS windlass.{name} (LIKE windlass.job_done INCLUDING DEFAULTS INCLUDING CONSTRAINTS)"
+        )
         # The CHECK tells ATTACH that no row needs looking at; it goes once the partition's own bound says the same.
         bounds = f"finished_at >= '{first.isoformat()}' AND finished_at < '{last.isoformat()}'"
         connection.execute(f"ALTER TABLE windlass.{name} ADD CONSTRAINT {name}_day CHECK ({bounds})")
@@ -89,7 +93,9 @@ def drop_before(connection: psycopg.Connection, cutoff: datetime) -> dict[str, d
             if _is_looked_at(connection, name):
                 continue
             try:
-                connection.execute(f"ALTER TABLE windlass.job_done DETACH PARTITION windlass.{name} CONCURRENTLY")
+                connection.execute(
+                    f"ALTER TABLE windlass.job_done DETACH PARTITION windlass.{name} CONCURRENTLY"
+                )
             except (pg.LockNotAvailable, pg.QueryCanceled, pg.ObjectNotInPrerequisiteState):
                 continue  # a reader holds it, or another instance detaches one: next time
         dropped[name] = _drop(connection, name)
@@ -132,6 +138,8 @@ def _drop(connection: psycopg.Connection, name: str) -> dict[tuple[str, str], in
                 (phase, -n),
             )
         connection.execute(f"DELETE FROM windlass.attempt AS a USING windlass.{name} AS d WHERE a.job = d.id")
-        connection.execute(f"DELETE FROM windlass.job_dep AS e USING windlass.{name} AS d WHERE e.child = d.id")
+        connection.execute(
+            f"DELETE FROM windlass.job_dep AS e USING windlass.{name} AS d WHERE e.child = d.id"
+        )
         connection.execute(f"DROP TABLE windlass.{name}")
     return held

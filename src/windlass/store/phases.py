@@ -19,7 +19,9 @@ class Phases:
         """Stop claims of a phase on every instance; running jobs go on. Without ``lasts`` until it is resumed."""
         if lasts is not None and lasts <= timedelta(0):
             raise ConfigError("lasts", lasts, "a duration above zero, or None for a pause without end")
-        self._db.run("pause", phase=phase, reason=reason, seconds=None if lasts is None else lasts.total_seconds())
+        self._db.run(
+            "pause", phase=phase, reason=reason, seconds=None if lasts is None else lasts.total_seconds()
+        )
 
     def resume(self, phase: str) -> bool:
         """Serve a phase again; False when it was not paused."""
@@ -28,7 +30,7 @@ class Phases:
     def paused(self) -> list[PhasePause]:
         """The phases that are paused now, by name."""
         return [
-            PhasePause(name, self._db.moment(since), self._db.moment(until), reason)  # type: ignore[arg-type]  NOT NULL
+            PhasePause(name, self._db.moment(since), self._db.moment(until), reason)
             for name, since, until, reason in self._db.read("paused")
         ]
 

@@ -23,7 +23,7 @@ from windlass.store import partitions
 from windlass.store.contract import NUDGE, Listener, Row, Transaction
 from windlass.store.enqueueing import RepeatRaced
 from windlass.store.marks import as_text
-from windlass.store.migrate import require_current
+from windlass.store.migrations import require_current
 from windlass.store.postgres_errors import REPEATABLE, lacks_partition, translated
 from windlass.store.postgres_listener import PostgresListener
 from windlass.store.postgres_migrate import migrate_postgres, read_status
@@ -106,7 +106,11 @@ class PostgresDatabase:
         self._check(connect_timeout)
         self._pool: ConnectionPool[psycopg.Connection] = ConnectionPool(
             url,
-            kwargs={"autocommit": True, "row_factory": tuple_row, "connect_timeout": max(1, int(connect_timeout))},
+            kwargs={
+                "autocommit": True,
+                "row_factory": tuple_row,
+                "connect_timeout": max(1, int(connect_timeout)),
+            },
             configure=self._configure,
             min_size=1,
             max_size=max_connections,
@@ -118,9 +122,14 @@ class PostgresDatabase:
 
     def _check(self, connect_timeout: float) -> None:
         """Fail now, and clearly, where a pool would only time out."""
-        with translated(), psycopg.connect(self._url, autocommit=True, connect_timeout=max(1, int(connect_timeout))) as one:
+        with (
+            translated(),
+            psycopg.connect(self._url, autocommit=True, connect_timeout=max(1, int(connect_timeout))) as one,
+        ):
             if one.info.server_version < 140000:
-                raise ConfigError("url", f"PostgreSQL {one.info.server_version // 10000}", "PostgreSQL 14 or newer")
+                raise ConfigError(
+                    "url", f"PostgreSQL {one.info.server_version // 10000}", "PostgreSQL 14 or newer"
+                )
             status = read_status(one)
             require_current(status, len(status.applied) + len(status.pending), "run `windlass db migrate`")
 
@@ -166,7 +175,7 @@ class PostgresDatabase:
                         raise
                     log.warning("history had no partition for today; making it now. Is upkeep running?")
                     self._ensure_partitions(connection)
-            time.sleep(random.random() * 0.02)  # noqa: S311  jitter, not a secret
+            time.sleep(random.random() * 0.02)
         raise AssertionError("unreachable")
 
     def run(self, verb: str, **parameters: object) -> list[Row]:
@@ -208,15 +217,8 @@ class PostgresDatabase:
             lanes=LANES if limit else [],
             marks=as_text(marks) if limit else [],
         )
-        finished = None
-        claimed = []
-        for row in rows:
-            if row[1] is None:
-                finished = row[0]
-            else:
-                claimed.append(row[1:])
-        if finished is None and expected and not any(row[1] is None for row in rows):
-            finished = ""
+        finished = next((row[0] for row in rows if row[1] is None), "")
+        claimed = [row[1:] for row in rows if row[1] is not None]
         return (None if finished is None else [part for part in finished.split(",") if part]), claimed
 
     @contextmanager
@@ -243,8 +245,8 @@ class PostgresDatabase:
     def listen(self) -> Listener:
         return PostgresListener(self._direct_url)
 
-    def moment(self, value: Any) -> datetime | None:
-        return value  # type: ignore[no-any-return]  the driver gives aware datetimes
+    def moment(self, value: Any) -> Any:
+        return value  # the driver gives aware datetimes
 
     def stamp(self, value: datetime | None) -> Any:
         return None if value is None else value.isoformat()

@@ -34,14 +34,22 @@ def translate(error: psycopg.Error) -> WindlassError:
             )
         case pg.UndefinedTable() | pg.InvalidSchemaName() | pg.UndefinedColumn() | pg.UndefinedFunction():
             return SchemaError(
-                f"the database lacks what this release needs ({text}); run `windlass db migrate`", found=None, expected=0
+                f"the database lacks what this release needs ({text}); run `windlass db migrate`",
+                found=None,
+                expected=0,
             )
         case pg.InsufficientPrivilege():
-            return StoreError(f"PostgreSQL refused ({text}); grant the role what docs/guides/postgresql.md lists")
+            return StoreError(
+                f"PostgreSQL refused ({text}); grant the role what docs/guides/postgresql.md lists"
+            )
         case pg.InvalidPassword() | pg.InvalidAuthorizationSpecification():
-            return StoreUnreachableError(f"PostgreSQL refused the login ({text}); check user and password in the URL")
+            return StoreUnreachableError(
+                f"PostgreSQL refused the login ({text}); check user and password in the URL"
+            )
         case pg.InvalidCatalogName():
-            return StoreUnreachableError(f"PostgreSQL has no such database ({text}); create it, or correct the URL")
+            return StoreUnreachableError(
+                f"PostgreSQL has no such database ({text}); create it, or correct the URL"
+            )
         case psycopg.OperationalError() | psycopg.InterfaceError():
             return StoreUnreachableError(
                 f"PostgreSQL does not answer ({text}); check that it runs and that the URL is right, then repeat the call"

@@ -46,11 +46,16 @@ class PostgresListener:
         try:
             hints = [
                 note.payload
-                for note in self._connection.notifies(timeout=max(0.0, deadline - time.monotonic()), stop_after=1)
+                for note in self._connection.notifies(
+                    timeout=max(0.0, deadline - time.monotonic()), stop_after=1
+                )
             ]
             hints += [note.payload for note in self._connection.notifies(timeout=0)] if hints else []
         except (psycopg.Error, OSError) as error:
-            log.warning("the notification listener lost its connection (%s); polling until it is back", type(error).__name__)
+            log.warning(
+                "the notification listener lost its connection (%s); polling until it is back",
+                type(error).__name__,
+            )
             self._drop()
             return ()
         return hints

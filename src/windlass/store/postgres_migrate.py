@@ -10,7 +10,7 @@ from psycopg import errors as pg
 
 from windlass.errors import StoreError
 from windlass.store import partitions
-from windlass.store.migrate import Migration, Status, available, compare
+from windlass.store.migrations import Migration, Status, available, compare
 from windlass.store.postgres_errors import translated
 
 LOCK_TIMEOUT_MS = 2_000
@@ -28,7 +28,9 @@ CREATE TABLE IF NOT EXISTS windlass.migration (
 """
 
 
-def migrate_postgres(url: str, *, patience: float = PATIENCE, migrations: tuple[Migration, ...] | None = None) -> list[str]:
+def migrate_postgres(
+    url: str, *, patience: float = PATIENCE, migrations: tuple[Migration, ...] | None = None
+) -> list[str]:
     """Apply what is missing; answers the names. Waits up to ``patience`` seconds for other migrators and for locks."""
     steps = available("postgres") if migrations is None else migrations
     applied: list[str] = []
@@ -54,7 +56,9 @@ def read_status(connection: psycopg.Connection) -> Status:
 def _applied(connection: psycopg.Connection) -> list[tuple[int, str, str]]:
     if connection.execute("SELECT to_regclass('windlass.migration')").fetchone() == (None,):
         return []
-    return connection.execute("SELECT version, name, checksum FROM windlass.migration ORDER BY version").fetchall()  # type: ignore[return-value]
+    return connection.execute(
+        "SELECT version, name, checksum FROM windlass.migration ORDER BY version"
+    ).fetchall()
 
 
 def _apply_next(connection: psycopg.Connection, steps: tuple[Migration, ...], deadline: float) -> str | None:
@@ -88,7 +92,7 @@ def _apply_next(connection: psycopg.Connection, steps: tuple[Migration, ...], de
                     "the migration could not get its locks: somebody holds a transaction on Windlass's tables, or another "
                     "migrator is at work. Nothing was changed by the step that failed; look at pg_stat_activity and repeat"
                 ) from error
-            time.sleep(0.2 + random.random() / 2)  # noqa: S311  jitter, not a secret
+            time.sleep(0.2 + random.random() / 2)
 
 
 def _note(connection: psycopg.Connection, step: Migration) -> None:

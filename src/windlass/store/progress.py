@@ -19,13 +19,22 @@ def save(tx: Transaction, lease: Lease, *, done: int, total: int | None, positio
     if done < 0 or (total is not None and total < done):
         raise ConfigError("progress", (done, total), "done from 0 to total")
     rows = tx.run(
-        "checkpoint", id=lease.id, token=lease.token, done=done, total=total, position=json_text(position, "position")
+        "checkpoint",
+        id=lease.id,
+        token=lease.token,
+        done=done,
+        total=total,
+        position=json_text(position, "position"),
     )
     if not rows:
         raise LeaseLost(f"checkpoint of job {lease.id}", job_id=lease.id, token=lease.token)
     flags, cancel_asked, saved = rows[0]
     if not saved:
-        raise ConfigError("progress", (done, total), "a checkpoint at or after the one saved before; progress never goes back")
+        raise ConfigError(
+            "progress",
+            (done, total),
+            "a checkpoint at or after the one saved before; progress never goes back",
+        )
     if not flags & Flag.CHECKPOINT:
         tx.run("checkpoint.flag", id=lease.id, token=lease.token)
     return bool(cancel_asked)

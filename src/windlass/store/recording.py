@@ -92,7 +92,9 @@ def apply(
             missing.append(outcome.lease)
             continue
         flags, cancel_asked = locked[outcome.lease.id]
-        verdicts[outcome.lease.id] = _sort(writes, outcome, flags, cancel_asked, outcome.lease.id in recovering)
+        verdicts[outcome.lease.id] = _sort(
+            writes, outcome, flags, cancel_asked, outcome.lease.id in recovering
+        )
     _write(db, tx, writes)
     if missing:
         verdicts.update(resolve(tx, missing))
@@ -113,7 +115,13 @@ def _sort(writes: _Writes, outcome: Outcome, flags: Flag, cancel_asked: bool, re
             return _end(writes, outcome, flags, recovered)
         case Advanced():
             writes.outputs.append(
-                output_row(lease, "", outcome.output, next_phase=outcome.phase, next_max_attempts=outcome.max_attempts)
+                output_row(
+                    lease,
+                    "",
+                    outcome.output,
+                    next_phase=outcome.phase,
+                    next_max_attempts=outcome.max_attempts,
+                )
             )
             if not cancel_asked:
                 writes.advances.append(
@@ -145,7 +153,9 @@ def _sort(writes: _Writes, outcome: Outcome, flags: Flag, cancel_asked: bool, re
     return Verdict.CANCELLED
 
 
-def release_row(lease: Lease, *, returned: bool, crashed: bool = False, suspect: bool = False, error: str = "null") -> str:
+def release_row(
+    lease: Lease, *, returned: bool, crashed: bool = False, suspect: bool = False, error: str = "null"
+) -> str:
     """The JSON row that gives a job back to its queue; a suspect stays one."""
     suspect = suspect or lease.is_suspect
     return (

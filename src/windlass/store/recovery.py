@@ -70,7 +70,9 @@ class Recovery:
         """
         self._db.run("recover.bury")
         decided = self._db.transact(
-            lambda tx: self._recover(tx, limit, crash_cap, holder, frozenset(probed) if holder else frozenset())
+            lambda tx: self._recover(
+                tx, limit, crash_cap, holder, frozenset(probed) if holder else frozenset()
+            )
         )
         self._db.run("recover.sweep")
         return decided
@@ -131,7 +133,9 @@ class _Case:
 
     __slots__ = ("lease", "outcome", "release", "verdict")
 
-    def __init__(self, lease: Lease, verdict: str, outcome: Outcome | None = None, release: str | None = None) -> None:
+    def __init__(
+        self, lease: Lease, verdict: str, outcome: Outcome | None = None, release: str | None = None
+    ) -> None:
         self.lease, self.verdict, self.outcome, self.release = lease, verdict, outcome, release
 
 
@@ -185,5 +189,19 @@ def _bare_lease(job_id: str, token: int, attempt: int, max_attempts: int, crashe
     nothing: Any = None
     known = Flag(flags) | Flag.STARTED
     return Lease(
-        job_id, token, "", "", 0, 1, attempt, max_attempts, crashes, known, Json(json.dumps({})), job_id, nothing, nothing, nothing
+        job_id,
+        token,
+        "",
+        "",
+        0,
+        1,
+        attempt,
+        max_attempts,
+        crashes,
+        known,
+        Json(json.dumps({})),
+        job_id,
+        nothing,
+        nothing,
+        nothing,
     )

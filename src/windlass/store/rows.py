@@ -74,7 +74,23 @@ def traceback_json(error: JobError) -> str:
 
 def to_lease(db: Database, row: Row) -> Lease:
     """A claimed row; columns as `step` and `claim` answer them."""
-    (job_id, token, kind, phase, lane, generation, attempt, max_attempts, crashes, flags, args, correlation, created, ready, at) = row
+    (
+        job_id,
+        token,
+        kind,
+        phase,
+        lane,
+        generation,
+        attempt,
+        max_attempts,
+        crashes,
+        flags,
+        args,
+        correlation,
+        created,
+        ready,
+        at,
+    ) = row
     moment = db.moment
     return Lease(
         job_id,
@@ -89,9 +105,9 @@ def to_lease(db: Database, row: Row) -> Lease:
         Flag(flags),
         Json(args),
         correlation or job_id,
-        moment(created),  # type: ignore[arg-type]  NOT NULL columns
-        moment(ready),  # type: ignore[arg-type]
-        moment(at),  # type: ignore[arg-type]
+        moment(created),
+        moment(ready),
+        moment(at),
     )
 
 
@@ -114,8 +130,8 @@ def to_job(db: Database, row: Row) -> Job:
         max_attempts=max_attempts,
         args_json=Json(args),
         correlation_id=correlation or job_id,
-        created_at=moment(created),  # type: ignore[arg-type]  NOT NULL columns
-        updated_at=moment(updated),  # type: ignore[arg-type]
+        created_at=moment(created),
+        updated_at=moment(updated),
         run_at=moment(run_at),
         started_at=moment(started),
         claimed_at=moment(claimed),
@@ -139,8 +155,8 @@ def to_attempt(db: Database, row: Row) -> Attempt:
         phase,
         attempt,
         outcome,
-        db.moment(started),  # type: ignore[arg-type]  NOT NULL columns
-        db.moment(ended),  # type: ignore[arg-type]
+        db.moment(started),
+        db.moment(ended),
         None if error is None else json.loads(error),
         traceback,
     )

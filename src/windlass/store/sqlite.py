@@ -14,56 +14,22 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import unquote
 
 from windlass.clock import Clock, SystemClock
-from windlass.errors import ConfigError
 from windlass.model import Want
 from windlass.store.contract import Listener, Row, Transaction
 from windlass.store.enqueueing import RepeatRaced
-from windlass.store.migrate import Migration, Status, available, compare
+from windlass.store.sqlite_connection import BUSY_TIMEOUT, connect, path_of
 from windlass.store.sqlite_errors import translated
 from windlass.store.sqlite_listener import SqliteListener, Wakeups
+from windlass.store.sqlite_migrate import migrate_sqlite
 from windlass.store.statements import load
 
 T = TypeVar("T")
-BUSY_TIMEOUT = 30.0
-OLDEST = (3, 38, 0)
 FOREVER = 2**62
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-
-
-def path_of(url: str) -> str:
-    """The file a URL names: ``sqlite:///relative.db``, ``sqlite:////absolute.db``."""
-    prefix = "sqlite:///"
-    name = unquote(url[len(prefix) :].partition("?")[0]) if url.startswith(prefix) else ""
-    if not name or name == ":memory:":
-        raise ConfigError(
-            "url", url, "sqlite:///file.db (or sqlite:////absolute/file.db); jobs need a file, not :memory:"
-        )
-    return name
-
-
-def connect(url: str, busy_timeout: float = BUSY_TIMEOUT) -> sqlite3.Connection:
-    """A connection in the mode the store needs; the caller begins and ends transactions."""
-    if sqlite3.sqlite_version_info < OLDEST:
-        raise ConfigError("sqlite", sqlite3.sqlite_version, f"SQLite {'.'.join(map(str, OLDEST))} or newer")
-    path = path_of(url)
-    with translated(path):
-        connection = sqlite3.connect(
-            path, timeout=busy_timeout, isolation_level=None, check_same_thread=False, cached_statements=256
-        )
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = FULL")
-            connection.execute("PRAGMA foreign_keys = ON")
-        except BaseException:
-            connection.close()
-            raise
-    return connection
 
 
 class SqliteTransaction:
@@ -180,7 +146,9 @@ class SqliteDatabase:
             return None, []  # an idle instance reads; it never writes
 
         def work(tx: Transaction) -> tuple[Sequence[str] | None, list[Row]]:
-            finished = [row[0] for row in tx.run("record.plain", outcomes=outcomes, aside=aside)] if expected else []
+            finished = (
+                [row[0] for row in tx.run("record.plain", outcomes=outcomes, aside=aside)] if expected else []
+            )
             if emptied:
                 tx.run("claim.emptied", emptied=list(emptied), instance=instance)
             claimed = self._claim(tx, instance, want) if want and want.limit else []
@@ -233,7 +201,7 @@ class SqliteDatabase:
     def listen(self) -> Listener:
         return SqliteListener(connect(self._url, self._busy_timeout), self._wakeups)
 
-    def moment(self, value: Any) -> datetime | None:
+    def moment(self, value: Any) -> Any:
         return None if value is None else _EPOCH + timedelta(microseconds=value)
 
     def stamp(self, value: datetime | None) -> Any:
@@ -252,77 +220,3 @@ class SqliteDatabase:
             for connection in (*self._readers, self._writer):
                 connection.close()
             self._readers.clear()
-
-
-# ---------------------------------------------------------------------- migrations
-
-_TABLE = """
-CREATE TABLE IF NOT EXISTS windlass_migration (
-    version INTEGER PRIMARY KEY,
-    name TEXT NOT NULL,
-    checksum TEXT NOT NULL,
-    applied_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP
-) STRICT
-"""
-
-
-def migrate_sqlite(
-    url: str, *, busy_timeout: float = BUSY_TIMEOUT, migrations: tuple[Migration, ...] | None = None
-) -> list[str]:
-    """Apply what is missing, in one transaction under the write lock; answers the names."""
-    steps = available("sqlite") if migrations is None else migrations
-    with translated(path_of(url)):
-        connection = connect(url, busy_timeout)
-        try:
-            if not compare(_applied(connection), steps).pending:
-                return []
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                connection.execute(_TABLE)
-                pending = compare(_applied(connection), steps).pending
-                for step in pending:
-                    for statement in _split(step.sql):
-                        connection.execute(statement)
-                    connection.execute(
-                        "INSERT INTO windlass_migration (version, name, checksum) VALUES (?, ?, ?)",
-                        (step.version, step.name, step.checksum),
-                    )
-                connection.execute("COMMIT")
-            except BaseException:
-                connection.execute("ROLLBACK")
-                raise
-            return [step.name for step in pending]
-        finally:
-            connection.close()
-
-
-def status_sqlite(url: str) -> Status:
-    """Which migrations a file has and lacks; a file that is not there has none, and is not created by asking."""
-    if not Path(path_of(url)).exists():
-        return compare([], available("sqlite"))
-    with translated(path_of(url)):
-        connection = connect(url)
-        try:
-            return compare(_applied(connection), available("sqlite"))
-        finally:
-            connection.close()
-
-
-def _applied(connection: sqlite3.Connection) -> list[tuple[int, str, str]]:
-    there = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'windlass_migration'").fetchone()
-    if there is None:
-        return []
-    return connection.execute("SELECT version, name, checksum FROM windlass_migration ORDER BY version").fetchall()
-
-
-def _split(sql: str) -> Iterator[str]:
-    """The statements of a migration; a trigger's body has semicolons of its own, so SQLite itself is asked."""
-    text = ""
-    for line in sql.splitlines(keepends=True):
-        text += line
-        if sqlite3.complete_statement(text):
-            if text.strip():
-                yield text
-            text = ""
-
-

@@ -6,20 +6,30 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from windlass.errors import StoreError, StoreFullError, StoreReadOnlyError, StoreUnreachableError, WindlassError
+from windlass.errors import (
+    StoreError,
+    StoreFullError,
+    StoreReadOnlyError,
+    StoreUnreachableError,
+    WindlassError,
+)
 
 
 def translate(error: sqlite3.Error, path: str) -> WindlassError:
     """The Windlass error for a driver's error."""
     name = getattr(error, "sqlite_errorname", "") or ""
     if name.startswith("SQLITE_READONLY"):
-        return StoreReadOnlyError(f"{path} takes no writes ({error}); check its permissions and those of its folder")
+        return StoreReadOnlyError(
+            f"{path} takes no writes ({error}); check its permissions and those of its folder"
+        )
     if name.startswith("SQLITE_FULL"):
         return StoreFullError(
             f"{path}: the disk is full; nothing of this call was stored. Free space, then repeat it"
         )
     if name.startswith("SQLITE_CANTOPEN"):
-        return StoreUnreachableError(f"{path} cannot be opened ({error}); does its folder exist, and may you write there?")
+        return StoreUnreachableError(
+            f"{path} cannot be opened ({error}); does its folder exist, and may you write there?"
+        )
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return StoreUnreachableError(
             f"{path} is locked: another process kept a write transaction open for too long; nothing was stored. "
@@ -28,7 +38,9 @@ def translate(error: sqlite3.Error, path: str) -> WindlassError:
     if name.startswith("SQLITE_NOTADB"):
         return StoreError(f"{path} is not a SQLite database; choose another file")
     if name.startswith(("SQLITE_IOERR", "SQLITE_CORRUPT")):
-        return StoreError(f"{path} is damaged or its disk fails ({error}); check the disk, then restore a backup")
+        return StoreError(
+            f"{path} is damaged or its disk fails ({error}); check the disk, then restore a backup"
+        )
     return StoreError(f"{path}: SQLite refused a statement ({error})")
 
 

@@ -54,7 +54,9 @@ class Store:
             from windlass.store.postgres import PostgresDatabase
 
             return cls(PostgresDatabase(url, **options))
-        raise ConfigError("url", _without_secret(url), "sqlite:///file.db or postgresql://user@host:port/database")
+        raise ConfigError(
+            "url", _without_secret(url), "sqlite:///file.db or postgresql://user@host:port/database"
+        )
 
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """Store jobs durably, all or none; answers in the order given."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from windlass.errors import ConfigError
@@ -41,7 +42,8 @@ class Upkeep:
 
     def next_due(self) -> datetime | None:
         """When the next job becomes due, so that nobody needs to look before."""
-        return self._db.moment(self._db.read("next_due")[0][0])
+        due: datetime | None = self._db.moment(self._db.read("next_due")[0][0])
+        return due
 
     def fold(self, limit: int = 10_000) -> None:
         """Fold counts that verbs left behind into the tally."""
@@ -52,7 +54,9 @@ class Upkeep:
         """What the database itself wants done now and then; on PostgreSQL, history partitions ahead of time."""
         self._db.upkeep()
 
-    def prune(self, keep: Retention, *, archive: Archive | None = None, batch: int = 1000, pause: float = 0.0) -> int:
+    def prune(
+        self, keep: Retention, *, archive: Archive | None = None, batch: int = 1000, pause: float = 0.0
+    ) -> int:
         """Remove ended jobs that are past their time, in short transactions; answers how many.
 
         ``archive`` is given each batch before it is removed, in the same transaction: if it raises, that batch stays.
@@ -63,11 +67,15 @@ class Upkeep:
         now = self._db.now()
         before = {
             f"{state}_before": BEGINNING if lasts is None else now - lasts
-            for state, lasts in (("completed", keep.completed), ("failed", keep.failed), ("cancelled", keep.cancelled))
+            for state, lasts in (
+                ("completed", keep.completed),
+                ("failed", keep.failed),
+                ("cancelled", keep.cancelled),
+            )
         }
         removed, after = 0, SMALLEST
         while True:
-            count, after = self._db.transact(lambda tx, after=after: self._prune(tx, before, archive, after, batch))  # type: ignore[misc]
+            count, after = self._db.transact(partial(self._prune, before, archive, after, batch))
             removed += count
             if not after:
                 break
@@ -78,7 +86,7 @@ class Upkeep:
         return removed
 
     def _prune(
-        self, tx: Transaction, before: dict[str, Any], archive: Archive | None, after: str, batch: int
+        self, before: dict[str, Any], archive: Archive | None, after: str, batch: int, tx: Transaction
     ) -> tuple[int, str]:
         page = tx.run("prune.page", after=after, limit=batch, **before)
         if not page:

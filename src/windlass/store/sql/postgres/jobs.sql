@@ -21,11 +21,10 @@ WITH given AS MATERIALIZED (
         SELECT r.*,
             COALESCE(r.run_at, r.moment + r.delay * interval '1 second') AS due
         FROM (
-            SELECT j.*, COALESCE(j.at, clock_timestamp()) AS moment
+            SELECT j.*, COALESCE(:now::timestamptz, clock_timestamp()) AS moment
             FROM json_to_recordset(:jobs::json) AS j (
                 id uuid, kind text, phase text, lane smallint, max_attempts smallint, flags smallint, correlation text,
-                args jsonb, delay double precision, run_at timestamptz, pending integer, inbox boolean, tell boolean,
-                at timestamptz
+                args jsonb, delay double precision, run_at timestamptz, pending integer, inbox boolean, tell boolean
             )
         ) AS r
     ) AS g
@@ -170,7 +169,7 @@ WITH clock AS MATERIALIZED (
     FROM claimed
     HAVING count(*) > 0
 )
-SELECT CASE WHEN count(*) = :expected THEN NULL ELSE string_agg(f.id::text, ',') END AS finished,
+SELECT CASE WHEN count(*) = :expected THEN NULL ELSE COALESCE(string_agg(f.id::text, ','), '') END AS finished,
     NULL::uuid AS id, NULL::bigint AS token, NULL::text AS kind, NULL::text AS phase, NULL::smallint AS lane,
     NULL::smallint AS generation, NULL::smallint AS attempt, NULL::smallint AS max_attempts, NULL::smallint AS crashes,
     NULL::smallint AS flags, NULL::jsonb AS args, NULL::text AS correlation, NULL::timestamptz AS created_at,
@@ -578,6 +577,7 @@ WITH clock AS MATERIALIZED (
     CROSS JOIN clock AS c
     CROSS JOIN LATERAL jsonb_to_record(t.progress) AS p (done bigint, total bigint, position jsonb)
     WHERE t.state <> 'completed'
+        AND t.progress IS NOT NULL
 ), counted AS (
     INSERT INTO windlass.delta (phase, queued, completed, failed, cancelled)
     SELECT t.phase, 1, -(t.state = 'completed')::int, -(t.state = 'failed')::int, -(t.state = 'cancelled')::int

@@ -4,7 +4,7 @@
 -- Stores outputs of held jobs under (job, generation, phase, name); the first value stands. Answers one row for each that
 -- was asked for by the holder: whether it is new, and the value that stands. No row means the lease is lost.
 WITH given AS MATERIALIZED (
-    SELECT g.*
+    SELECT g.id, g.token, g.name, COALESCE(g.value, 'null') AS value, g.next_phase, g.next_max_attempts
     FROM json_to_recordset(:outputs::json) AS g (
         id uuid, token bigint, name text, value jsonb, next_phase text, next_max_attempts smallint
     )

@@ -1,7 +1,7 @@
 -- Duties that every instance does a share of; none of them waits for a lock.
 
 -- name: promote
--- Moves due jobs into their queues with a fresh ready_at, oldest due first, from the low-water mark on; tells whoever
+-- Moves due jobs into their queues with a fresh ready_at, oldest due first and a microsecond apart, from the low-water mark on; tells whoever
 -- waits. Answers for each phase how many moved and the last due time among them.
 WITH clock AS MATERIALIZED (
     SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at
@@ -22,10 +22,11 @@ WITH clock AS MATERIALIZED (
 ), live AS (
     INSERT INTO windlass.job (id, created_at, ready_at, started_at, lane, generation, attempt, crashes, max_attempts, flags,
         kind, phase, correlation, args)
-    SELECT m.id, m.created_at, COALESCE(:now::timestamptz, clock_timestamp()), m.started_at, m.lane, m.generation, m.attempt,
+    SELECT m.id, m.created_at, c.at + (row_number() OVER (ORDER BY m.run_at, m.id) - 1) * interval '1 microsecond',
+        m.started_at, m.lane, m.generation, m.attempt,
         m.crashes, m.max_attempts, m.flags, m.kind, m.phase, m.correlation, m.args
     FROM moved AS m
-    ORDER BY m.run_at, m.id
+    CROSS JOIN clock AS c
 ), counted AS (
     INSERT INTO windlass.delta (phase, scheduled, queued)
     SELECT m.phase, -count(*), count(*)

@@ -9,7 +9,7 @@ WHERE l.reason IN ('scheduled', 'retry', 'inbox')
 LIMIT 1;
 
 -- name: promote
--- Moves due jobs into their queues with a fresh ready_at, oldest due first. Answers for each phase how many moved and the
+-- Moves due jobs into their queues with a fresh ready_at, oldest due first and a microsecond apart. Answers for each phase how many moved and the
 -- last due time among them.
 SELECT l.phase, count(*) AS moved, max(l.run_at) AS last_due, 0 AS told
 FROM (

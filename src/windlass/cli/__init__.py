@@ -1,0 +1,33 @@
+"""The command ``windlass``: stdout is data, stderr is talk, the exit code says how it went (failures.py).
+
+Nothing heavy is imported here or at the top of a command's module: ``windlass --help`` must answer at once, so
+pydantic, the database drivers and the store are loaded inside the command that needs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from windlass.cli.db import db
+from windlass.cli.demo import demo
+from windlass.cli.failures import run
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="windlass", prog_name="windlass", message="%(prog)s %(version)s")
+def windlass() -> None:
+    """Durable background jobs on SQLite or PostgreSQL."""
+
+
+windlass.add_command(db)
+windlass.add_command(demo)
+
+
+def main(arguments: Sequence[str] | None = None, *, program: str = "windlass") -> int:
+    """Run the command line and answer its exit code."""
+    return run(windlass, arguments, program)
+
+
+__all__ = ["main"]

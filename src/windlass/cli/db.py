@@ -1,0 +1,143 @@
+"""``windlass db``: the tables themselves. Make them, look at them, keep them small."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import click
+
+from windlass.cli.durations import Duration
+from windlass.cli.failures import ExitCode, say
+from windlass.cli.output import output_option, show
+from windlass.cli.urls import dialect_of, url_option
+
+
+@click.group()
+def db() -> None:
+    """Create, inspect and clean the database."""
+
+
+@db.command()
+@url_option
+@click.option(
+    "--wait",
+    type=click.FloatRange(min=0),
+    default=120.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait for other migrators and for locks that somebody holds.",
+)
+def migrate(url: str, wait: float) -> None:
+    """Bring the tables up to date.
+
+    Prints the name of each migration applied; none when there was nothing to do. Safe to run from several places at
+    once and while instances work. A SQLite file is made if it is not there.
+    """
+    if dialect_of(url) == "sqlite":
+        from windlass.store.sqlite_migrate import migrate_sqlite
+
+        applied = migrate_sqlite(url, busy_timeout=wait)
+    else:
+        from windlass.store.postgres_migrate import migrate_postgres
+
+        applied = migrate_postgres(url, patience=wait)
+    for name in applied:
+        click.echo(name)
+    say(f"{len(applied)} applied; the database is up to date" if applied else "the database is up to date")
+
+
+@db.command()
+@url_option
+@output_option
+def status(url: str, output: str) -> int:
+    """List migrations, applied and pending.
+
+    Ends with exit code 1 when one is pending. A migration that is `newer` belongs to a later release than this one,
+    which promised to work with this one, too. Nothing is changed, and a SQLite file is not created by asking.
+    """
+    dialect_of(url)
+    from windlass.store.migrate import status as read
+    from windlass.store.migrations import available
+
+    found = read(url)
+    known = {migration.version for migration in available(dialect_of(url))}
+    rows: list[dict[str, Any]] = [
+        {"version": version, "name": name, "state": "applied" if version in known else "newer"}
+        for version, name in found.applied
+    ]
+    rows += [{"version": step.version, "name": step.name, "state": "pending"} for step in found.pending]
+    show(rows, ("version", "name", "state"), output)
+    if found.pending:
+        say(f"{len(found.pending)} pending; run `windlass db migrate`")
+        return ExitCode.ENDED_BADLY
+    return ExitCode.DONE
+
+
+@db.command()
+@url_option
+@click.option("--all", "is_all", is_flag=True, help="Every migration; the database is not asked.")
+def sql(url: str, is_all: bool) -> None:
+    """Print the SQL of pending migrations, for those who apply it by hand.
+
+    The text is complete: it takes the migrators' lock and notes each migration as applied, so that `windlass db
+    status` agrees afterwards.
+    """
+    dialect = dialect_of(url)
+    from windlass.cli.db_script import script
+    from windlass.store.migrate import status as read
+    from windlass.store.migrations import available
+
+    steps = available(dialect) if is_all else read(url).pending
+    if not steps:
+        say("nothing is pending; --all prints every migration")
+        return
+    click.echo(script(dialect, steps), nl=False)
+
+
+@db.command()
+@url_option
+@click.option(
+    "--completed", type=Duration(), default="7d", show_default=True, help="Keep completed jobs this long."
+)
+@click.option(
+    "--failed", type=Duration(), default="90d", show_default=True, help="Keep failed jobs this long."
+)
+@click.option(
+    "--cancelled", type=Duration(), default="30d", show_default=True, help="Keep cancelled jobs this long."
+)
+@click.option(
+    "--archive",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    metavar="FILE.jsonl",
+    help="Append each job as a line of JSON before it is removed.",
+)
+@output_option
+def prune(
+    url: str,
+    completed: timedelta | None,
+    failed: timedelta | None,
+    cancelled: timedelta | None,
+    archive: Path | None,
+    output: str,
+) -> None:
+    """Remove ended jobs that are past their time.
+
+    Durations are written 90s, 15m, 12h, 7d or forever. Jobs go in short transactions, so that workers are not held
+    up; Ctrl-C stops between two of them and loses nothing. A job that a waiting job depends on stays. On PostgreSQL
+    whole days of history are dropped first where every retention allows it, unless there is an archive to write.
+    """
+    dialect = dialect_of(url)
+    from windlass.cli.db_prune import prune_store
+    from windlass.model import Retention
+    from windlass.store import open_store
+    from windlass.store.migrate import status as read
+    from windlass.store.migrations import available, require_current
+
+    # Opening a SQLite file makes it; a mistyped name should be an error instead.
+    require_current(read(url), len(available(dialect)), "run `windlass db migrate`, or correct the URL")
+    keep = Retention(completed=completed, failed=failed, cancelled=cancelled)
+    with open_store(url) as store:
+        removed = prune_store(store, keep, archive)
+    show([removed], ("removed", "archived"), output)

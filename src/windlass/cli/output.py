@@ -1,0 +1,93 @@
+"""Rows on stdout, in the form the reader asked for with ``-o``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+import click
+
+FORMATS = ("table", "json", "jsonl", "csv")
+Record = Mapping[str, Any]
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def output_option(function: F) -> F:
+    """``-o table|json|jsonl|csv``."""
+    option = click.option(
+        "-o",
+        "--output",
+        type=click.Choice(FORMATS),
+        default="table",
+        show_default=True,
+        help="Form of the output.",
+    )
+    return option(function)
+
+
+def show(records: Iterable[Record], columns: Sequence[str], output: str) -> None:
+    """Print records: each column in the given order. JSON keeps types; tables and CSV show nothing for None."""
+    rows = [{column: _plain(record[column]) for column in columns} for record in records]
+    match output:
+        case "json":
+            click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+        case "jsonl":
+            for row in rows:
+                click.echo(json.dumps(row, ensure_ascii=False))
+        case "csv":
+            import csv
+
+            writer = csv.DictWriter(sys.stdout, columns, lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+        case _:
+            for line in table(rows, columns):
+                click.echo(line)
+
+
+def table(rows: Sequence[Record], columns: Sequence[str]) -> list[str]:
+    """Aligned lines under a heading; numbers to the right."""
+    cells = [[_cell(row[column]) for column in columns] for row in rows]
+    widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
+    is_number = [
+        bool(rows) and all(isinstance(row[column], int | float) for row in rows) for column in columns
+    ]
+
+    def line(texts: Sequence[str]) -> str:
+        padded = (
+            text.rjust(width) if right else text.ljust(width)
+            for text, width, right in zip(texts, widths, is_number, strict=True)
+        )
+        return "  ".join(padded).rstrip()
+
+    return [line([column.upper() for column in columns]), *(line(row) for row in cells)]
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it: times in ISO form, durations in seconds."""
+    match value:
+        case datetime():
+            return value.isoformat()
+        case timedelta():
+            return value.total_seconds()
+        case _:
+            return value
+
+
+def _cell(value: Any) -> str:
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return f"{value:,}"
+        case float():
+            return f"{value:,.2f}"
+        case str():
+            return value
+        case _:
+            return json.dumps(value, ensure_ascii=False)

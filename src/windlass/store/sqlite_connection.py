@@ -1,0 +1,42 @@
+"""Opens SQLite files in the mode the store needs."""
+
+from __future__ import annotations
+
+import sqlite3
+from urllib.parse import unquote
+
+from windlass.errors import ConfigError
+from windlass.store.sqlite_errors import translated
+
+BUSY_TIMEOUT = 30.0
+OLDEST = (3, 38, 0)
+
+
+def path_of(url: str) -> str:
+    """The file a URL names: ``sqlite:///relative.db``, ``sqlite:////absolute.db``."""
+    prefix = "sqlite:///"
+    name = unquote(url[len(prefix) :].partition("?")[0]) if url.startswith(prefix) else ""
+    if not name or name == ":memory:":
+        raise ConfigError(
+            "url", url, "sqlite:///file.db (or sqlite:////absolute/file.db); jobs need a file, not :memory:"
+        )
+    return name
+
+
+def connect(url: str, busy_timeout: float = BUSY_TIMEOUT) -> sqlite3.Connection:
+    """A connection in the mode the store needs; the caller begins and ends transactions."""
+    if sqlite3.sqlite_version_info < OLDEST:
+        raise ConfigError("sqlite", sqlite3.sqlite_version, f"SQLite {'.'.join(map(str, OLDEST))} or newer")
+    path = path_of(url)
+    with translated(path):
+        connection = sqlite3.connect(
+            path, timeout=busy_timeout, isolation_level=None, check_same_thread=False, cached_statements=256
+        )
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA foreign_keys = ON")
+        except BaseException:
+            connection.close()
+            raise
+    return connection

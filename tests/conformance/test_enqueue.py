@@ -1,0 +1,322 @@
+"""Enqueueing: what is accepted, where it goes, in which order it is served."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tests.conformance.life import BOOM, assert_counts_are_true, claim_one, enqueue, every_job, one, state
+from windlass.clock import ManualClock
+from windlass.errors import (
+    ConfigError,
+    DependencyCycleError,
+    KeyConflictError,
+    PayloadError,
+    PayloadTooLargeError,
+    UnknownParentError,
+)
+from windlass.model import After, Key, KeyScope, NewJob, State
+from windlass.store import Store
+from windlass.store.ids import new_id
+
+
+def test_a_job_is_stored_with_all_it_was_given(store: Store, clock: ManualClock) -> None:
+    """A1: what was submitted is what is found again."""
+    job_id = one(
+        store,
+        "report",
+        args={"county": "Ada", "pages": [1, 2]},
+        phase="report:fetch",
+        priority=7,
+        max_attempts=5,
+        correlation_id="order-7",
+    )
+    job = store.jobs.get(job_id)
+    assert job.kind == "report" and job.phase == "report:fetch"
+    assert job.state is State.QUEUED
+    assert job.args == {"county": "Ada", "pages": [1, 2]}
+    assert (job.priority, job.max_attempts, job.attempt, job.generation, job.crashes) == (7, 5, 0, 1, 0)
+    assert job.correlation_id == "order-7"
+    assert job.created_at == clock.now()
+    assert job.started_at is None and job.finished_at is None and job.result is None and job.error is None
+
+
+def test_without_a_correlation_id_the_job_has_its_own(store: Store) -> None:
+    """E5: a correlation id comes with the submission or is made."""
+    job_id = one(store)
+    assert store.jobs.get(job_id).correlation_id == job_id
+    lease = claim_one(store.join())
+    assert lease.correlation_id == job_id
+
+
+def test_nothing_to_enqueue_is_no_error(store: Store) -> None:
+    assert store.enqueue([]) == []
+
+
+def test_many_jobs_keep_their_order(store: Store) -> None:
+    ids = [answer.id for answer in store.enqueue([NewJob(kind="work", args={"n": n}) for n in range(500)])]
+    claimed = store.join().claim("work", 500)
+    assert [lease.id for lease in claimed] == ids
+    assert [lease.args["n"] for lease in claimed] == list(range(500))
+
+
+def test_higher_priority_is_served_first_then_older(store: Store, clock: ManualClock) -> None:
+    """A4: priority high to low, then oldest first, whatever order they came in."""
+    served = []
+    for number, priority in enumerate([5, 0, 9, 5, 9, 1]):
+        clock.advance(0.001)
+        served.append((one(store, priority=priority), priority, number))
+    expected = [job_id for job_id, _, _ in sorted(served, key=lambda row: (-row[1], row[2]))]
+    holder = store.join()
+    got = [lease.id for _ in range(3) for lease in holder.claim("work", 2)]
+    assert got == expected
+
+
+def test_a_delayed_job_is_served_when_due_and_not_before(store: Store, clock: ManualClock) -> None:
+    job_id = one(store, delay=timedelta(seconds=10))
+    holder = store.join()
+    assert state(store, job_id) is State.SCHEDULED
+    assert store.upkeep.next_due() == clock.now() + timedelta(seconds=10)
+    clock.advance(9.9)
+    assert store.upkeep.promote() == {} and not holder.claim("work", 1)
+    clock.advance(0.1)
+    assert store.upkeep.promote() == {"work": 1}
+    assert state(store, job_id) is State.QUEUED
+    assert claim_one(holder).id == job_id
+    assert_counts_are_true(store)
+
+
+def test_a_run_at_in_the_past_means_now(store: Store, clock: ManualClock) -> None:
+    job_id = one(store, run_at=clock.now() - timedelta(days=1))
+    assert state(store, job_id) is State.QUEUED
+    future = one(store, run_at=clock.now() + timedelta(days=1))
+    assert store.jobs.get(future).run_at == clock.now() + timedelta(days=1)
+
+
+def test_due_jobs_are_promoted_oldest_due_first_and_in_batches(store: Store, clock: ManualClock) -> None:
+    late = one(store, delay=timedelta(seconds=3))
+    early = one(store, delay=timedelta(seconds=1))
+    middle = one(store, delay=timedelta(seconds=2))
+    never = one(store, delay=timedelta(seconds=60))
+    clock.advance(5)
+    assert store.upkeep.promote(limit=2) == {"work": 2}
+    assert [state(store, job_id) for job_id in (early, middle, late)] == ["queued", "queued", "scheduled"]
+    clock.advance(1)
+    assert store.upkeep.promote(limit=2) == {"work": 1}
+    assert store.upkeep.promote(limit=2) == {}
+    assert [lease.id for lease in store.join().claim("work", 9)] == [early, middle, late]
+    assert state(store, never) is State.SCHEDULED
+    assert_counts_are_true(store)
+
+
+def test_jobs_of_a_callers_transaction_pass_through_the_inbox(store: Store, clock: ManualClock) -> None:
+    """I-2: claimable if and only if that transaction committed, at the time it committed."""
+    with pytest.raises(RuntimeError), store.db.effect(5) as tx:
+        store.enqueuer.enqueue_in(tx, [NewJob(kind="work")])
+        raise RuntimeError
+    assert every_job(store) == []
+    with store.db.effect(5) as tx:
+        (answer,) = store.enqueuer.enqueue_in(tx, [NewJob(kind="work")])
+        store.enqueuer.enqueue_in(tx, [NewJob(kind="work", delay=timedelta(seconds=5))])
+    job = store.jobs.get(answer.id)
+    assert job.state is State.QUEUED and job.reason == "inbox"
+    assert [found.id for found in every_job(store, state=State.QUEUED)] == [answer.id]
+    assert_counts_are_true(store)
+    clock.advance(2)
+    holder = store.join()
+    assert not holder.claim("work", 5)
+    assert store.upkeep.promote() == {"work": 1}
+    lease = claim_one(holder)
+    assert lease.id == answer.id and lease.ready_at == clock.now()
+    assert_counts_are_true(store)
+
+
+# ---------------------------------------------------------------------------------------------- repeated ids and keys
+
+
+def test_an_enqueue_repeated_with_the_same_id_makes_no_second_job(store: Store) -> None:
+    """Wherever the first one is by now: queued, held, waiting, ended."""
+    job = NewJob(kind="work", id=new_id())
+    assert store.enqueue([job])[0].created
+    holder = store.join()
+    assert not store.enqueue([job])[0].created
+    lease = claim_one(holder)
+    assert not store.enqueue([job])[0].created
+    holder.complete(lease)
+    assert not store.enqueue([job])[0].created
+    later = NewJob(kind="work", id=new_id(), delay=timedelta(hours=1))
+    assert [store.enqueue([later])[0].created, store.enqueue([later])[0].created] == [True, False]
+    assert len(every_job(store)) == 2
+    assert_counts_are_true(store)
+
+
+def test_repeated_and_new_ids_may_stand_in_one_call(store: Store) -> None:
+    first = NewJob(kind="work", id=new_id())
+    store.enqueue([first])
+    answers = store.enqueue([first, NewJob(kind="work", id=new_id()), NewJob(kind="work")])
+    assert [answer.created for answer in answers] == [False, True, True]
+    assert len(every_job(store)) == 3
+
+
+def test_a_live_key_is_free_again_when_its_job_ended(store: Store) -> None:
+    """I-24: at most one live job per key; the second caller is given the first one's job."""
+    job = NewJob(kind="work", key=Key("order-7"), args={"order": 7})
+    first = store.enqueue([job])[0]
+    again = store.enqueue([job])[0]
+    assert first.created and not again.created and again.id == first.id
+    holder = store.join()
+    holder.complete(claim_one(holder))
+    third = store.enqueue([job])[0]
+    assert third.created and third.id != first.id
+    assert_counts_are_true(store)
+
+
+@pytest.mark.parametrize("end", ["fail", "cancel", "cancel_held"])
+def test_every_end_frees_a_live_key(store: Store, end: str) -> None:
+    job = NewJob(kind="work", key=Key("k"))
+    first = store.enqueue([job])[0]
+    holder = store.join()
+    if end == "cancel":
+        store.jobs.cancel(first.id)
+    elif end == "fail":
+        holder.fail(claim_one(holder), BOOM)
+    else:
+        holder.cancel(claim_one(holder))
+    assert store.enqueue([job])[0].created
+
+
+def test_an_idempotent_key_holds_until_it_expires(store: Store, clock: ManualClock) -> None:
+    """I-25: the same key and body give the same job id, ended or not, until the key's time is over."""
+    job = NewJob(kind="work", key=Key("req-1", KeyScope.IDEMPOTENT, timedelta(hours=1)))
+    first = store.enqueue([job])[0]
+    holder = store.join()
+    holder.complete(claim_one(holder))
+    clock.advance(timedelta(minutes=59))
+    assert store.enqueue([job])[0].id == first.id
+    clock.advance(timedelta(minutes=2))
+    second = store.enqueue([job])[0]
+    assert second.created and second.id != first.id
+    clock.advance(timedelta(minutes=59))
+    assert store.enqueue([job])[0].id == second.id
+
+
+def test_the_same_key_with_another_body_is_a_conflict(store: Store) -> None:
+    first = one(store, key=Key("k"), args={"a": 1})
+    with pytest.raises(KeyConflictError) as caught:
+        store.enqueue([NewJob(kind="work", key=Key("k"), args={"a": 2}), NewJob(kind="other")])
+    assert caught.value.job_id == first and first in str(caught.value)
+    assert len(every_job(store)) == 1, "nothing of the refused call may be left"
+    assert one(store, key=Key("k"), args={"a": 1}) == first
+
+
+def test_keys_of_two_kinds_and_scopes_do_not_meet(store: Store) -> None:
+    ids = {
+        one(store, "a", key=Key("k")),
+        one(store, "b", key=Key("k")),
+        one(store, "a", key=Key("k", KeyScope.IDEMPOTENT)),
+    }
+    assert len(ids) == 3
+
+
+def test_the_same_key_twice_in_one_call_makes_one_job(store: Store) -> None:
+    jobs = [NewJob(kind="work", key=Key("x")), NewJob(kind="work", key=Key("x")), NewJob(kind="work")]
+    answers = store.enqueue(jobs)
+    assert answers[0].id == answers[1].id and [a.created for a in answers] == [True, False, True]
+    assert len(every_job(store)) == 2
+    assert_counts_are_true(store)
+
+
+# ---------------------------------------------------------------------------------------------- refusals
+
+
+@pytest.mark.parametrize(
+    ("options", "key"),
+    [
+        ({"kind": ""}, "kind"),
+        ({"kind": "@later"}, "kind"),
+        ({"kind": "a b"}, "kind"),
+        ({"kind": "x" * 201}, "kind"),
+        ({"kind": None}, "kind"),
+        ({"phase": "a\nb"}, "phase"),
+        ({"priority": 10}, "priority"),
+        ({"priority": -1}, "priority"),
+        ({"priority": 1.5}, "priority"),
+        ({"priority": True}, "priority"),
+        ({"max_attempts": 0}, "max_attempts"),
+        ({"max_attempts": 40_000}, "max_attempts"),
+        ({"delay": timedelta(seconds=-1)}, "delay"),
+        ({"delay": timedelta(1), "run_at": datetime(2027, 1, 1, tzinfo=UTC)}, "delay"),
+        ({"run_at": datetime(2027, 1, 1)}, "run_at"),  # noqa: DTZ001  the naive one is the point
+        ({"id": "7"}, "id"),
+        ({"id": "01900000-0000-7000-8000-00000000000A"}, "id"),
+        ({"correlation_id": ""}, "correlation_id"),
+        ({"correlation_id": "a\x00b"}, "correlation_id"),
+        ({"correlation_id": "x" * 256}, "correlation_id"),
+        ({"key": Key("")}, "key"),
+        ({"after": [After("not-an-id")]}, "after"),
+    ],
+)
+def test_bad_options_are_named_and_nothing_is_stored(store: Store, options: dict, key: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        store.enqueue([NewJob(kind="good"), NewJob(**{"kind": "work", **options})])
+    assert caught.value.key == key
+    assert every_job(store) == []
+
+
+@pytest.mark.parametrize(
+    ("args", "error", "field"),
+    [
+        ({"x": float("nan")}, PayloadError, "args.x"),
+        ({"x": "a\x00b"}, PayloadError, "args.x"),
+        ({"x": "\ud800"}, PayloadError, "args.x"),
+        ({"x": [1, object()]}, PayloadError, "args.x[1]"),
+        ({"x": "y" * 2_000_000}, PayloadTooLargeError, "args"),
+    ],
+)
+def test_payloads_that_cannot_be_stored_are_refused(
+    store: Store, args: dict, error: type, field: str
+) -> None:
+    with pytest.raises(error) as caught:
+        store.enqueue([NewJob(kind="good"), NewJob(kind="work", args=args)])
+    assert caught.value.field.startswith(field)
+    assert every_job(store) == []
+
+
+def test_the_same_id_twice_in_one_call_is_refused(store: Store) -> None:
+    job_id = new_id()
+    with pytest.raises(ConfigError):
+        store.enqueue([NewJob(kind="work", id=job_id), NewJob(kind="work", id=job_id)])
+
+
+def test_an_unknown_parent_is_refused_and_named(store: Store) -> None:
+    missing = new_id()
+    with pytest.raises(UnknownParentError, match=missing):
+        store.enqueue([NewJob(kind="good"), NewJob(kind="work", after=[After(missing)])])
+    assert every_job(store) == []
+
+
+def test_a_cycle_is_refused_and_drawn(store: Store) -> None:
+    """G5."""
+    a, b, c = new_id(), new_id(), new_id()
+    with pytest.raises(DependencyCycleError) as caught:
+        store.enqueue(
+            [
+                NewJob(kind="work", id=a, after=[After(b)]),
+                NewJob(kind="work", id=b, after=[After(c)]),
+                NewJob(kind="work", id=c, after=[After(a)]),
+            ]
+        )
+    assert caught.value.cycle[0] == caught.value.cycle[-1] and set(caught.value.cycle) == {a, b, c}
+    with pytest.raises(DependencyCycleError):
+        store.enqueue([NewJob(kind="work", id=a, after=[After(a)])])
+    assert every_job(store) == []
+
+
+def test_enqueue_refuses_nothing_it_can_store(store: Store) -> None:
+    """Odd but valid values come back as they went in."""
+    args = {"é": "ü\U0001f600", "n": 2**70, "f": 1e300, "deep": [[[[{"x": None}]]]], "": [], "neg": -5}
+    job_id = one(store, args=args, correlation_id="ünïcode 7")
+    job = store.jobs.get(job_id)
+    assert job.args == args and job.correlation_id == "ünïcode 7"
+    assert enqueue(store, "a:b/c.d-e_1")
