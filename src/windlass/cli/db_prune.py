@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -57,7 +57,7 @@ class _Archive:
 
     def __enter__(self) -> _Archive:
         try:
-            self._file = self._path.open("ab")
+            self._file = self._path.open("ab", buffering=0)
             self._sync_folder()
         except OSError as error:
             raise click.BadParameter(f"{self._path}: {error.strerror}", param_hint="--archive") from error
@@ -68,11 +68,15 @@ class _Archive:
 
     def append(self, jobs: Sequence[Job]) -> None:
         lines = [json.dumps(as_record(job), default=str, ensure_ascii=False) for job in jobs]
+        text = "".join(f"{line}\n" for line in lines).encode()
+        size = self._file.seek(0, os.SEEK_END)
         try:
-            self._file.write("".join(f"{line}\n" for line in lines).encode())
-            self._file.flush()
+            while text:
+                text = text[self._file.write(text) :]
             os.fsync(self._file.fileno())
         except OSError as error:
+            with suppress(OSError):
+                self._file.truncate(size)  # half a line would spoil the file for every reader
             raise WindlassError(
                 f"the archive {self._path} could not be written ({error.strerror}); "
                 f"the jobs of this batch were kept, {self.written:,} before them are archived and removed"

@@ -57,6 +57,7 @@ class PostgresServer:
         }
         self._password = secrets.token_hex(16)
         self._account = process.Account()
+        self._in_memory = not durable
         self._folder: process.ScratchFolder | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -76,7 +77,7 @@ class PostgresServer:
             return
         if self._folder is None:
             process.sweep(self._account)
-            self._folder = process.ScratchFolder(self._account)
+            self._folder = process.ScratchFolder(self._account, in_memory=self._in_memory)
             try:
                 self._initialise()
             except BaseException:

@@ -31,6 +31,8 @@ from windlass.errors import WindlassError
 
 _PR_SET_PDEATHSIG = 1
 _PREFIX = "windlass-server-"
+_MEMORY = "/dev/shm"  # noqa: S108
+_ENOUGH_MEMORY = 8 * 1024**3
 
 
 class Account:
@@ -119,12 +121,14 @@ class ScratchFolder:
     """A short-named temporary folder that is recognisably ours and recognisably in use.
 
     Under /tmp where possible: a Unix socket's path may not exceed 107 characters, and ``nobody`` must reach it.
+    ``in_memory`` asks for /dev/shm where that is large: a database cloned from a template is thousands of small
+    files, and takes 0.02 s there against 0.3 s on a disk.
     """
 
-    def __init__(self, account: Account) -> None:
+    def __init__(self, account: Account, *, in_memory: bool = False) -> None:
         self._account = account
         self.owner = os.getpid()
-        parent = "/tmp" if os.access("/tmp", os.W_OK | os.X_OK) else tempfile.gettempdir()  # noqa: S108
+        parent = _MEMORY if in_memory and _has_room(_MEMORY) else _scratch_parent()
         while True:
             self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
             try:
@@ -146,10 +150,21 @@ class ScratchFolder:
         self._lock = -1
 
 
+def _scratch_parent() -> str:
+    return "/tmp" if os.access("/tmp", os.W_OK | os.X_OK) else tempfile.gettempdir()  # noqa: S108
+
+
+def _has_room(folder: str) -> bool:
+    try:
+        return os.access(folder, os.W_OK | os.X_OK) and shutil.disk_usage(folder).free >= _ENOUGH_MEMORY
+    except OSError:
+        return False
+
+
 def sweep(account: Account) -> list[Path]:
     """Remove the scratch folders of processes that are gone, ending servers that still run there."""
     swept = []
-    for parent in {Path("/tmp"), Path(tempfile.gettempdir())}:  # noqa: S108
+    for parent in {Path("/tmp"), Path(tempfile.gettempdir()), Path(_MEMORY)}:  # noqa: S108
         for folder in parent.glob(f"{_PREFIX}*"):
             try:
                 descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)

@@ -1,8 +1,8 @@
 -- Instances, their heartbeats, and the recovery of what dead ones held.
 --
 -- A claim row finds its jobs through job_ready, lane by lane: with `lane BETWEEN` the index can not use ready_at (70 ms a
--- claim at 1M queued rows, before PostgreSQL 18), and without OFFSET 0 or a LIMIT the join is turned round and reads all of
--- `job`.
+-- claim at 1M queued rows, before PostgreSQL 18), and without OFFSET 0 or a LIMIT the join is turned round and reads all
+-- of `job`.
 
 -- name: join
 -- Makes a new instance known; its lease starts now.
@@ -33,13 +33,13 @@ FROM beaten AS b;
 -- The jobs an instance holds that were asked to stop: the net under the control notification.
 SELECT j.id
 FROM windlass.claim AS c
-CROSS JOIN LATERAL generate_series(c.lane_lo::integer, c.lane_hi) AS n (lane)
+CROSS JOIN LATERAL unnest(c.lanes, c.los, c.his) AS r (lane, lo, hi)
 CROSS JOIN LATERAL (
     SELECT h.id
     FROM windlass.job AS h
     WHERE h.phase = c.phase
-        AND h.lane = n.lane
-        AND h.ready_at BETWEEN c.lo AND c.hi
+        AND h.lane = r.lane
+        AND h.ready_at BETWEEN r.lo AND r.hi
         AND h.token = c.token
         AND h.cancel_at IS NOT NULL
     OFFSET 0
@@ -65,12 +65,12 @@ DELETE FROM windlass.claim AS c
 WHERE c.token = ANY(:tokens::bigint[])
     AND c.instance = :instance::uuid
     AND NOT EXISTS (
-        SELECT FROM generate_series(c.lane_lo::integer, c.lane_hi) AS n (lane)
+        SELECT FROM unnest(c.lanes, c.los, c.his) AS r (lane, lo, hi)
         CROSS JOIN LATERAL (
             SELECT FROM windlass.job AS j
             WHERE j.phase = c.phase
-                AND j.lane = n.lane
-                AND j.ready_at BETWEEN c.lo AND c.hi
+                AND j.lane = r.lane
+                AND j.ready_at BETWEEN r.lo AND r.hi
                 AND j.token = c.token
             LIMIT 1
         ) AS left_over
@@ -99,13 +99,13 @@ SELECT j.id, j.token, j.kind, j.phase, j.lane, j.generation, j.attempt, j.max_at
     j.correlation, j.created_at, j.ready_at, j.claimed_at, j.cancel_at IS NOT NULL AS cancel_asked, o.job IS NOT NULL AS has_output,
     o.value AS output, o.next_phase, o.next_max_attempts
 FROM windlass.claim AS c
-CROSS JOIN LATERAL generate_series(c.lane_lo::integer, c.lane_hi) AS n (lane)
+CROSS JOIN LATERAL unnest(c.lanes, c.los, c.his) AS r (lane, lo, hi)
 CROSS JOIN LATERAL (
     SELECT h.*
     FROM windlass.job AS h
     WHERE h.phase = c.phase
-        AND h.lane = n.lane
-        AND h.ready_at BETWEEN c.lo AND c.hi
+        AND h.lane = r.lane
+        AND h.ready_at BETWEEN r.lo AND r.hi
         AND h.token = c.token
     LIMIT :limit
     FOR UPDATE SKIP LOCKED
@@ -122,8 +122,8 @@ LIMIT :limit;
 -- Takes one dead instance's job over under a new token, so that its user's probe can be asked at leisure; the old
 -- holder is fenced from here on, and the attempt is not counted again.
 WITH held AS (
-    INSERT INTO windlass.claim (instance, at, lo, hi, lane_lo, lane_hi, phase)
-    SELECT :instance::uuid, COALESCE(:now::timestamptz, clock_timestamp()), j.ready_at, j.ready_at, j.lane, j.lane, j.phase
+    INSERT INTO windlass.claim (instance, at, lanes, los, his, phase)
+    SELECT :instance::uuid, COALESCE(:now::timestamptz, clock_timestamp()), ARRAY[j.lane], ARRAY[j.ready_at], ARRAY[j.ready_at], j.phase
     FROM windlass.job AS j
     WHERE j.id = :id::uuid
         AND j.token = :token::bigint
@@ -146,12 +146,12 @@ WITH emptied AS (
             OR NOT EXISTS (SELECT FROM windlass.instance AS i WHERE i.id = c.instance)
         )
         AND NOT EXISTS (
-            SELECT FROM generate_series(c.lane_lo::integer, c.lane_hi) AS n (lane)
+            SELECT FROM unnest(c.lanes, c.los, c.his) AS r (lane, lo, hi)
             CROSS JOIN LATERAL (
                 SELECT FROM windlass.job AS j
                 WHERE j.phase = c.phase
-                    AND j.lane = n.lane
-                    AND j.ready_at BETWEEN c.lo AND c.hi
+                    AND j.lane = r.lane
+                    AND j.ready_at BETWEEN r.lo AND r.hi
                     AND j.token = c.token
                 LIMIT 1
             ) AS left_over

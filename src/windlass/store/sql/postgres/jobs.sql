@@ -134,9 +134,9 @@ WITH clock AS MATERIALIZED (
         )
     LIMIT :limit
 ), held AS (
-    INSERT INTO windlass.claim (instance, at, lo, hi, lane_lo, lane_hi, phase)
-    SELECT :instance::uuid, c.at, min(p.ready_at), max(p.ready_at), min(p.lane), max(p.lane), :phase
-    FROM picked AS p
+    INSERT INTO windlass.claim (instance, at, lanes, los, his, phase)
+    SELECT :instance::uuid, c.at, array_agg(r.lane), array_agg(r.lo), array_agg(r.hi), :phase
+    FROM (SELECT p.lane, min(p.ready_at) AS lo, max(p.ready_at) AS hi FROM picked AS p GROUP BY p.lane) AS r
     CROSS JOIN clock AS c
     GROUP BY c.at
     RETURNING token, at

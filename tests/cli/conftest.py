@@ -1,0 +1,39 @@
+"""The command line, called as a function: fast, and the exit code and both streams are there to look at."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from windlass.cli import main
+
+
+@dataclass(frozen=True)
+class Answer:
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+Windlass = Callable[..., Answer]
+
+
+@pytest.fixture
+def windlass(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Windlass:
+    """Runs ``windlass ARGUMENTS`` in this process, without a database in the environment."""
+    monkeypatch.delenv("WINDLASS_DATABASE_URL", raising=False)
+
+    def run(*arguments: str) -> Answer:
+        capsys.readouterr()
+        code = main(arguments)
+        captured = capsys.readouterr()
+        return Answer(code, captured.out, captured.err)
+
+    return run

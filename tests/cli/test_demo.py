@@ -1,0 +1,148 @@
+"""``windlass demo`` with real processes: a worker is killed, the demo itself is interrupted and killed."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from windlass.model import JobFilter, State
+from windlass.store import open_store
+
+pytestmark = pytest.mark.slow
+JOBS = 80
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts the demo in a folder of its own; whatever still runs is ended after the test."""
+    started: list[subprocess.Popen[str]] = []
+
+    def run(*arguments: str) -> subprocess.Popen[str]:
+        command = [
+            sys.executable,
+            "-m",
+            "windlass",
+            "demo",
+            "--once",
+            "--jobs",
+            str(JOBS),
+            "-o",
+            "jsonl",
+            *arguments,
+        ]
+        demo = subprocess.Popen(
+            command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        started.append(demo)
+        return demo
+
+    yield run
+    for demo in started:
+        demo.kill()
+        demo.communicate()
+
+
+def _finish(demo: subprocess.Popen[str]) -> tuple[dict[str, float], str]:
+    out, err = demo.communicate(timeout=60)
+    assert demo.returncode == 0, err
+    return {row["what"]: row["count"] for row in map(json.loads, out.splitlines())}, err
+
+
+def _is_right(facts: dict[str, float]) -> None:
+    ends = {state: facts[state] for state in ("completed", "failed", "cancelled")}
+    assert ends == {"completed": JOBS - 2, "failed": 1, "cancelled": 1}
+    assert facts["pack: done"] == JOBS - 1
+    assert facts["ship: done"] == JOBS - 2
+    assert facts["effects twice"] == facts["effects missing"] == 0
+
+
+def _workers(demo: subprocess.Popen[str]) -> list[int]:
+    """The pids of the workers, as soon as the demo has said them."""
+    for line in _lines(demo.stderr):
+        if line.startswith("workers: "):
+            return [int(pid) for pid in re.findall(r"pid (\d+)", line)]
+    raise AssertionError("the demo ended without starting workers")
+
+
+def _lines(stream: IO[str] | None) -> Iterator[str]:
+    assert stream is not None
+    return iter(stream.readline, "")
+
+
+def _are_gone(pids: list[int], seconds: float = 5.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while any(_runs(pid) for pid in pids):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("arguments", [[], ["--postgres"]], ids=["sqlite", "postgres"])
+def test_a_killed_worker_loses_and_repeats_nothing(start, arguments: list[str]) -> None:
+    demo = start(*arguments)
+    facts, err = _finish(demo)
+    _is_right(facts)
+    assert facts["workers killed"] == 1
+    assert facts["jobs recovered"] >= 1
+    assert "killed worker pid" in err
+    assert len(re.findall(r"of 80 done", err)) >= 2
+
+
+def test_the_killed_demo_goes_on_where_it_was(start, tmp_path: Path) -> None:
+    """SIGKILL of the demo takes its workers with it; the next start finishes the same jobs, each effect once."""
+    first = start()
+    workers = _workers(first)
+    url = f"sqlite:///{tmp_path / 'windlass-demo.db'}"
+    with open_store(url) as store:
+        while not store.jobs.list(JobFilter(state=State.COMPLETED), limit=1).jobs:
+            assert first.poll() is None
+            time.sleep(0.02)
+        first.kill()
+        first.wait()
+        assert _are_gone(workers)
+        assert store.jobs.list(JobFilter(state=State.QUEUED), limit=1).jobs
+    facts, err = _finish(start())
+    assert "going on with" in err
+    _is_right(facts)
+    again, _ = _finish(start())  # all done: a new round in the same file
+    _is_right(again)
+
+
+def test_ctrl_c_ends_with_130_and_leaves_no_process(start) -> None:
+    demo = start()
+    workers = _workers(demo)
+    time.sleep(0.3)
+    demo.send_signal(signal.SIGINT)
+    _, err = demo.communicate(timeout=20)
+    assert demo.returncode == 130
+    assert err.splitlines()[-1] == "error: interrupted"
+    assert _are_gone(workers, 0)
+
+
+def test_sigterm_leaves_no_process_and_no_server(start) -> None:
+    demo = start("--postgres")
+    workers = _workers(demo)
+    children = Path(f"/proc/{demo.pid}/task/{demo.pid}/children").read_text().split()
+    processes = [int(pid) for pid in children]
+    assert set(workers) < set(processes)
+    demo.terminate()
+    demo.communicate(timeout=30)
+    assert demo.returncode == 143
+    assert _are_gone(processes, 0)

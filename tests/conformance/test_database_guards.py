@@ -1,0 +1,75 @@
+"""The database refuses impossible rows by itself, whoever writes them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from tests.conformance.life import BOOM, claim_one, one
+from windlass.errors import StoreError
+from windlass.store import Store
+
+# Statements that would make an impossible row; {job}, {later}, … are the tables of the dialect.
+IMPOSSIBLE = {
+    "a token without a claim time": "UPDATE {p}job SET token = 99",
+    "a claim time without a token": "UPDATE {p}job SET claimed_at = created_at",
+    "a cancel nobody could hear": "UPDATE {p}job SET cancel_at = created_at",
+    "a lane below zero": "UPDATE {p}job SET lane = -1",
+    "a lane above nine": "UPDATE {p}job SET lane = 10",
+    "no attempts allowed": "UPDATE {p}job SET max_attempts = 0",
+    "negative attempts": "UPDATE {p}job SET attempt = -1",
+    "negative crashes": "UPDATE {p}job SET crashes = -1",
+    "generation zero": "UPDATE {p}job SET generation = 0",
+    "scheduled with parents pending": "UPDATE {p}job_later SET pending = 1",
+    "waiting for nobody": "UPDATE {p}job_later SET reason = 'waiting'",
+    "an unknown reason": "UPDATE {p}job_later SET reason = 'why not'",
+    "no due time": "UPDATE {p}job_later SET run_at = NULL",
+    "a completed job that failed": "UPDATE {p}job_done SET state = 'completed'",
+    "an end that changes": "UPDATE {p}job_done SET state = 'cancelled'",
+    "an end that becomes no end": "UPDATE {p}job_done SET state = 'queued'",
+    "history that changes": "UPDATE {p}job_done SET attempt = 9",
+    "a second job with the same id": "INSERT INTO {p}job SELECT * FROM {p}job",
+    "progress beyond the total": "UPDATE {p}checkpoint SET done = 99",
+    "negative progress": "UPDATE {p}checkpoint SET done = -1",
+    "a job that waits for itself": "INSERT INTO {p}job_dep (parent, child, policy) SELECT id, id, 'run' FROM {p}job",
+    "an unknown policy": "INSERT INTO {p}job_dep (parent, child, policy) SELECT d.id, j.id, 'x' FROM {p}job j, {p}job_done d",
+    "an endless idempotency key": "INSERT INTO {p}job_key (scope, key, job, body_hash) SELECT 'idempotent', 'k', id, 'h' FROM {p}job",
+    "an unknown scope": "INSERT INTO {p}job_key (scope, key, job, body_hash) SELECT 'x', 'k', id, 'h' FROM {p}job",
+    "an attempt with an unknown outcome": "UPDATE {p}attempt SET outcome = 'x'",
+    "a lease without a length": "UPDATE {p}instance SET lease = {zero}",
+    "a second output under one name": "INSERT INTO {p}output SELECT * FROM {p}output",
+    "a side output that moves a job on": "UPDATE {p}output SET next_phase = 'b', next_max_attempts = 1",
+}
+
+
+@pytest.mark.parametrize("what", IMPOSSIBLE)
+def test_the_database_refuses(store: Store, what: str) -> None:
+    """A2: not only code, the database too."""
+    holder = store.join()
+    one(store, "ended")
+    holder.fail(claim_one(holder, "ended"), BOOM)
+    one(store, "held")
+    lease = claim_one(holder, "held")
+    holder.checkpoint(lease, done=1, total=2)
+    holder.put_output(lease, 1, name="x")
+    holder.release(lease, counted=True)
+    one(store, "later", delay=timedelta(hours=1))
+    is_sqlite = store.db.dialect == "sqlite"
+    sql = IMPOSSIBLE[what].format(p="windlass_" if is_sqlite else "windlass.", zero="0" if is_sqlite else "interval '0'")
+    with pytest.raises(StoreError), store.db.effect(5) as tx:
+        tx.connection.execute(sql)
+
+
+def test_the_refusal_to_change_an_end_names_both_states(store: Store) -> None:
+    """SQLite's triggers cannot build a message from values, so there it only says how an ended job may be left."""
+    holder = store.join()
+    one(store)
+    holder.fail(claim_one(holder), BOOM)
+    is_sqlite = store.db.dialect == "sqlite"
+    table = "windlass_job_done" if is_sqlite else "windlass.job_done"
+    with pytest.raises(StoreError) as caught, store.db.effect(5) as tx:
+        tx.connection.execute(f"UPDATE {table} SET state = 'cancelled'")
+    assert "only by retry" in str(caught.value)
+    if not is_sqlite:
+        assert "failed" in str(caught.value) and "cancelled" in str(caught.value)

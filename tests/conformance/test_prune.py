@@ -1,0 +1,174 @@
+"""Pruning and archiving by policy."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from tests.conformance.life import BOOM, assert_counts_are_true, claim_one, enqueue, every_job, one, state
+from windlass.clock import ManualClock
+from windlass.errors import ConfigError, JobNotFoundError
+from windlass.model import After, DependencyPolicy, Job, Key, KeyScope, NewJob, Retention, Retried, State
+from windlass.store import Store
+
+DAY = timedelta(days=1)
+KEEP = Retention(completed=DAY, failed=3 * DAY, cancelled=2 * DAY)
+
+
+def ended(store: Store, end: str, n: int = 1) -> list[str]:
+    ids = enqueue(store, end, n)
+    holder = store.join()
+    for lease in holder.claim(end, n):
+        if end == "completed":
+            holder.complete(lease)
+        elif end == "failed":
+            holder.fail(lease, BOOM)
+        else:
+            holder.cancel(lease)
+    holder.step()
+    holder.leave()
+    return ids
+
+
+def left(store: Store) -> set[str]:
+    return {str(job.state) for job in every_job(store)}
+
+
+def test_each_end_state_has_its_own_time(store: Store, clock: ManualClock) -> None:
+    """M3."""
+    for end in ("completed", "failed", "cancelled"):
+        ended(store, end, 3)
+    live = one(store)
+    clock.advance(DAY)
+    assert store.upkeep.prune(KEEP) == 0, "exactly as old as it may get"
+    clock.advance(1)
+    store.upkeep.maintain()
+    assert store.upkeep.prune(KEEP, batch=2) == 3
+    assert left(store) == {"failed", "cancelled", "queued"}
+    clock.advance(DAY)
+    assert store.upkeep.prune(KEEP) == 3 and left(store) == {"failed", "queued"}
+    clock.advance(DAY)
+    assert store.upkeep.prune(KEEP) == 3 and left(store) == {"queued"}
+    assert state(store, live) is State.QUEUED
+    assert_counts_are_true(store)
+
+
+def test_none_keeps_for_ever(store: Store, clock: ManualClock) -> None:
+    for end in ("completed", "failed", "cancelled"):
+        ended(store, end)
+    clock.advance(1000 * DAY)
+    assert store.upkeep.prune(Retention(completed=None, failed=None, cancelled=None)) == 0
+    assert store.upkeep.prune(Retention(completed=None, failed=DAY, cancelled=None)) == 1
+    assert left(store) == {"completed", "cancelled"}
+
+
+def test_a_pruned_job_leaves_nothing_behind(store: Store, clock: ManualClock) -> None:
+    parent = one(store, "a")
+    job_id = one(store, after=[After(parent)], key=Key("k", KeyScope.IDEMPOTENT, timedelta(hours=1)))
+    store.dependencies.link()
+    holder = store.join()
+    holder.complete(claim_one(holder, "a"))
+    lease = claim_one(holder)
+    holder.checkpoint(lease, done=1)
+    holder.put_output(lease, 1, name="x")
+    holder.record([Retried(lease, BOOM, timedelta(0))])
+    store.upkeep.promote()
+    holder.complete(claim_one(holder))
+    holder.step()
+    clock.advance(2 * DAY)
+    assert store.upkeep.prune(KEEP) == 2
+    with pytest.raises(JobNotFoundError, match="pruned"):
+        store.jobs.get(job_id)
+    assert store.jobs.attempts(job_id) == [] and store.dependencies.of(job_id) == []
+    assert store.dependencies.of(parent) == []
+    for table in ("job_key", "output", "checkpoint", "attempt", "job_dep", "job_done", "claim"):
+        assert _rows(store, table) == 0, table
+
+
+def test_keys_and_attempts_of_others_stay(store: Store, clock: ManualClock) -> None:
+    ended(store, "completed")
+    kept = one(store, key=Key("k"), max_attempts=9)
+    held = one(store, "b", key=Key("k", KeyScope.IDEMPOTENT, 9 * DAY))
+    parent = one(store, "c")
+    child = one(store, "d", after=[After(parent)])
+    store.dependencies.link()
+    holder = store.join()
+    holder.record([Retried(claim_one(holder), BOOM, timedelta(0))])
+    clock.advance(2 * DAY)
+    assert store.upkeep.prune(KEEP) == 1
+    assert len(store.jobs.attempts(kept)) == 1
+    assert store.enqueue([NewJob(kind="work", key=Key("k"))])[0].id == kept
+    again = NewJob(kind="b", key=Key("k", KeyScope.IDEMPOTENT, 9 * DAY))
+    assert store.enqueue([again])[0].id == held
+    assert len(store.dependencies.of(child)) == 1
+
+
+@pytest.mark.parametrize("is_linked", [True, False])
+def test_a_parent_somebody_waits_for_is_kept(store: Store, clock: ManualClock, is_linked: bool) -> None:
+    """I-19: an edge that nobody consumed yet keeps its parent's history."""
+    parent = one(store, "a")
+    holder = store.join()
+    if is_linked:
+        one(store, "child", after=[After(parent)])
+        store.dependencies.link()
+    holder.complete(claim_one(holder, "a"))
+    if not is_linked:
+        one(store, "child", after=[After(parent)])
+    clock.advance(2 * DAY)
+    assert store.upkeep.prune(KEEP) == (1 if is_linked else 0)
+    store.dependencies.link()
+    assert len(holder.claim("child", 1)) == 1
+    assert store.upkeep.prune(KEEP) == (0 if is_linked else 1)
+
+
+def test_an_edge_remembers_the_end_of_a_pruned_parent(store: Store, clock: ManualClock) -> None:
+    """Finding 24: history can go while a child still waits."""
+    gone, still = one(store, "a"), one(store, "b", delay=9 * DAY)
+    waiting = one(store, "child", after=[After(gone, DependencyPolicy.WAIT), After(still)])
+    store.dependencies.link()
+    holder = store.join()
+    holder.complete(claim_one(holder, "a"))
+    clock.advance(2 * DAY)
+    assert store.upkeep.prune(KEEP) == 1
+    assert {(edge.parent, edge.parent_state) for edge in store.dependencies.of(waiting)} == {
+        (gone, "completed"),
+        (still, None),
+    }
+
+
+def test_the_archive_sees_each_job_before_it_goes(store: Store, clock: ManualClock) -> None:
+    ids = ended(store, "completed", 5)
+    clock.advance(2 * DAY)
+    seen: list[Job] = []
+    before = {job.id: job for job in every_job(store)}
+    assert store.upkeep.prune(KEEP, archive=seen.extend, batch=2) == 5
+    assert sorted(job.id for job in seen) == sorted(ids)
+    assert all(before[job.id] == job for job in seen)
+
+
+def test_an_archive_that_fails_loses_nothing(store: Store, clock: ManualClock) -> None:
+    ended(store, "completed", 4)
+    clock.advance(2 * DAY)
+    calls = []
+
+    def broken(jobs) -> None:
+        calls.append(jobs)
+        if len(calls) == 2:
+            raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        store.upkeep.prune(KEEP, archive=broken, batch=2)
+    assert len(every_job(store)) == 2
+    assert_counts_are_true(store)
+
+
+def test_a_senseless_batch_is_refused(store: Store) -> None:
+    with pytest.raises(ConfigError):
+        store.upkeep.prune(KEEP, batch=0)
+
+
+def _rows(store: Store, table: str) -> int:
+    prefix = "windlass_" if store.db.dialect == "sqlite" else "windlass."
+    with store.db.effect(5) as tx:
+        return int(tx.connection.execute(f"SELECT count(*) FROM {prefix}{table}").fetchone()[0])
