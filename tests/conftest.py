@@ -53,3 +53,9 @@ def opened(store_url: str, clock: ManualClock) -> Iterator[Callable[[], Store]]:
 def store(opened: Callable[[], Store]) -> Store:
     """A store on a fresh database, with a clock that stands still until the test moves it."""
     return opened()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--lives", default=None, help="random lives the store's state machine tries (default: 60 and 40)"
+    )

@@ -11,6 +11,7 @@ do next; the facts are attributes too, so that callers need not parse text.
     │   ├── StoreUnreachableError   no connection; nothing was written, or it is unknown whether it was
     │   ├── SchemaError             the tables are missing, older or newer than this release
     │   ├── StoreReadOnlyError      the database or file takes no writes
+    │   ├── StoreNotAllowedError    the database role lacks a right
     │   └── StoreFullError          the disk (or quota) is full; nothing of the failed call was written
     ├── IllegalTransitionError      a verb that the job's state does not allow
     ├── LeaseLost                   the caller no longer holds the job it tried to write
@@ -90,6 +91,12 @@ class StoreReadOnlyError(StoreError):
     """The database or file takes no writes."""
 
     code = "store_read_only"
+
+
+class StoreNotAllowedError(StoreError):
+    """The database role lacks a right it needs."""
+
+    code = "store_not_allowed"
 
 
 class StoreFullError(StoreError):

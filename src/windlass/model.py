@@ -295,6 +295,14 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
+class Archived:
+    """An ended job as the archive gets it: with the attempts that led to its end."""
+
+    job: Job
+    attempts: Sequence[Attempt]
+
+
+@dataclass(frozen=True, slots=True)
 class Output:
     """What a phase produced. ``created`` is False where an earlier value stood and this write was prevented."""
 

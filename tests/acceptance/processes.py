@@ -66,3 +66,20 @@ def stop(one: subprocess.Popen[str]) -> None:
     for pipe in (one.stdin, one.stdout):
         if pipe is not None:
             pipe.close()
+
+
+def ask(one: subprocess.Popen[str], line: str) -> str:
+    """Tell a process something and hear its answer."""
+    tell(one, line)
+    return hear(one)
+
+
+@contextmanager
+def running(module: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
+    """One process that said "ready"; ended after the block, even if it is frozen."""
+    one = start(module, *arguments)
+    try:
+        assert hear(one) == "ready"
+        yield one
+    finally:
+        stop(one)

@@ -23,7 +23,8 @@ from psycopg.conninfo import conninfo_to_dict
 from tests.servers.postgres import url_of
 
 Match = Callable[[bytes, bytes], bool]
-"""Says whether a client's message (type, body) is the one whose reply gets lost."""
+"""Says whether a client's message (type, body) is the one whose reply gets lost. The body of an Execute is the text of
+the statement that is executed."""
 
 _REQUESTS = {80877103, 80877104}  # SSL, GSS: answered by one byte, then the start-up message follows
 
@@ -33,9 +34,10 @@ def commit(kind: bytes, body: bytes) -> bool:
     return kind == b"Q" and body.upper().startswith(b"COMMIT")
 
 
-def execution(kind: bytes, _body: bytes) -> bool:
-    """The execution of a prepared statement, which in autocommit mode commits by itself."""
-    return kind == b"E"
+def execution_of(marker: str) -> Match:
+    """The execution of a prepared statement whose text holds ``marker``; in autocommit mode it commits by itself."""
+    wanted = marker.encode()
+    return lambda kind, body: kind == b"E" and wanted in body
 
 
 class PostgresProxy:
@@ -158,10 +160,12 @@ class PostgresProxy:
 
 
 class _Messages:
-    """Cuts one direction's bytes into messages."""
+    """Cuts one direction's bytes into messages, and remembers what a client prepared."""
 
     def __init__(self, *, has_start: bool) -> None:
         self._buffer = b""
+        self._statements: dict[bytes, bytes] = {}
+        self._bound = b""
         self._has_start = has_start
         self.is_started = False
 
@@ -178,6 +182,16 @@ class _Messages:
             kind, body = self._buffer[:head], self._buffer[head + 4 : head + length]
             self._buffer = self._buffer[head + length :]
             if head:
-                found.append((kind, body))
+                found.append((kind, self._text_of(kind, body)))
             elif int.from_bytes(body[:4], "big") not in _REQUESTS:
                 self.is_started = True
+
+    def _text_of(self, kind: bytes, body: bytes) -> bytes:
+        """The message's body; for Execute the text of the statement bound before."""
+        if kind == b"P":
+            name, text, _ = body.split(b"\0", 2)
+            self._statements[name] = text
+        elif kind == b"B":
+            _, name, _ = body.split(b"\0", 2)
+            self._bound = self._statements.get(name, b"")
+        return self._bound if kind == b"E" else body

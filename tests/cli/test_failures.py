@@ -6,6 +6,7 @@ import inspect
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
@@ -14,8 +15,9 @@ import pytest
 from tests.cli.conftest import Windlass
 from windlass import errors
 from windlass.cli.failures import ExitCode, code_of
-from windlass.cli.urls import without_secrets
+from windlass.embedded.postgres import PostgresServer
 from windlass.store.postgres_migrate import LOCK_KEY
+from windlass.urls import without_secrets
 
 SECRET = "pass-word-7"
 
@@ -85,32 +87,29 @@ def test_a_folder_that_is_not_there_is_69(tmp_path: Path, windlass: Windlass) ->
     assert answer.code == 69
 
 
-def test_a_refused_login_says_so_without_the_password(postgres_dsn: str, windlass: Windlass) -> None:
-    """libpq does not say why a connection failed other than in words, so this is 69 like other failed connections."""
-    host = postgres_dsn.rpartition("@")[2]
-    answer = windlass("db", "status", "--url", f"postgresql://nobody-we-know:{SECRET}@{host}")
-    _is_one_line(answer.err)
-    assert answer.code == 69
-    assert "authentication failed" in answer.err
-    assert SECRET not in answer.err
-
-
-def test_a_role_without_rights_is_77(postgres_empty_dsn: str, windlass: Windlass) -> None:
-    with psycopg.connect(postgres_empty_dsn, autocommit=True) as connection:
-        connection.execute("DROP ROLE IF EXISTS windlass_cli_test")
-        connection.execute(f"CREATE ROLE windlass_cli_test LOGIN PASSWORD '{SECRET}'")
-        try:
-            host = postgres_empty_dsn.rpartition("@")[2]
-            answer = windlass("db", "migrate", "--url", f"postgresql://windlass_cli_test:{SECRET}@{host}")
-        finally:
-            connection.execute("DROP ROLE windlass_cli_test")
-    _is_one_line(answer.err)
-    assert answer.code == 77
-    assert SECRET not in answer.err
+def test_what_a_role_may_not_do_is_77(
+    own_postgres: Callable[..., PostgresServer], windlass: Windlass
+) -> None:
+    """A refused login is 69 like other failed connections: libpq says why only in words."""
+    server = own_postgres(durable=False)
+    with psycopg.connect(server.dsn(), autocommit=True) as connection:
+        connection.execute(f"CREATE ROLE weak LOGIN PASSWORD '{SECRET}'".encode())
+    at = f"127.0.0.1:{server.port}/postgres"
+    for url, code, word in (
+        (f"postgresql://weak:{SECRET}@{at}", 77, "permission denied"),
+        (f"postgresql://weak:not{SECRET}@{at}", 69, "authentication failed"),
+        (f"postgresql://stranger:{SECRET}@{at}", 69, "authentication failed"),
+    ):
+        answer = windlass("db", "migrate", "--url", url)
+        _is_one_line(answer.err)
+        assert answer.code == code
+        assert word in answer.err
+        assert SECRET not in answer.err
 
 
 def test_a_database_that_takes_no_writes_is_77(postgres_empty_dsn: str, windlass: Windlass) -> None:
-    url = f"{postgres_empty_dsn}?options=-c%20default_transaction_read_only%3Don"
+    sign = "&" if "?" in postgres_empty_dsn else "?"
+    url = f"{postgres_empty_dsn}{sign}options=-c%20default_transaction_read_only%3Don"
     answer = windlass("db", "migrate", "--url", url)
     _is_one_line(answer.err)
     assert answer.code == 77

@@ -56,7 +56,9 @@ def test_the_database_refuses(store: Store, what: str) -> None:
     holder.release(lease, counted=True)
     one(store, "later", delay=timedelta(hours=1))
     is_sqlite = store.db.dialect == "sqlite"
-    sql = IMPOSSIBLE[what].format(p="windlass_" if is_sqlite else "windlass.", zero="0" if is_sqlite else "interval '0'")
+    sql = IMPOSSIBLE[what].format(
+        p="windlass_" if is_sqlite else "windlass.", zero="0" if is_sqlite else "interval '0'"
+    )
     with pytest.raises(StoreError), store.db.effect(5) as tx:
         tx.connection.execute(sql)
 

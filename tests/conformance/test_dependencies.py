@@ -275,3 +275,43 @@ def test_dependents_in_the_callers_own_transaction(store: Store) -> None:
     ENDS["completed"](holder, store, "a")
     assert state(store, waiting) is State.QUEUED
     assert len(every_job(store)) == 2
+
+
+def test_a_child_retried_by_hand_no_longer_waits_for_its_parent(store: Store) -> None:
+    """Found by the state machine: the parent's later end cancelled a child that was waiting for its own retry."""
+    parent = one(store, "a")
+    waiting = child(store, [parent])
+    store.dependencies.link()
+    store.jobs.cancel(waiting)
+    store.jobs.retry(waiting)
+    holder = store.join()
+    holder.record([Retried(claim_one(holder, "child"), BOOM, timedelta(hours=1))])
+    store.jobs.cancel(parent)
+    assert state(store, waiting) is State.SCHEDULED
+    assert_counts_are_true(store)
+
+
+def test_a_parent_retried_after_its_child_came_releases_it(store: Store) -> None:
+    """Found by the state machine: the parent had ended before it had dependents, so its row carried no flag."""
+    parent = one(store, "a")
+    holder = store.join()
+    ENDS["failed"](holder, store, "a")
+    waiting = child(store, [parent], DependencyPolicy.WAIT)
+    store.dependencies.link()
+    assert state(store, waiting) is State.WAITING
+    store.jobs.retry(parent)
+    ENDS["completed"](holder, store, "a")
+    assert state(store, waiting) is State.QUEUED
+
+
+def test_a_parent_that_was_pruned_under_its_child_counts_as_cancelled(store: Store) -> None:
+    """I-19: pruned between the child's check and its commit, which an insert-only enqueue cannot prevent."""
+    parents = enqueue(store, "a", 3)
+    children = [
+        child(store, [parent], policy) for parent, policy in zip(parents, DependencyPolicy, strict=True)
+    ]
+    table = "windlass_job" if store.db.dialect == "sqlite" else "windlass.job"
+    with store.db.effect(5) as tx:
+        tx.connection.execute(f"DELETE FROM {table}")
+    assert store.dependencies.link() == 3
+    assert [str(state(store, job)) for job in children] == ["cancelled", "waiting", "queued"]

@@ -86,7 +86,9 @@ def test_pages_join_without_gaps_or_doubles(store: Store, size: int) -> None:
     assert seen == sorted(ids, reverse=True)
 
 
-@pytest.mark.parametrize(("options", "key"), [({"limit": 0}, "limit"), ({"limit": 1001}, "limit"), ({"cursor": "x"}, "cursor")])
+@pytest.mark.parametrize(
+    ("options", "key"), [({"limit": 0}, "limit"), ({"limit": 1001}, "limit"), ({"cursor": "x"}, "cursor")]
+)
 def test_senseless_pages_are_refused(store: Store, options: dict, key: str) -> None:
     with pytest.raises(ConfigError) as caught:
         store.jobs.list(**options)

@@ -334,6 +334,19 @@ def test_claim_rows_go_one_step_after_the_commit_that_emptied_them(store: Store,
     assert _claims(store) == 0
 
 
+def test_an_outcome_recorded_twice_does_not_let_go_of_its_neighbour(
+    store: Store, dying: Holder, clock: ManualClock
+) -> None:
+    """Found by the state machine: the second reply emptied the claim row under a job that was still held."""
+    enqueue(store, n=2)
+    first, second = dying.claim("work", 2)
+    dying.complete(first)
+    assert dying.record([Completed(first)]) == [Verdict.ALREADY_RECORDED]
+    dying.step()
+    clock.advance(LATER)
+    assert [item.job_id for item in store.recovery.recover()] == [second.id]
+
+
 def test_one_instance_cannot_remove_anothers_claims(
     store: Store, dying: Holder, opened: Callable[[], Store], clock: ManualClock
 ) -> None:

@@ -122,7 +122,11 @@ class Plan:
         return round(
             sum(
                 node["Actual Loops"]
-                * (node["Actual Rows"] + node.get("Rows Removed by Filter", 0) + node.get("Rows Removed by Index Recheck", 0))
+                * (
+                    node["Actual Rows"]
+                    + node.get("Rows Removed by Filter", 0)
+                    + node.get("Rows Removed by Index Recheck", 0)
+                )
                 for node in self.scans(table)
             )
         )
@@ -130,7 +134,8 @@ class Plan:
     def ways(self, table: str) -> set[str]:
         """How a table is read: the index's name (without a partition's date), or the kind of scan."""
         return {
-            re.sub(r"_\d{8}", "", node.get("Index Name", "")) or node["Node Type"] for node in self.scans(table)
+            re.sub(r"_\d{8}", "", node.get("Index Name", "")) or node["Node Type"]
+            for node in self.scans(table)
         }
 
 
@@ -182,5 +187,7 @@ class Explained(PostgresDatabase):
             (wanted,),
         ).fetchall()
         assert rows, f"{verb} was not prepared by this session"
-        assert all(custom == 0 for _, custom in rows), f"{verb} was planned for single values, not generically"
+        assert all(custom == 0 for _, custom in rows), (
+            f"{verb} was planned for single values, not generically"
+        )
         return str(rows[0][0])

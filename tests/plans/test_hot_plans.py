@@ -82,7 +82,9 @@ def test_hot_verbs_touch_a_bounded_number_of_rows_beside_millions(database: str)
 
     def expect(what: str, is_true: bool, plan: big.Plan) -> None:
         if not is_true:
-            seen = {t: (plan.touched(t), sorted(plan.ways(t))) for t in ("job", "job_later", "job_done", "claim")}
+            seen = {
+                t: (plan.touched(t), sorted(plan.ways(t))) for t in ("job", "job_later", "job_done", "claim")
+            }
             problems.append(f"{what}: {plan.buffers} buffers, {plan.milliseconds} ms, {seen}")
 
     try:
@@ -134,7 +136,9 @@ def first_scan_walks_the_processing_rows(watched: Watched, holder: Holder, expec
 def claims_and_finishes_are_bounded(watched: Watched, holder: Holder, n: int, expect: Expect) -> None:
     leases = claim_from_the_mark(holder, n)
     claim = watched.again("step")
-    expect(f"claim of {n}: its index, then row addresses", claim.ways("job") == {"job_ready", "Tid Scan"}, claim)
+    expect(
+        f"claim of {n}: its index, then row addresses", claim.ways("job") == {"job_ready", "Tid Scan"}, claim
+    )
     expect(f"claim of {n}: rows", n <= claim.touched("job") <= rows_bound(n), claim)
     expect(f"claim of {n}: buffers", claim.buffers <= buffers_bound(n), claim)
 
@@ -147,9 +151,7 @@ def claims_and_finishes_are_bounded(watched: Watched, holder: Holder, n: int, ex
     expect(f"finish of {n}: buffers", finish.buffers <= buffers_bound(n), finish)
 
     both = watched.again("step", **ends)
-    expect(
-        f"finish and claim of {n}: ways", both.ways("job") == {"job_ready", "job_pkey", "Tid Scan"}, both
-    )
+    expect(f"finish and claim of {n}: ways", both.ways("job") == {"job_ready", "job_pkey", "Tid Scan"}, both)
     expect(f"finish and claim of {n}: rows", both.touched("job") <= 2 * rows_bound(n), both)
     expect(f"finish and claim of {n}: buffers", both.buffers <= 2 * buffers_bound(n), both)
     holder.record([Released(lease) for lease in leases])
@@ -209,7 +211,9 @@ def lists_are_bounded(watched: Watched, store: Store, expect: Expect) -> None:
         store.jobs.list(JobFilter(state=state))
         for verb in [verb for verb in watched.calls if verb.startswith("list.")]:
             plan = watched.again(verb)
-            expect(f"list {state}: no whole table", has_no_seq_scan(plan, "job", "job_later", "job_done"), plan)
+            expect(
+                f"list {state}: no whole table", has_no_seq_scan(plan, "job", "job_later", "job_done"), plan
+            )
             if sum(plan.touched(table) for table in ("job", "job_later", "job_done")) > LIST_ROWS:
                 unbounded.add(str(state))
     assert unbounded == UNBOUNDED_LISTS.keys()

@@ -11,7 +11,8 @@ import click
 from windlass.cli.durations import Duration
 from windlass.cli.failures import ExitCode, say
 from windlass.cli.output import output_option, show
-from windlass.cli.urls import dialect_of, url_option
+from windlass.cli.urls import url_option
+from windlass.urls import dialect_of
 
 
 @click.group()
@@ -35,14 +36,9 @@ def migrate(url: str, wait: float) -> None:
     Prints the name of each migration applied; none when there was nothing to do. Safe to run from several places at
     once and while instances work. A SQLite file is made if it is not there.
     """
-    if dialect_of(url) == "sqlite":
-        from windlass.store.sqlite_migrate import migrate_sqlite
+    from windlass.store.migrate import migrate as apply
 
-        applied = migrate_sqlite(url, busy_timeout=wait)
-    else:
-        from windlass.store.postgres_migrate import migrate_postgres
-
-        applied = migrate_postgres(url, patience=wait)
+    applied = apply(url, patience=wait)
     for name in applied:
         click.echo(name)
     say(f"{len(applied)} applied; the database is up to date" if applied else "the database is up to date")
@@ -57,7 +53,6 @@ def status(url: str, output: str) -> int:
     Ends with exit code 1 when one is pending. A migration that is `newer` belongs to a later release than this one,
     which promised to work with this one, too. Nothing is changed, and a SQLite file is not created by asking.
     """
-    dialect_of(url)
     from windlass.store.migrate import status as read
     from windlass.store.migrations import available
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ import click
 
 from windlass.cli.failures import say
 from windlass.errors import WindlassError
-from windlass.model import Job, Retention
+from windlass.model import Archived, Retention
 from windlass.store import Store
 
 SPEAK_AFTER = 2.0
@@ -25,23 +24,20 @@ SPEAK_EVERY = 5.0
 
 def prune_store(store: Store, keep: Retention, archive: Path | None) -> dict[str, int]:
     """Remove what is past its time; answers how many jobs went and how many of them the archive has."""
-    if archive is None:
-        before = _ended(store)
-        with _signs_of_life(lambda: max(0, before - _ended(store))):
-            # Dropping a day's partition costs the same for one job as for a million, so it goes first.
-            dropped = store.db.drop_history(keep) if hasattr(store.db, "drop_history") else 0
-            return {"removed": dropped + store.upkeep.prune(keep), "archived": 0}
-    with _Archive(archive) as file, _signs_of_life(lambda: file.written):
-        # No partition is dropped here: its jobs would be gone before anybody wrote them down.
-        removed = store.upkeep.prune(keep, archive=file.append)
-        return {"removed": removed, "archived": file.written}
+    with _SignsOfLife() as told:
+        if archive is None:
+            return {"removed": store.upkeep.prune(keep, progress=told), "archived": 0}
+        with _Archive(archive) as file:
+            removed = store.upkeep.prune(keep, archive=file.append, progress=told)
+            return {"removed": removed, "archived": file.written}
 
 
-def as_record(job: Job) -> dict[str, Any]:
-    """A job as a line of the archive: its fields, with arguments and result as JSON instead of JSON in text."""
-    facts = asdict(job)
+def as_record(archived: Archived) -> dict[str, Any]:
+    """A job as a line of the archive: its fields and attempts, arguments and result as JSON instead of JSON in text."""
+    facts = asdict(archived.job)
     del facts["args_json"], facts["result_json"]
-    return {**facts, "args": job.args, "result": job.result}
+    attempts = [asdict(attempt) for attempt in archived.attempts]
+    return {**facts, "args": archived.job.args, "result": archived.job.result, "attempts": attempts}
 
 
 class _Archive:
@@ -66,7 +62,7 @@ class _Archive:
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
-    def append(self, jobs: Sequence[Job]) -> None:
+    def append(self, jobs: Sequence[Archived]) -> None:
         lines = [json.dumps(as_record(job), default=str, ensure_ascii=False) for job in jobs]
         text = "".join(f"{line}\n" for line in lines).encode()
         size = self._file.seek(0, os.SEEK_END)
@@ -92,30 +88,18 @@ class _Archive:
             os.close(folder)
 
 
-def _ended(store: Store) -> int:
-    return sum(c.completed + c.failed + c.cancelled for c in store.phases.counts().values())
+class _SignsOfLife:
+    """Says how far it is, if it takes long: nothing for two seconds, then a line every five."""
 
+    def __enter__(self) -> _SignsOfLife:
+        self._began = time.monotonic()
+        self._next = self._began + SPEAK_AFTER
+        return self
 
-@contextmanager
-def _signs_of_life(gone: Callable[[], int]) -> Iterator[None]:
-    """Say how far it is while the block runs, if it runs long."""
-    is_over = threading.Event()
+    def __exit__(self, *_: object) -> None: ...
 
-    def speak() -> None:
-        began = time.monotonic()
-        pause = SPEAK_AFTER
-        while not is_over.wait(pause):
-            pause = SPEAK_EVERY
-            try:
-                count = gone()
-            except WindlassError:
-                continue  # the one that counts is raised where the work is done
-            say(f"pruning: about {count:,} jobs removed after {time.monotonic() - began:.0f} s")
-
-    speaker = threading.Thread(target=speak, daemon=True)
-    speaker.start()
-    try:
-        yield
-    finally:
-        is_over.set()
-        speaker.join()
+    def __call__(self, removed: int) -> None:
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + SPEAK_EVERY
+            say(f"pruning: {removed:,} jobs removed after {now - self._began:.0f} s")

@@ -17,13 +17,15 @@ def script(dialect: str, steps: Sequence[Migration]) -> str:
 
 
 def _postgres(steps: Sequence[Migration]) -> str:
-    from windlass.store.postgres_migrate import _TABLE, LOCK_KEY, LOCK_TIMEOUT_MS
+    from windlass.store.postgres_migrate import BOOKKEEPING, LOCK_KEY, LOCK_TIMEOUT_MS
 
     parts = [
         "-- For psql -X -v ON_ERROR_STOP=1. History partitions are made by the first instance that needs one."
     ]
     for step in steps:
-        first = f"CREATE SCHEMA IF NOT EXISTS windlass;\n{_TABLE.strip()};\n" if step.version == 1 else ""
+        first = (
+            f"CREATE SCHEMA IF NOT EXISTS windlass;\n{BOOKKEEPING.strip()};\n" if step.version == 1 else ""
+        )
         note = f"INSERT INTO windlass.migration (version, name, checksum) VALUES {_row(step)} ON CONFLICT DO NOTHING;"  # noqa: S608  text for a person; all parts are our own
         head = f"\n-- {step.version:04d}_{step.name}"
         if step.in_transaction:
@@ -35,9 +37,9 @@ def _postgres(steps: Sequence[Migration]) -> str:
 
 
 def _sqlite(steps: Sequence[Migration]) -> str:
-    from windlass.store.sqlite_migrate import _TABLE
+    from windlass.store.sqlite_migrate import BOOKKEEPING
 
-    parts = ["PRAGMA journal_mode = WAL;", "BEGIN IMMEDIATE;", f"{_TABLE.strip()};"]
+    parts = ["PRAGMA journal_mode = WAL;", "BEGIN IMMEDIATE;", f"{BOOKKEEPING.strip()};"]
     for step in steps:
         note = f"INSERT INTO windlass_migration (version, name, checksum) VALUES {_row(step)};"  # noqa: S608  as above
         parts.append(f"\n-- {step.version:04d}_{step.name}\n{step.sql.rstrip()}\n{note}")

@@ -13,7 +13,7 @@ from enum import IntEnum
 import click
 
 from windlass import errors
-from windlass.cli.urls import without_secrets
+from windlass.urls import without_secrets
 
 
 class ExitCode(IntEnum):
@@ -40,12 +40,12 @@ _BY_ERROR: tuple[tuple[type[errors.WindlassError], ExitCode], ...] = (
     (errors.DependencyCycleError, ExitCode.CONFLICT),
     (errors.LeaseLost, ExitCode.CONFLICT),
     (errors.StoreReadOnlyError, ExitCode.NOT_ALLOWED),
+    (errors.StoreNotAllowedError, ExitCode.NOT_ALLOWED),
     (errors.StoreUnreachableError, ExitCode.UNREACHABLE),
 )
 
-# The driver's own verdict is finer than ours: a missing privilege is "not allowed", a lock that never came "wait ran out".
+# The driver's own verdict is finer than ours: a lock that never came is "wait ran out".
 _BY_SQLSTATE = {
-    "42501": ExitCode.NOT_ALLOWED,
     "55P03": ExitCode.WAIT_RAN_OUT,
 }
 

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
-from windlass.model import Want
+from windlass.model import Retention, Want
 
 Row = tuple[Any, ...]
 T = TypeVar("T")
@@ -119,6 +119,18 @@ class Database(Protocol):
 
     def now(self) -> datetime:
         """The database's clock."""
+        ...
+
+    def is_worth(self, verb: str, **parameters: object) -> bool:
+        """Whether a verb would find anything to do, where asking is cheaper than doing: on SQLite a look is a read, and
+        doing takes the one write lock."""
+        ...
+
+    def drop_history(self, keep: Retention, *, only_empty: bool = False) -> int:
+        """Remove whole days of history that are past every retention, where the dialect can; how many jobs went.
+
+        With ``only_empty`` only days that hold no job any more.
+        """
         ...
 
     def upkeep(self) -> None:

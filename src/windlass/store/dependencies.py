@@ -16,6 +16,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from windlass.model import DependencyPolicy, Flag, State
 from windlass.store.contract import Database, Transaction
@@ -28,6 +29,9 @@ PARENT_ERROR = json.dumps(
         "message": "a job this one waited for did not complete",
     }
 )
+
+FOR_PARENTS = ["waiting", "unlinked"]
+"""Why a job in `job_later` waits for other jobs (the other reasons wait for time)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +72,8 @@ def cancel_children(tx: Transaction, doomed: set[str]) -> list[tuple[str, State]
     """End waiting children; answers those of them that have children of their own."""
     if not doomed:
         return []
-    rows = tx.run("cancel.later", ids=sorted(doomed), error=PARENT_ERROR)
+    # A child that somebody cancelled and retried by hand no longer waits for anyone, and is left alone.
+    rows = tx.run("cancel.later", ids=sorted(doomed), error=PARENT_ERROR, reasons=FOR_PARENTS)
     tx.run("record.tidy", ids=[row[0] for row in rows])
     return [(row[0], State.CANCELLED) for row in rows if Flag(row[1]) & Flag.DEPENDENTS]
 
@@ -81,7 +86,7 @@ class Dependencies:
 
     def link(self, limit: int = 500) -> int:
         """Link children that are not linked yet; answers how many were. Safe on every instance at once."""
-        return self._db.transact(lambda tx: self._link(tx, limit))
+        return self._db.transact(lambda tx: self._link(tx, limit)) if self._db.is_worth("link") else 0
 
     def of(self, job_id: str) -> list[Edge]:
         """The edges a job is part of, as child or as parent."""
@@ -102,6 +107,9 @@ class Dependencies:
         ended = {
             row[0]: (State(row[1]), self._db.moment(row[2])) for row in tx.run("link.ended", parents=parents)
         }
+        ended |= self._gone(
+            tx, [parent for parent in parents if parent not in flagged and parent not in ended]
+        )
         marks: list[str] = []
         pending: dict[str, int] = {}
         doomed: set[str] = set()
@@ -134,6 +142,14 @@ class Dependencies:
             promote(tx, [row[0] for row in tx.run("link.done", children=_counts(pending, "pending"))])
         settle(self._db, tx, cancel_children(tx, doomed))
         return len(pending) + len(doomed)
+
+    def _gone(self, tx: Transaction, parents: Sequence[str]) -> dict[str, tuple[State, datetime]]:
+        """Parents that are in no table: pruned between the child's check and its commit. They count as cancelled, since
+        nobody can say any more how they ended; one in the middle of a move is in exactly one table of any snapshot."""
+        if not parents:
+            return {}
+        there = {row[0] for row in tx.run("enqueue.present", ids=list(parents))}
+        return {parent: (State.CANCELLED, self._db.now()) for parent in parents if parent not in there}
 
 
 def _counts(numbers: dict[str, int], name: str) -> str:

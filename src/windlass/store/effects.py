@@ -8,15 +8,26 @@ allows, so that a frozen holder frees its row on time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Self
 
 from windlass.errors import LeaseLost, WindlassError
-from windlass.model import DEFAULT_MAX_ATTEMPTS, Advanced, Completed, Lease, Outcome, Output, Verdict
+from windlass.model import (
+    DEFAULT_MAX_ATTEMPTS,
+    Advanced,
+    Completed,
+    Enqueued,
+    Lease,
+    NewJob,
+    Outcome,
+    Output,
+    Verdict,
+)
 from windlass.store import outputs, progress
 from windlass.store.contract import Database, Effect
+from windlass.store.enqueueing import Enqueuer
 from windlass.store.recording import apply
 
 
@@ -27,8 +38,11 @@ class EffectTransaction:
     An exception, or a lost lease, rolls everything back.
     """
 
-    def __init__(self, db: Database, lease: Lease, seconds: float, *, on_end: Callable[[], None]) -> None:
+    def __init__(
+        self, db: Database, enqueuer: Enqueuer, lease: Lease, seconds: float, *, on_end: Callable[[], None]
+    ) -> None:
         self._db = db
+        self._enqueuer = enqueuer
         self._lease = lease
         self._seconds = seconds
         self._on_end = on_end
@@ -63,6 +77,10 @@ class EffectTransaction:
     def checkpoint(self, *, done: int, total: int | None = None, position: Any = None) -> None:
         """Save the position when this transaction commits; the job stays held."""
         self._checkpoint = {"done": done, "total": total, "position": position}
+
+    def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """Enqueue jobs that exist if and only if this transaction commits."""
+        return self._enqueuer.enqueue_in(self._open, jobs)
 
     def put_output(self, value: Any, *, name: str) -> Output:
         """Store a named output with this transaction."""

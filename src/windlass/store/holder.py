@@ -1,6 +1,6 @@
 """The store as one instance sees it: claim, record, beat.
 
-A holder remembers what the protocol needs between calls: the tokens it holds and how many jobs are left under each, the
+A holder remembers what the protocol needs between calls: the tokens it holds and which jobs are left under each, the
 claim rows that the last commit emptied (they go one step later, never in the commit that emptied them), and the
 low-water marks of the phases it claims from.
 """
@@ -36,6 +36,7 @@ from windlass.model import (
 from windlass.store import outputs, progress
 from windlass.store.contract import Database
 from windlass.store.effects import EffectTransaction
+from windlass.store.enqueueing import Enqueuer
 from windlass.store.ids import new_id
 from windlass.store.marks import Marks
 from windlass.store.recording import apply, finish_row, release_row, resolve
@@ -67,14 +68,20 @@ class Holder:
     """One instance's hold on jobs. Safe to share between threads; every start of a process makes a new one."""
 
     def __init__(
-        self, db: Database, *, lease: timedelta = LEASE, info: Mapping[str, Any] | None = None
+        self,
+        db: Database,
+        enqueuer: Enqueuer,
+        *,
+        lease: timedelta = LEASE,
+        info: Mapping[str, Any] | None = None,
     ) -> None:
         if lease <= timedelta(0):
             raise ConfigError("lease", lease, "a duration above zero; 30 seconds is the default")
         self.id = new_id()
         self.lease = lease
         self._db = db
-        self._left: dict[int, int] = {}
+        self._enqueuer = enqueuer
+        self._left: dict[int, set[str]] = {}
         self._emptied: list[int] = []
         self._marks: dict[str, Marks] = {}
         self._lock = threading.Lock()
@@ -174,7 +181,7 @@ class Holder:
             marks.learn(scan[0], began, found, len(claimed) < want.limit)
         if claimed:
             with self._lock:
-                self._left[claimed[0].token] = len(claimed)
+                self._left[claimed[0].token] = {lease.id for lease in claimed}
         if finished is None:
             return {outcome.lease.id: Verdict.RECORDED for outcome in plain}, claimed
         verdicts = dict.fromkeys(finished, Verdict.RECORDED)
@@ -187,19 +194,19 @@ class Holder:
     def _let_go(self, leases: Iterable[Lease]) -> None:
         with self._lock:
             for lease in leases:
+                # By id, not by count: an outcome may be recorded twice, and must not let go of a neighbour.
                 left = self._left.get(lease.token)
                 if left is None:
                     continue
-                if left > 1:
-                    self._left[lease.token] = left - 1
-                else:
+                left.discard(lease.id)
+                if not left:
                     del self._left[lease.token]
                     self._emptied.append(lease.token)
 
     def adopt(self, lease: Lease) -> None:
         """Take in a job that recovery gave to this holder."""
         with self._lock:
-            self._left[lease.token] = 1
+            self._left[lease.token] = {lease.id}
 
     def nudge(self, phase: str) -> None:
         """Jobs went back to an old place in this phase's queue: look there."""
@@ -241,7 +248,9 @@ class Holder:
     def transaction(self, lease: Lease, *, margin: timedelta = timedelta(seconds=5)) -> EffectTransaction:
         """A transaction for the handler's own writes that ends with the job's checkpoint, advance or end."""
         seconds = max(0.5, (self.lease - margin).total_seconds())
-        return EffectTransaction(self._db, lease, seconds, on_end=lambda: self._let_go([lease]))
+        return EffectTransaction(
+            self._db, self._enqueuer, lease, seconds, on_end=lambda: self._let_go([lease])
+        )
 
     # ------------------------------------------------------------------ staying alive
 

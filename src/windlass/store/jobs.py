@@ -37,6 +37,8 @@ _REASONS = {
 }
 
 
+_ANY_REASON = [reason for reasons in _REASONS.values() for reason in reasons]
+
 _Look = Callable[[dict[str, Any]], Sequence[Row]]
 
 
@@ -115,8 +117,7 @@ class Jobs:
 
         match state:
             case None:
-                everything = [reason for reasons in _REASONS.values() for reason in reasons]
-                return [live(None), later(everything), *(done(s) for s in State if s.is_final)]
+                return [live(None), later(_ANY_REASON), *(done(s) for s in State if s.is_final)]
             case State.QUEUED:
                 return [live(False), later(_REASONS[State.QUEUED])]
             case State.PROCESSING:
@@ -132,7 +133,7 @@ class Jobs:
         if live and live[0][0] is not None:
             return CancelAnswer.REQUESTED
         rows = tx.run("cancel.queued", id=job_id, error=error) if live else []
-        rows = rows or tx.run("cancel.later", ids=[job_id], error=error)
+        rows = rows or tx.run("cancel.later", ids=[job_id], error=error, reasons=_ANY_REASON)
         if rows:
             after_end(self._db, tx, [(row[0], Flag(row[1]), State.CANCELLED) for row in rows])
             return CancelAnswer.CANCELLED
@@ -155,8 +156,7 @@ class Jobs:
         for _, kind, phase, flags, args, key in tx.run("retry.take", id=job_id):
             if Flag(flags) & Flag.KEY:
                 self._retake_key(tx, job_id, key, body_hash(kind, args))
-            if Flag(flags) & Flag.DEPENDENTS:
-                tx.run("retry.edges", id=job_id)
+            tx.run("retry.edges", id=job_id)
             self._db.tell(tx, [phase])
 
     def _retake_key(self, tx: Transaction, job_id: str, key: str, body: str) -> None:

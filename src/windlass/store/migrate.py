@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from windlass.store.migrations import Status
+from windlass.store.migrations import PATIENCE, Status
+from windlass.urls import dialect_of
 
 
-def migrate(url: str) -> list[str]:
-    """Bring the database a URL names up to date; answers the names of the migrations applied."""
-    if url.startswith("sqlite:"):
+def migrate(url: str, *, patience: float = PATIENCE) -> list[str]:
+    """Bring the database a URL names up to date; answers the names of the migrations applied.
+
+    Waits up to ``patience`` seconds for other migrators and for locks.
+    """
+    if dialect_of(url) == "sqlite":
         from windlass.store.sqlite_migrate import migrate_sqlite
 
-        return migrate_sqlite(url)
+        return migrate_sqlite(url, busy_timeout=patience)
     from windlass.store.postgres_migrate import migrate_postgres
 
-    return migrate_postgres(url)
+    return migrate_postgres(url, patience=patience)
 
 
 def status(url: str) -> Status:
-    """Where the database a URL names stands."""
-    if url.startswith("sqlite:"):
+    """Where the database a URL names stands; asking changes nothing."""
+    if dialect_of(url) == "sqlite":
         from windlass.store.sqlite_migrate import status_sqlite
 
         return status_sqlite(url)

@@ -17,6 +17,7 @@ from importlib.resources import files
 
 from windlass.errors import SchemaError
 
+PATIENCE = 120.0
 NO_TRANSACTION = "-- windlass: no transaction"
 _FILE = re.compile(r"(\d{4})_([a-z0-9_]+)\.sql")
 

@@ -15,6 +15,7 @@ from psycopg import errors as pg
 DAYS_AHEAD = 7
 _LOCK_TIMEOUT = "2s"
 _LOCK_KEY = 0x77696E6470617274
+_LEAVING = "windlass: past its retention, about to be dropped"
 _NAME = re.compile(r"job_done_(\d{4})(\d{2})(\d{2})")
 
 _ATTACHED = """
@@ -76,32 +77,40 @@ def _attach(connection: psycopg.Connection, day: date) -> bool:
     return True
 
 
-def drop_before(connection: psycopg.Connection, cutoff: datetime) -> dict[str, dict[tuple[str, str], int]]:
+def drop_before(
+    connection: psycopg.Connection, cutoff: datetime, *, only_empty: bool = False
+) -> dict[str, dict[tuple[str, str], int]]:
     """Remove the partitions whose whole day lies before ``cutoff``; answers, for each, the jobs it held by phase and state.
 
-    A partition that holds a parent somebody still waits for stays. The connection must be direct and in autocommit mode:
-    DETACH CONCURRENTLY runs in no transaction. One that is interrupted is finished next time.
+    A partition that holds a parent somebody still waits for stays, and with ``only_empty`` every one that holds a job. The
+    connection must be direct and in autocommit mode: DETACH CONCURRENTLY runs in no transaction. One that is interrupted
+    is finished next time: a partition is marked before it is detached, so that a table somebody detached by hand, to keep
+    it, is never taken for ours.
     """
     dropped: dict[str, dict[tuple[str, str], int]] = {}
     for name, is_half_detached in attached(connection).items():
         day = day_of(name)
         if day is None or datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(days=1) > cutoff:
             continue
-        if is_half_detached:
-            connection.execute(f"ALTER TABLE windlass.job_done DETACH PARTITION windlass.{name} FINALIZE")
-        else:
-            if _is_looked_at(connection, name):
+        if not is_half_detached:
+            if _is_looked_at(connection, name) or (only_empty and not _is_empty(connection, name)):
                 continue
-            try:
-                connection.execute(
-                    f"ALTER TABLE windlass.job_done DETACH PARTITION windlass.{name} CONCURRENTLY"
-                )
-            except (pg.LockNotAvailable, pg.QueryCanceled, pg.ObjectNotInPrerequisiteState):
-                continue  # a reader holds it, or another instance detaches one: next time
+            connection.execute(f"COMMENT ON TABLE windlass.{name} IS '{_LEAVING}'")
+        how = "FINALIZE" if is_half_detached else "CONCURRENTLY"
+        try:
+            connection.execute(f"ALTER TABLE windlass.job_done DETACH PARTITION windlass.{name} {how}")
+        except (pg.LockNotAvailable, pg.QueryCanceled, pg.ObjectNotInPrerequisiteState):
+            continue  # a reader holds it, or another instance detaches one: next time
         dropped[name] = _drop(connection, name)
     for name in _detached(connection):
         dropped[name] = _drop(connection, name)
     return dropped
+
+
+def _is_empty(connection: psycopg.Connection, name: str) -> bool:
+    """Rows of a day gone by only become fewer, so what is empty stays so."""
+    row = connection.execute(f"SELECT NOT EXISTS (SELECT FROM windlass.{name})").fetchone()
+    return bool(row and row[0])
 
 
 def _is_looked_at(connection: psycopg.Connection, name: str) -> bool:
@@ -112,14 +121,14 @@ def _is_looked_at(connection: psycopg.Connection, name: str) -> bool:
 
 
 def _detached(connection: psycopg.Connection) -> list[str]:
-    """Tables that were partitions and belong to nobody now: a detach whose drop never came."""
+    """Tables that were partitions and were detached by us: a detach whose drop never came."""
     rows = connection.execute(
         "SELECT c.relname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace "
-        "WHERE n.nspname = 'windlass' AND c.relkind = 'r' AND c.relname ~ '^job_done_[0-9]{8}$' AND NOT c.relispartition"
+        "WHERE n.nspname = 'windlass' AND c.relkind = 'r' AND NOT c.relispartition "
+        "AND obj_description(c.oid, 'pg_class') = %s",
+        (_LEAVING,),
     ).fetchall()
-    today = datetime.now(UTC).date()
-    # A table for a day to come may be one that somebody is about to attach.
-    return [row[0] for row in rows if (day := day_of(row[0])) and day < today - timedelta(days=1)]
+    return [row[0] for row in rows if day_of(row[0])]
 
 
 def _drop(connection: psycopg.Connection, name: str) -> dict[tuple[str, str], int]:

@@ -12,17 +12,20 @@ from windlass.errors import (
     SchemaError,
     StoreError,
     StoreFullError,
+    StoreNotAllowedError,
     StoreReadOnlyError,
     StoreUnreachableError,
     WindlassError,
 )
+from windlass.urls import without_secrets
 
 REPEATABLE = (pg.DeadlockDetected, pg.SerializationFailure)
 
 
 def translate(error: psycopg.Error) -> WindlassError:
     """The Windlass error for a driver's error."""
-    text = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    # libpq quotes a connection string it cannot read, password and all.
+    text = without_secrets((str(error).strip() or type(error).__name__).splitlines()[0])
     match error:
         case pg.ReadOnlySqlTransaction():
             return StoreReadOnlyError(
@@ -39,14 +42,16 @@ def translate(error: psycopg.Error) -> WindlassError:
                 expected=0,
             )
         case pg.InsufficientPrivilege():
-            return StoreError(
+            return StoreNotAllowedError(
                 f"PostgreSQL refused ({text}); grant the role what docs/guides/postgresql.md lists"
             )
-        case pg.InvalidPassword() | pg.InvalidAuthorizationSpecification():
+        case psycopg.OperationalError() if "authentication" in text or (
+            "role" in text and "does not exist" in text
+        ):
             return StoreUnreachableError(
                 f"PostgreSQL refused the login ({text}); check user and password in the URL"
             )
-        case pg.InvalidCatalogName():
+        case psycopg.OperationalError() if "does not exist" in text:
             return StoreUnreachableError(
                 f"PostgreSQL has no such database ({text}); create it, or correct the URL"
             )

@@ -10,15 +10,14 @@ from psycopg import errors as pg
 
 from windlass.errors import StoreError
 from windlass.store import partitions
-from windlass.store.migrations import Migration, Status, available, compare
+from windlass.store.migrations import PATIENCE, Migration, Status, available, compare
 from windlass.store.postgres_errors import translated
 
 LOCK_TIMEOUT_MS = 2_000
-PATIENCE = 120.0
 # Serialises migrators; transaction-scoped, so that it cannot leak behind a pooler.
 LOCK_KEY = 0x77696E646C617373
 
-_TABLE = """
+BOOKKEEPING = """
 CREATE TABLE IF NOT EXISTS windlass.migration (
     version integer PRIMARY KEY,
     name text NOT NULL,
@@ -75,7 +74,7 @@ def _apply_next(connection: psycopg.Connection, steps: tuple[Migration, ...], de
                 if step.in_transaction:
                     if step.version == 1:
                         connection.execute("CREATE SCHEMA IF NOT EXISTS windlass")
-                        connection.execute(_TABLE)
+                        connection.execute(BOOKKEEPING)
                     connection.execute(step.sql.encode())
                     _note(connection, step)
                     return step.name

@@ -68,6 +68,8 @@ class Recovery:
         that the user's own "is my output there?" can be asked outside of any transaction. Call again while it answers
         as many as ``limit``. Jobs in an open effect transaction are left out; they are met again next time.
         """
+        if not self._db.is_worth("recover"):
+            return []
         self._db.run("recover.bury")
         decided = self._db.transact(
             lambda tx: self._recover(

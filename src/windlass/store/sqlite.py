@@ -17,7 +17,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from windlass.clock import Clock, SystemClock
-from windlass.model import Want
+from windlass.errors import StoreError
+from windlass.model import Retention, Want
 from windlass.store.contract import Listener, Row, Transaction
 from windlass.store.enqueueing import RepeatRaced
 from windlass.store.sqlite_connection import BUSY_TIMEOUT, connect, path_of
@@ -112,15 +113,26 @@ class SqliteDatabase:
             return rows
 
     def transact(self, work: Callable[[Transaction], T]) -> T:
+        if getattr(self._local, "in_effect", False):
+            raise StoreError(
+                f"{self._path}: this thread has a transaction open, which holds the file's one write lock; "
+                "do this through that transaction, or after it. Nothing was stored"
+            )
         while True:
             with self._lock, translated(self._path):
+                before = self._writer.total_changes
                 try:
                     with self._begin(self._writer) as tx:
                         result = work(tx)
                 except RepeatRaced:
                     continue
-            self._wakeups.tell()
+                has_changed = self._writer.total_changes != before
+            if has_changed:
+                self._wakeups.tell()
             return result
+
+    def is_worth(self, verb: str, **parameters: object) -> bool:
+        return bool(self.read(f"{verb}.due", **parameters))
 
     def _reader(self) -> sqlite3.Connection:
         reader: sqlite3.Connection | None = getattr(self._local, "reader", None)
@@ -183,10 +195,12 @@ class SqliteDatabase:
         should be short; a process that dies frees it."""
         with translated(self._path):
             connection = connect(self._url, min(self._busy_timeout, seconds))
+            self._local.in_effect = True
             try:
                 with self._begin(connection) as tx:
                     yield tx
             finally:
+                self._local.in_effect = False
                 connection.close()
         self._wakeups.tell()
 
@@ -214,6 +228,9 @@ class SqliteDatabase:
         """Keep the write-ahead log short."""
         with translated(self._path):
             self._reader().execute("PRAGMA wal_checkpoint(PASSIVE)")
+
+    def drop_history(self, keep: Retention, *, only_empty: bool = False) -> int:
+        return 0  # one table, nothing to drop: rows go one by one
 
     def close(self) -> None:
         with self._lock:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from windlass.errors import ConfigError
 from windlass.store.sqlite_errors import translated
@@ -40,3 +40,10 @@ def connect(url: str, busy_timeout: float = BUSY_TIMEOUT) -> sqlite3.Connection:
             connection.close()
             raise
     return connection
+
+
+def connect_read_only(url: str) -> sqlite3.Connection:
+    """A connection that cannot change the file, not even its journal mode."""
+    path = path_of(url)
+    with translated(path):
+        return sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True, timeout=BUSY_TIMEOUT)

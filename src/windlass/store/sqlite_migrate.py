@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from windlass.store.migrations import Migration, Status, available, compare
-from windlass.store.sqlite_connection import BUSY_TIMEOUT, connect, path_of
+from windlass.store.sqlite_connection import BUSY_TIMEOUT, connect, connect_read_only, path_of
 from windlass.store.sqlite_errors import translated
 
-_TABLE = """
+BOOKKEEPING = """
 CREATE TABLE IF NOT EXISTS windlass_migration (
     version INTEGER PRIMARY KEY,
     name TEXT NOT NULL,
@@ -32,7 +32,7 @@ def migrate_sqlite(
                 return []
             connection.execute("BEGIN IMMEDIATE")
             try:
-                connection.execute(_TABLE)
+                connection.execute(BOOKKEEPING)
                 pending = compare(_applied(connection), steps).pending
                 for step in pending:
                     for statement in _split(step.sql):
@@ -55,7 +55,7 @@ def status_sqlite(url: str) -> Status:
     if not Path(path_of(url)).exists():
         return compare([], available("sqlite"))
     with translated(path_of(url)):
-        connection = connect(url)
+        connection = connect_read_only(url)
         try:
             return compare(_applied(connection), available("sqlite"))
         finally:

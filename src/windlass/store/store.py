@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
 
-from windlass.errors import ConfigError
 from windlass.model import Enqueued, NewJob
 from windlass.store.contract import Database, Listener
 from windlass.store.dependencies import Dependencies
@@ -19,6 +18,7 @@ from windlass.store.outputs import Outputs
 from windlass.store.phases import Phases
 from windlass.store.recovery import Recovery
 from windlass.store.upkeep import Upkeep
+from windlass.urls import dialect_of
 
 
 class Store:
@@ -45,18 +45,13 @@ class Store:
     @classmethod
     def open(cls, url: str, **options: Any) -> Self:
         """Open the database a URL names."""
-        scheme = url.partition(":")[0]
-        if scheme == "sqlite":
+        if dialect_of(url) == "sqlite":
             from windlass.store.sqlite import SqliteDatabase
 
             return cls(SqliteDatabase(url, **options))
-        if scheme in ("postgresql", "postgres"):
-            from windlass.store.postgres import PostgresDatabase
+        from windlass.store.postgres import PostgresDatabase
 
-            return cls(PostgresDatabase(url, **options))
-        raise ConfigError(
-            "url", _without_secret(url), "sqlite:///file.db or postgresql://user@host:port/database"
-        )
+        return cls(PostgresDatabase(url, **options))
 
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """Store jobs durably, all or none; answers in the order given."""
@@ -64,11 +59,15 @@ class Store:
 
     def join(self, *, lease: timedelta = LEASE, info: Mapping[str, Any] | None = None) -> Holder:
         """Become an instance that may claim jobs."""
-        return Holder(self.db, lease=lease, info=info)
+        return Holder(self.db, self.enqueuer, lease=lease, info=info)
 
     def listen(self) -> Listener:
         """Hear hints about new work."""
         return self.db.listen()
+
+    def wait(self, phases: Sequence[str], seconds: float) -> None:
+        """Say that somebody listens for these phases for a while, so that enqueues tell."""
+        self.db.wait(phases, seconds)
 
     def now(self) -> datetime:
         """The database's clock."""
@@ -84,9 +83,3 @@ class Store:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _without_secret(url: str) -> str:
-    """A URL that may be shown: the part that can hold a password is left out."""
-    head, sign, tail = url.partition("://")
-    return f"{head}{sign}…{tail.rpartition('@')[2]}" if "@" in tail else url

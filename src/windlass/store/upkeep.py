@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 from windlass.errors import ConfigError
-from windlass.model import Job, Retention
+from windlass.model import Archived, Attempt, Retention
 from windlass.store.contract import Database, Transaction
 from windlass.store.ids import SMALLEST
 from windlass.store.marks import Marks, as_text
-from windlass.store.rows import to_job
+from windlass.store.rows import to_attempt, to_job
 
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
-Archive = Callable[[Sequence[Job]], None]
+Archive = Callable[[Sequence[Archived]], None]
 
 
 class Upkeep:
@@ -28,9 +29,9 @@ class Upkeep:
 
     def promote(self, limit: int = 1000) -> dict[str, int]:
         """Move due jobs into their queues; answers how many per phase. Call again while the sum reaches ``limit``."""
+        if not self._db.is_worth("promote"):
+            return {}
         if not self._db.low_water:
-            if not self._db.read("promote.due"):
-                return {}
             return {row[0]: int(row[1]) for row in self._db.run("promote", limit=limit)}
         scan, marks = self._marks.plan()
         began = time.monotonic()
@@ -47,7 +48,7 @@ class Upkeep:
 
     def fold(self, limit: int = 10_000) -> None:
         """Fold counts that verbs left behind into the tally."""
-        while self._db.run("fold", limit=limit):
+        while self._db.is_worth("fold") and self._db.run("fold", limit=limit):
             pass
 
     def maintain(self) -> None:
@@ -55,12 +56,19 @@ class Upkeep:
         self._db.upkeep()
 
     def prune(
-        self, keep: Retention, *, archive: Archive | None = None, batch: int = 1000, pause: float = 0.0
+        self,
+        keep: Retention,
+        *,
+        archive: Archive | None = None,
+        batch: int = 1000,
+        pause: float = 0.0,
+        progress: Callable[[int], None] | None = None,
     ) -> int:
         """Remove ended jobs that are past their time, in short transactions; answers how many.
 
-        ``archive`` is given each batch before it is removed, in the same transaction: if it raises, that batch stays.
-        A job that some child still looks at is kept. ``pause`` seconds are slept between batches.
+        Whole days past every retention go at once where the database can do that. ``archive`` is given each batch, jobs
+        with their attempts, before it is removed, in the same transaction: if it raises, that batch stays. A job that some
+        child still looks at is kept. ``pause`` seconds are slept between batches; ``progress`` is told how many are gone.
         """
         if batch < 1:
             raise ConfigError("batch", batch, "a whole number of 1 or more")
@@ -73,14 +81,18 @@ class Upkeep:
                 ("cancelled", keep.cancelled),
             )
         }
-        removed, after = 0, SMALLEST
+        removed, after = 0 if archive else self._db.drop_history(keep), SMALLEST
         while True:
             count, after = self._db.transact(partial(self._prune, before, archive, after, batch))
             removed += count
+            if progress:
+                progress(removed)
             if not after:
                 break
             if pause:
                 time.sleep(pause)
+        if archive:
+            self._db.drop_history(keep, only_empty=True)
         self._db.run("prune.edges")
         self._db.run("prune.keys")
         return removed
@@ -93,7 +105,11 @@ class Upkeep:
             return 0, ""
         ids = [row[0] for row in page]
         if archive is not None:
-            archive([to_job(self._db, row) for row in tx.run("prune.read", ids=ids)])
+            attempts: dict[str, list[Attempt]] = defaultdict(list)
+            for row in tx.run("prune.attempts", ids=ids):
+                attempts[row[0]].append(to_attempt(self._db, row))
+            jobs = [to_job(self._db, row) for row in tx.run("prune.read", ids=ids)]
+            archive([Archived(job, attempts[job.id]) for job in jobs])
         times = [at for row in page if (at := self._db.moment(row[1])) is not None]
         removed = tx.run("prune.delete", ids=ids, oldest=min(times), newest=max(times))
         return int(removed[0][0]), ids[-1] if len(page) == batch else ""

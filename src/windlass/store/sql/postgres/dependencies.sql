@@ -4,7 +4,7 @@
 
 -- name: enqueue.parents
 -- Which of these parents exist.
-SELECT j.id
+SELECT j.id::text
 FROM windlass.jobs AS j
 WHERE j.id = ANY(:ids::uuid[]);
 
@@ -60,10 +60,12 @@ WHERE l.id = p.id
 RETURNING l.id;
 
 -- name: link.ended
--- Parents that ended already; a statement of its own, so that it sees whatever ended before the flags were set.
+-- Parents that ended already; a statement of its own, so that it sees whatever ended before the flags were set. The lock
+-- keeps a retry by hand from taking the parent back before its end is noted on the edges.
 SELECT d.id, d.state, d.finished_at
 FROM windlass.job_done AS d
-WHERE d.id = ANY(:parents::uuid[]);
+WHERE d.id = ANY(:parents::uuid[])
+FOR KEY SHARE SKIP LOCKED;
 
 -- name: link.mark
 -- Notes the end of parents on the edges of children that are being linked.

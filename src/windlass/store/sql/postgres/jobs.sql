@@ -5,6 +5,8 @@
 -- can form. Every write of a holder names (id, token): a holder whose lease ended changes nothing.
 -- Parameters are :names; the loader turns them into the driver's form. Guards stand one to a line (./dev mutate-sql).
 
+-- The enqueue verbs also run on callers' own connections, whose drivers make objects of uuids: they answer ids as text.
+
 -- name: enqueue
 -- Inserts jobs and their counts, and tells whoever waits for them. Locks and updates nothing: it may run inside a
 -- caller's transaction that stays open for long. Rows with `inbox` wait for the promoter, which gives them a ready_at
@@ -66,11 +68,11 @@ ON CONFLICT (scope, key) DO UPDATE
 SET job = CASE WHEN k.expires_at <= COALESCE(:now::timestamptz, clock_timestamp()) THEN excluded.job ELSE k.job END,
     body_hash = CASE WHEN k.expires_at <= COALESCE(:now::timestamptz, clock_timestamp()) THEN excluded.body_hash ELSE k.body_hash END,
     expires_at = CASE WHEN k.expires_at <= COALESCE(:now::timestamptz, clock_timestamp()) THEN excluded.expires_at ELSE k.expires_at END
-RETURNING k.scope, k.key, k.job, k.body_hash;
+RETURNING k.scope, k.key, k.job::text, k.body_hash;
 
 -- name: enqueue.present
 -- Which of these ids exist, and in how many tables; more than one means a repeated enqueue raced its first self.
-SELECT id, count(*)
+SELECT id::text, count(*)
 FROM windlass.jobs
 WHERE id = ANY(:ids::uuid[])
 GROUP BY id;
@@ -438,22 +440,22 @@ FROM windlass.checkpoint AS p
 WHERE p.job = :id::uuid;
 
 -- name: cancel.live
--- Locks a queued or processing job and, where it is held, notes that it should stop and tells its holder.
-WITH found AS MATERIALIZED (
-    SELECT j.id, j.token, j.flags, j.phase
-    FROM windlass.job AS j
-    WHERE j.id = :id::uuid
-    FOR UPDATE
-), asked AS (
+-- Locks a queued or processing job and, where it is held, notes that it should stop and tells its holder. Two statements:
+-- one alone would go on with the row as it was before a claim that the lock had to wait for, and the cancel would be lost.
+SELECT j.id
+FROM windlass.job AS j
+WHERE j.id = :id::uuid
+FOR UPDATE;
+WITH asked AS (
     UPDATE windlass.job AS j
     SET cancel_at = COALESCE(j.cancel_at, :now::timestamptz, clock_timestamp())
-    FROM found AS f
-    WHERE j.id = f.id
+    WHERE j.id = :id::uuid
         AND j.token IS NOT NULL
     RETURNING j.id
 )
-SELECT f.token, f.flags, (SELECT pg_notify('windlass', '@cancel ' || a.id::text) FROM asked AS a)::text
-FROM found AS f;
+SELECT j.token, j.flags, (SELECT pg_notify('windlass', '@cancel ' || a.id::text) FROM asked AS a)::text
+FROM windlass.job AS j
+WHERE j.id = :id::uuid;
 
 -- name: cancel.queued
 -- Ends a queued job.
@@ -493,11 +495,12 @@ SELECT e.id, e.flags
 FROM ended AS e;
 
 -- name: cancel.later
--- Ends jobs that wait for time or for parents, locking them in id order.
+-- Ends jobs that wait for one of these reasons, locking them in id order.
 WITH found AS MATERIALIZED (
     SELECT l.id
     FROM windlass.job_later AS l
     WHERE l.id = ANY(:ids::uuid[])
+        AND l.reason = ANY(:reasons::text[])
     ORDER BY l.id
     FOR UPDATE
 ), ended AS (
@@ -552,7 +555,8 @@ WITH clock AS MATERIALIZED (
 ), live AS (
     INSERT INTO windlass.job (id, created_at, ready_at, lane, generation, max_attempts, flags, kind, phase, correlation, args)
     SELECT t.id, t.created_at, c.at, t.lane, t.generation + 1, t.max_attempts,
-        (t.flags & (8 | 16))
+        (t.flags & 16)
+            | CASE WHEN EXISTS (SELECT FROM windlass.job_dep AS e WHERE e.parent = t.id) THEN 8 ELSE 0 END
             | CASE WHEN EXISTS (SELECT FROM jsonb_array_elements(t.outputs) AS o WHERE o ->> 'phase' <> t.phase) THEN 32 ELSE 0 END
             | CASE WHEN t.progress IS NOT NULL AND t.state <> 'completed' THEN 4 ELSE 0 END,
         t.kind, t.phase, t.correlation, t.args

@@ -137,6 +137,13 @@ FROM windlass.job_done AS d
 WHERE d.id = ANY(:ids::uuid[])
 ORDER BY d.id;
 
+-- name: prune.attempts
+-- The attempts of a page's jobs, for the archive.
+SELECT a.job, a.generation, a.phase, a.attempt, a.outcome, a.started_at, a.ended_at, a.error, a.traceback
+FROM windlass.attempt AS a
+WHERE a.job = ANY(:ids::uuid[])
+ORDER BY a.job, abs(a.token);
+
 -- name: prune.delete
 -- Removes ended jobs with their attempts, edges and expired keys.
 WITH gone AS (

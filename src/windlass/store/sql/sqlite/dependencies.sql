@@ -3,9 +3,11 @@
 
 -- name: enqueue.parents
 -- Which of these parents exist.
-SELECT j.id
-FROM windlass_jobs AS j
-WHERE j.id IN (SELECT g.value FROM json_each(:ids) AS g);
+SELECT j.id FROM windlass_job AS j WHERE j.id IN (SELECT g.value FROM json_each(:ids) AS g)
+UNION ALL
+SELECT l.id FROM windlass_job_later AS l WHERE l.id IN (SELECT g.value FROM json_each(:ids) AS g)
+UNION ALL
+SELECT d.id FROM windlass_job_done AS d WHERE d.id IN (SELECT g.value FROM json_each(:ids) AS g);
 
 -- name: enqueue.edges
 -- Inserts edges.
@@ -19,6 +21,13 @@ SELECT d.child, d.parent, d.policy, d.parent_state
 FROM windlass_job_dep AS d
 WHERE d.child IN (SELECT l.id FROM windlass_job_later AS l WHERE l.reason = 'unlinked' ORDER BY l.id LIMIT :limit)
 ORDER BY d.child, d.parent;
+
+-- name: link.due
+-- Whether any child waits to be linked: a read, so that an idle instance never writes.
+SELECT 1
+FROM windlass_job_later AS l
+WHERE l.reason = 'unlinked'
+LIMIT 1;
 
 -- name: link.flag_live
 -- Flags queued and processing parents; answers those that carry the flag now.

@@ -1,5 +1,6 @@
 -- Instances, their heartbeats, and the recovery of what dead ones held. A batch's jobs are found by their token with a scan
--- of the live table: it happens only when an instance died, and an index on token would cost every claim.
+-- of the live table (SQLite makes an index of it for the one statement): it happens only when an instance died, and an
+-- index on token would cost every claim.
 
 -- name: join
 -- Makes a new instance known; its lease starts now.
@@ -47,7 +48,20 @@ WHERE id = :instance
 DELETE FROM windlass_claim
 WHERE token IN (SELECT g.value FROM json_each(:tokens) AS g)
     AND instance = :instance
-    AND NOT EXISTS (SELECT 1 FROM windlass_job AS j WHERE j.token = windlass_claim.token);
+    AND token NOT IN (SELECT j.token FROM windlass_job AS j WHERE j.token IS NOT NULL);
+
+-- name: recover.due
+-- Whether an instance is late, or a dead one still has claims or waits to be forgotten: a read, so that an idle instance
+-- never writes.
+SELECT 1
+FROM windlass_instance AS i
+WHERE i.heartbeat_at + i.lease < :now
+    OR i.dead_at IS NOT NULL
+UNION ALL
+SELECT 1
+FROM windlass_claim AS c
+WHERE NOT EXISTS (SELECT 1 FROM windlass_instance AS i WHERE i.id = c.instance)
+LIMIT 1;
 
 -- name: recover.bury
 -- Declares instances dead whose heartbeat is older than their own lease.
@@ -62,16 +76,13 @@ RETURNING id;
 SELECT j.id, j.token, j.kind, j.phase, j.lane, j.generation, j.attempt, j.max_attempts, j.crashes, j.flags, j.args,
     j.correlation, j.created_at, j.ready_at, j.claimed_at, j.cancel_at IS NOT NULL AS cancel_asked, o.job IS NOT NULL AS has_output,
     o.value AS output, o.next_phase, o.next_max_attempts
-FROM windlass_job AS j
+FROM windlass_claim AS c
+LEFT JOIN windlass_instance AS i ON i.id = c.instance
+CROSS JOIN windlass_job AS j ON j.token = c.token
 LEFT JOIN windlass_output AS o ON o.job = j.id AND o.generation = j.generation AND o.phase = j.phase AND o.name = ''
-WHERE j.token IN (
-        SELECT c.token
-        FROM windlass_claim AS c
-        LEFT JOIN windlass_instance AS i ON i.id = c.instance
-        WHERE (
-                c.token IN (SELECT g.value FROM json_each(:tokens) AS g)
-                OR (:tokens IS NULL AND (i.id IS NULL OR i.dead_at IS NOT NULL))
-            )
+WHERE (
+        c.token IN (SELECT g.value FROM json_each(:tokens) AS g)
+        OR (:tokens IS NULL AND (i.id IS NULL OR i.dead_at IS NOT NULL))
     )
 LIMIT :limit;
 
@@ -93,8 +104,12 @@ RETURNING token, claimed_at;
 -- name: recover.sweep
 -- Removes claim rows of dead instances that cover no job any more, then the dead instances without claims.
 DELETE FROM windlass_claim
-WHERE NOT EXISTS (SELECT 1 FROM windlass_instance AS i WHERE i.id = windlass_claim.instance AND i.dead_at IS NULL)
-    AND NOT EXISTS (SELECT 1 FROM windlass_job AS j WHERE j.token = windlass_claim.token);
+WHERE token IN (
+        SELECT c.token
+        FROM windlass_claim AS c
+        WHERE NOT EXISTS (SELECT 1 FROM windlass_instance AS i WHERE i.id = c.instance AND i.dead_at IS NULL)
+    )
+    AND token NOT IN (SELECT j.token FROM windlass_job AS j WHERE j.token IS NOT NULL);
 DELETE FROM windlass_instance
 WHERE dead_at < :now - 3600000000
     AND NOT EXISTS (SELECT 1 FROM windlass_claim AS c WHERE c.instance = windlass_instance.id);

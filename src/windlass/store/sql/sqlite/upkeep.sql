@@ -59,6 +59,12 @@ WHERE rowid IN (
     LIMIT :limit
 );
 
+-- name: fold.due
+-- Whether there is anything to fold.
+SELECT 1
+FROM windlass_delta
+LIMIT 1;
+
 -- name: next_due
 -- When the next job becomes due.
 SELECT min(l.run_at)
@@ -141,6 +147,13 @@ SELECT d.id, d.kind, d.phase, d.state, d.lane, d.generation, d.attempt, d.crashe
 FROM windlass_job_done AS d
 WHERE d.id IN (SELECT g.value FROM json_each(:ids) AS g)
 ORDER BY d.id;
+
+-- name: prune.attempts
+-- The attempts of a page's jobs, for the archive.
+SELECT a.job, a.generation, a.phase, a.attempt, a.outcome, a.started_at, a.ended_at, a.error, a.traceback
+FROM windlass_attempt AS a
+WHERE a.job IN (SELECT g.value FROM json_each(:ids) AS g)
+ORDER BY a.job, abs(a.token);
 
 -- name: prune.delete
 -- Removes ended jobs with their attempts and edges.

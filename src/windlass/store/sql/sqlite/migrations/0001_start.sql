@@ -30,6 +30,8 @@ CREATE TABLE windlass_job (
     CONSTRAINT job_counters CHECK (generation >= 1 AND attempt >= 0 AND crashes >= 0 AND max_attempts >= 1)
 ) STRICT;
 CREATE INDEX windlass_job_ready ON windlass_job (phase, lane, ready_at, id) WHERE token IS NULL;
+-- For every heartbeat; holds only jobs that were asked to stop, so a claim never touches it.
+CREATE INDEX windlass_job_stopping ON windlass_job (token) WHERE cancel_at IS NOT NULL;
 
 CREATE TABLE windlass_job_later (
     id TEXT NOT NULL PRIMARY KEY,

@@ -1,0 +1,114 @@
+"""Writes the parts of the documentation that are made from the code: ``./dev docs``; with ``--check`` it only compares.
+
+Between two markers of a page, everything is replaced; pages under reference/ are written whole.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+DOCS = Path(__file__).resolve().parent
+
+
+def state_drawing() -> str:
+    """The life cycle as a mermaid drawing, one arrow for each pair of states."""
+    from windlass.lifecycle import MOVES
+
+    arrows: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for verb, move in MOVES.items():
+        for target in move.targets:
+            for source in move.sources or ("[*]",):
+                if source != target:
+                    arrows[(str(source), str(target))].append(verb)
+    lines = [f"    {source} --> {target}: {', '.join(verbs)}" for (source, target), verbs in arrows.items()]
+    return "\n".join(["```mermaid", "stateDiagram-v2", *lines, "```"])
+
+
+def move_table() -> str:
+    """Verb, from, to."""
+    from windlass.lifecycle import MOVES
+
+    rows = [
+        f"| {verb} | {', '.join(move.sources) or '(nothing)'} | {', '.join(move.targets)} |"
+        for verb, move in MOVES.items()
+    ]
+    return "\n".join(["| verb | from | to |", "|---|---|---|", *rows])
+
+
+def errors_page() -> str:
+    """Every exception with its code, its exit code on the command line and what it says about itself."""
+    errors = importlib.import_module("windlass.errors")
+    from windlass.cli.failures import code_of
+
+    tree = re.search(r"    WindlassError\n.*?\n\n", inspect.getdoc(errors) or "", re.DOTALL)
+    known = [
+        kind
+        for _, kind in inspect.getmembers(errors, inspect.isclass)
+        if issubclass(kind, errors.WindlassError)
+    ]
+    known.sort(key=lambda kind: inspect.getsourcelines(kind)[1])
+    rows = [
+        f"| `{kind.__name__}` | `{kind.code}` | {int(code_of(kind.__new__(kind)))} | {' '.join((kind.__doc__ or '').replace('``', '`').split())} |"
+        for kind in known
+    ]
+    return "\n".join(
+        [
+            "# Errors",
+            "",
+            "Made from `src/windlass/errors.py` by `./dev docs`; do not edit.",
+            "",
+            "Every error Windlass raises on purpose is a `WindlassError`. Its message says what happened, to which object and what to",
+            "do next; the facts are attributes as well. `code` is stable and meant for machines. The last column but one is the exit code",
+            "of the `windlass` command; where the database says more, that wins: a missing privilege is 77, a lock that never came is 124.",
+            "",
+            "```text",
+            inspect.cleandoc(tree[0]) if tree else "",
+            "```",
+            "",
+            "| class | code | exit code | meaning |",
+            "|---|---|---|---|",
+            *rows,
+            "",
+        ]
+    )
+
+
+def pages() -> dict[Path, str]:
+    """The pages as they should be."""
+    lifecycle = DOCS / "concepts" / "lifecycle.md"
+    text = lifecycle.read_text("utf-8")
+    for name, part in (("drawing", state_drawing()), ("moves", move_table())):
+        text = _replace(text, name, part)
+    return {lifecycle: text, DOCS / "reference" / "errors.md": errors_page()}
+
+
+def _replace(text: str, name: str, part: str) -> str:
+    begin, end = f"<!-- made by docs/build.py: {name} -->\n", f"<!-- end of {name} -->"
+    before, found, rest = text.partition(begin)
+    _, also_found, after = rest.partition(end)
+    if not found or not also_found:
+        raise SystemExit(f"docs: the markers of {name!r} are missing")
+    return f"{before}{begin}{part}\n{end}{after}"
+
+
+def main(arguments: list[str]) -> int:
+    stale = [path for path, text in pages().items() if not path.exists() or path.read_text("utf-8") != text]
+    if "--check" in arguments:
+        for path in stale:
+            sys.stderr.write(f"docs: {path.relative_to(DOCS)} is out of date; run ./dev docs\n")
+        return 1 if stale else 0
+    wanted = pages()
+    for path in stale:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(wanted[path], "utf-8")
+        sys.stderr.write(f"docs: wrote {path.relative_to(DOCS)}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,124 @@
+"""The roles of docs/guides/postgresql.md: exactly those grants, and everything an application does with them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+import psycopg
+import pytest
+
+from windlass.cli import main
+from windlass.embedded.postgres import PostgresServer
+from windlass.errors import StoreError
+from windlass.model import After, JobError, JobFilter, Key, NewJob, Retention
+from windlass.store import open_store
+
+GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "postgresql.md"
+NOW = timedelta(0)
+BOOM = JobError(type="Boom", code="boom", message="it broke")
+
+
+class Roles(NamedTuple):
+    owner: str
+    app: str
+
+
+@pytest.fixture
+def roles(own_postgres: Callable[..., PostgresServer]) -> Roles:
+    """URLs of the two roles, made as the guide says, on a server that has nothing else."""
+    server = own_postgres(durable=False)
+    first, second = re.findall(r"^```sql\n(.*?)^```$", GUIDE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    with psycopg.connect(server.dsn(), autocommit=True) as superuser:
+        superuser.execute("CREATE DATABASE app")
+        superuser.execute(first.encode())
+    at = f"127.0.0.1:{server.port}/app"
+    urls = Roles(
+        f"postgresql://windlass_owner:change%20me@{at}",
+        f"postgresql://windlass_app:change%20me%2C%20too@{at}",
+    )
+    assert main(["db", "migrate", "--url", urls.owner]) == 0
+    with psycopg.connect(urls.owner, autocommit=True) as owner:
+        owner.execute(second.encode())
+    return urls
+
+
+def test_the_applications_role_can_do_all_that_is_done_while_jobs_run(roles: Roles) -> None:
+    with open_store(roles.app) as store:
+        parent, _, _ = store.enqueue(
+            [NewJob(kind="work"), NewJob(kind="work", key=Key("k")), NewJob(kind="work", delay=NOW)]
+        )
+        (child,) = store.enqueue([NewJob(kind="child", after=[After(parent.id)])])
+        store.dependencies.link()
+        store.upkeep.promote()
+        holder = store.join()
+        first, second, third = holder.claim("work", 3)
+        holder.start([first])
+        holder.checkpoint(first, done=1, total=2)
+        holder.put_output(first, "x", name="part")
+        holder.beat()
+        with holder.transaction(first) as tx:
+            tx.complete("done")
+        holder.retry_later(second, BOOM, NOW)
+        holder.advance(third, "next", "output")
+        store.upkeep.promote()
+        (again,) = holder.claim("work", 3)
+        holder.fail(again, BOOM)
+        store.jobs.retry(again.id)
+        store.jobs.cancel(again.id)
+        store.jobs.cancel(child.id)
+        (last,) = holder.claim("next", 1)
+        holder.release(last)
+        store.recovery.recover()
+        store.recovery.sweep_orphans()
+        store.phases.pause("next", "for a while")
+        store.phases.resume("next")
+        store.upkeep.fold()
+        store.upkeep.maintain()
+        store.db.wait(["work"], 1)
+        store.listen().close()
+        assert len(store.jobs.list(JobFilter()).jobs) == 4
+        holder.leave()
+        everything = Retention(completed=NOW, failed=NOW, cancelled=NOW)
+        assert store.upkeep.prune(everything) == 3
+
+
+def test_pruning_as_the_application_goes_row_by_row(
+    roles: Roles, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with open_store(roles.app) as store:
+        store.enqueue([NewJob(kind="work")])
+        holder = store.join()
+        for lease in holder.claim("work", 1):
+            holder.complete(lease)
+        holder.leave()
+    ends = ["--completed", "0s", "--failed", "0s", "--cancelled", "0s"]
+    assert main(["db", "prune", "--url", roles.app, *ends, "-o", "csv"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out.splitlines()[-1] == "1,0"
+    assert "row by row" in caplog.text
+    caplog.clear()
+    assert main(["db", "prune", "--url", roles.owner, *ends]) == 0
+    assert "row by row" not in caplog.text
+
+
+def test_without_partitions_a_finish_is_refused_until_the_owner_makes_them(roles: Roles) -> None:
+    with open_store(roles.app) as store:
+        store.enqueue([NewJob(kind="work")])
+        holder = store.join()
+        (lease,) = holder.claim("work", 1)
+        with psycopg.connect(roles.owner, autocommit=True) as owner:
+            names = owner.execute(
+                "SELECT c.relname FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid "
+                "WHERE i.inhparent = 'windlass.job_done'::regclass"
+            ).fetchall()
+            for (name,) in names:
+                owner.execute(f"DROP TABLE windlass.{name}".encode())
+        with pytest.raises(StoreError, match="permission denied"):
+            holder.complete(lease)
+        assert main(["db", "migrate", "--url", roles.owner]) == 0
+        assert holder.complete(lease) == "recorded"
+        holder.leave()

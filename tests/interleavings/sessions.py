@@ -1,0 +1,213 @@
+"""Several sessions on one PostgreSQL, made to meet where it hurts: what the tests of this folder share."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from typing import Any, Generic, TypeVar
+
+import psycopg
+
+from windlass.model import Completed, Counts, JobError, Lease, NewJob
+from windlass.store import Store
+from windlass.store.contract import LATER, NUDGE
+from windlass.store.holder import Holder
+from windlass.store.postgres import PostgresTransaction
+
+T = TypeVar("T")
+BOOM = JobError(type="Boom", code="boom", message="it broke")
+PATIENCE = 20.0
+
+
+def enqueue(store: Store, n: int = 1, kind: str = "work", **options: Any) -> list[str]:
+    return [answer.id for answer in store.enqueue([NewJob(kind=kind, **options) for _ in range(n)])]
+
+
+def claim(holder: Holder, n: int = 1, phase: str = "work") -> list[Lease]:
+    """Claim exactly n, whatever the low-water mark believes."""
+    leases: list[Lease] = []
+    eventually(lambda: leases.extend(holder.claim(phase, n - len(leases))) or len(leases) == n)
+    return leases
+
+
+def eventually(is_true: Callable[[], object], what: str = "", seconds: float = PATIENCE) -> None:
+    """Wait for a condition."""
+    deadline = time.monotonic() + seconds
+    while not is_true():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {seconds} s: {what or is_true}")
+        time.sleep(0.002)
+
+
+@contextmanager
+def user_transaction(dsn: str) -> Iterator[PostgresTransaction]:
+    """A transaction on a caller's own, unprepared connection; rolled back unless the test commits it."""
+    with suppress(psycopg.OperationalError), psycopg.connect(dsn) as connection:
+        yield PostgresTransaction(connection, None, prepare=False)
+        connection.rollback()
+
+
+class Waiting(Generic[T]):
+    """A call on a thread of its own that is expected to wait for somebody's lock."""
+
+    def __init__(self, work: Callable[[], T]) -> None:
+        self._pool = ThreadPoolExecutor(1)
+        self._future: Future[T] = self._pool.submit(work)
+
+    def is_done(self) -> bool:
+        return self._future.done()
+
+    def result(self, seconds: float = PATIENCE) -> T:
+        try:
+            return self._future.result(seconds)
+        finally:
+            self._pool.shutdown(wait=False)
+
+
+def blocked_sessions(dsn: str) -> int:
+    """How many sessions of this database wait for a lock."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        row = connection.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def until_blocked(dsn: str, call: Waiting[Any], n: int = 1) -> None:
+    """Wait until a call really waits for a lock; the interleaving under test begins there."""
+    eventually(lambda: blocked_sessions(dsn) >= n or call.is_done(), "the call to wait for a lock")
+    assert not call.is_done(), f"it did not wait: {call.result()!r}"
+
+
+def deadlocks(dsn: str) -> int:
+    """Deadlocks the server has counted in this database; sessions report them at the latest when they end."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        row = connection.execute(
+            "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
+        ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+class Stopwatch:
+    """Durations of repeated operations, by name."""
+
+    def __init__(self) -> None:
+        self.took: dict[str, list[float]] = {}
+
+    def time(self, name: str, work: Callable[[], T]) -> T:
+        began = time.perf_counter()
+        result = work()
+        self.took.setdefault(name, []).append(time.perf_counter() - began)
+        return result
+
+    def assert_below(self, milliseconds: float, *, ceiling: float) -> None:
+        """Every operation within the bound at p98 (the machine is shared), and none above the ceiling."""
+        slow = {
+            name: [round(1000 * took, 1) for took in sorted(all_of_them)[-3:]]
+            for name, all_of_them in self.took.items()
+            if percentile(all_of_them, 0.98) * 1000 > milliseconds or max(all_of_them) * 1000 > ceiling
+        }
+        assert not slow, f"slower than {milliseconds} ms (three slowest of each): {slow}"
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+_REAL = """
+SELECT phase, place, count(*) FROM (
+    SELECT phase, CASE WHEN token IS NULL THEN 'queued' ELSE 'processing' END AS place FROM windlass.job
+    UNION ALL
+    SELECT phase, CASE reason WHEN 'inbox' THEN 'queued' WHEN 'scheduled' THEN 'scheduled' WHEN 'retry' THEN 'scheduled'
+        ELSE 'waiting' END FROM windlass.job_later
+    UNION ALL
+    SELECT phase, state FROM windlass.job_done
+) AS jobs GROUP BY phase, place
+"""
+
+
+def assert_consistent(dsn: str, store: Store) -> None:
+    """The counts equal the rows, no id is in two tables, and no side table keeps anything of a job that ended."""
+    real: dict[str, dict[str, int]] = {}
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        for phase, place, n in connection.execute(_REAL):
+            real.setdefault(phase, {})[place] = n
+        told = {phase: counts for phase, counts in store.phases.counts().items() if counts != Counts()}
+        assert told == {phase: Counts(**places) for phase, places in real.items()}
+        doubled = connection.execute(
+            "SELECT id, count(*) FROM windlass.jobs GROUP BY id HAVING count(*) > 1"
+        ).fetchall()
+        assert doubled == []
+        left = connection.execute(
+            "SELECT 'output', job FROM windlass.output WHERE job IN (SELECT id FROM windlass.job_done) UNION ALL "
+            "SELECT 'checkpoint', job FROM windlass.checkpoint WHERE job IN (SELECT id FROM windlass.job_done) UNION ALL "
+            "SELECT 'live key', job FROM windlass.job_key WHERE scope = 'live' AND job IN (SELECT id FROM windlass.job_done)"
+        ).fetchall()
+        assert left == []
+
+
+class Engine:
+    """As much of an instance as pickup needs: promotes, links, claims and completes, woken by notifications.
+
+    After a wake-up it looks again for a moment, because a notification that was held back belongs to a commit that comes a
+    little later; otherwise it looks once a second, as an engine with a listener does.
+    """
+
+    def __init__(self, store: Store, phase: str = "work", *, batch: int = 100, poll: float = 1.0) -> None:
+        self.claimed_at: dict[str, float] = {}
+        self.errors: list[BaseException] = []
+        self._store, self._phase, self._batch, self._poll = store, phase, batch, poll
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Engine:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(10)
+        assert not self.errors, self.errors
+
+    def saw(self, job_id: str) -> bool:
+        return job_id in self.claimed_at
+
+    def _run(self) -> None:
+        try:
+            self._loop()
+        except BaseException as error:  # noqa: BLE001  shown to the test, which would wait in vain
+            self.errors.append(error)
+
+    def _loop(self) -> None:
+        holder, listener = self._store.join(), self._store.listen()
+        look_until = 0.0
+        while not self._stop.is_set():
+            if self._look(holder):
+                continue
+            self._store.db.wait([self._phase, LATER], 2.0)
+            if self._look(holder):
+                continue
+            is_restless = time.monotonic() < look_until
+            hints = listener.wait(0.02 if is_restless else self._poll)
+            if f"{NUDGE}{self._phase}" in hints:
+                holder.nudge(self._phase)
+            if hints:
+                look_until = time.monotonic() + 0.06
+        listener.close()
+        holder.leave()
+
+    def _look(self, holder: Holder) -> bool:
+        moved = sum(self._store.upkeep.promote().values()) + self._store.dependencies.link()
+        leases = holder.claim(self._phase, self._batch)
+        now = time.perf_counter()
+        for lease in leases:
+            self.claimed_at.setdefault(lease.id, now)
+        if leases:
+            holder.record([Completed(lease) for lease in leases])
+        return bool(moved or leases)

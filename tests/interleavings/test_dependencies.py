@@ -1,0 +1,218 @@
+"""Children and parents that meet at the wrong moment: nobody is stranded, nobody waits for a caller (finding 2, B19)."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import pytest
+
+from tests.interleavings.conftest import Open
+from tests.interleavings.sessions import (
+    BOOM,
+    Waiting,
+    assert_consistent,
+    claim,
+    deadlocks,
+    enqueue,
+    eventually,
+    until_blocked,
+    user_transaction,
+)
+from windlass.model import After, Completed, Failed, NewJob, Retried, State, Verdict
+from windlass.store import Store
+from windlass.store.dependencies import Dependencies
+from windlass.store.postgres import PostgresDatabase
+
+
+def settle(store: Store) -> None:
+    """Upkeep until nothing moves any more."""
+    while store.dependencies.link() or store.upkeep.promote():
+        pass
+
+
+def test_a_parent_that_ends_while_the_attach_is_open_releases_the_child(
+    postgres_dsn_every: str, stores: Open
+) -> None:
+    """Attach uncommitted, parent finishes (not waiting for the attach), attach commits: the linker counts the ended
+    parent and the child runs."""
+    store = stores(postgres_dsn_every)
+    (parent,) = enqueue(store)
+    holder = store.join()
+    (lease,) = claim(holder)
+    with user_transaction(postgres_dsn_every) as tx:
+        (child,) = store.enqueuer.enqueue_in(tx, [NewJob(kind="work", after=[After(parent)])])
+        began = time.perf_counter()
+        assert holder.complete(lease) is Verdict.RECORDED
+        assert time.perf_counter() - began < 0.3, "the finish waited for somebody's open transaction"
+        settle(store)
+        tx.connection.commit()
+    assert store.jobs.get(child.id).state is State.WAITING
+    settle(store)
+    assert [lease.id for lease in claim(holder)] == [child.id]
+    assert_consistent(postgres_dsn_every, store)
+
+
+def test_a_parent_that_fails_while_the_attach_is_open_cancels_the_child(
+    postgres_dsn: str, stores: Open
+) -> None:
+    """The same with a failure: the child learns of it when it is linked."""
+    store = stores(postgres_dsn)
+    (parent,) = enqueue(store)
+    holder = store.join()
+    (lease,) = claim(holder)
+    with user_transaction(postgres_dsn) as tx:
+        (child,) = store.enqueuer.enqueue_in(tx, [NewJob(kind="work", after=[After(parent)])])
+        holder.fail(lease, BOOM)
+        tx.connection.commit()
+    settle(store)
+    assert store.jobs.get(child.id).state is State.CANCELLED
+    assert_consistent(postgres_dsn, store)
+
+
+@pytest.mark.parametrize("move", ["retry", "promote", "finish"])
+def test_the_linker_leaves_out_a_parent_in_the_middle_of_a_move(
+    postgres_dsn_every: str, stores: Open, move: str
+) -> None:
+    """A parent whose move from one table to another is not committed is in neither for the linker: it does not wait and
+    does not take it for gone, but tries again."""
+    store = stores(postgres_dsn_every)
+    holder = store.join()
+    if move == "promote":
+        (parent,) = enqueue(store, delay=timedelta(milliseconds=1))
+        lease = None
+    else:
+        (parent,) = enqueue(store)
+        (lease,) = claim(holder)
+    (child,) = enqueue(store, after=[After(parent)])
+    with user_transaction(postgres_dsn_every) as tx:
+        if lease is None:
+            eventually(lambda: tx.run("promote", limit=10, mark="-infinity"), "the parent to be due")
+        elif move == "retry":
+            row = f'"id":"{lease.id}","token":{lease.token},"delay":0,"crashed":0,"returned":0,"outcome":"retried","error":{{}}'
+            assert tx.run("record.retry", outcomes=f"[{{{row}}}]")
+        else:
+            assert tx.run(
+                "record.finish", outcomes=f'[{{"id":"{lease.id}","token":{lease.token},"state":"completed"}}]'
+            )
+        began = time.perf_counter()
+        assert store.dependencies.link() == 0
+        assert time.perf_counter() - began < 0.3, "the linker waited for the parent's row"
+        assert store.jobs.get(child).state is State.WAITING
+        tx.connection.commit()
+    assert store.dependencies.link() == 1
+    if move != "finish":
+        assert store.jobs.get(child).state is State.WAITING
+        settle(store)
+        holder.record([Completed(one) for one in claim(holder)])
+    settle(store)
+    assert [one.id for one in claim(holder)] == [child]
+    assert_consistent(postgres_dsn_every, store)
+
+
+@pytest.mark.parametrize("way", ["short", "long"])
+def test_a_finish_that_meets_the_linker_sees_its_flag(
+    postgres_dsn_every: str, stores: Open, way: str
+) -> None:
+    """The linker has flagged the parent and not committed: the finish waits a moment, finds the flag although its holder
+    claimed the job without one, and releases the child in the same commit."""
+    store = stores(postgres_dsn_every)
+    (parent,) = enqueue(store)
+    holder = store.join()
+    (lease,) = claim(holder)
+    (child,) = enqueue(store, after=[After(parent)])
+    database = store.db
+    assert isinstance(database, PostgresDatabase)
+    go_on = threading.Event()
+
+    def link_slowly() -> int:
+        def work(tx: object) -> int:
+            linked = Dependencies(database)._link(tx, 10)  # type: ignore[arg-type]
+            go_on.wait(20)
+            return linked
+
+        return database.transact(work)
+
+    linking = Waiting(link_slowly)
+    eventually(lambda: "idle in transaction" in states(postgres_dsn_every), "the linker to hold its locks")
+    outcome = Completed(lease) if way == "short" else Retried(lease, BOOM, timedelta(0))
+    finishing = Waiting(lambda: holder.record([outcome]))
+    until_blocked(postgres_dsn_every, finishing)
+    go_on.set()
+    assert linking.result() == 1
+    assert finishing.result() == [Verdict.RECORDED]
+    if way == "long":  # the flag moved with the row to job_later and back
+        settle(store)
+        holder.record([Completed(one) for one in claim(holder)])
+    assert store.jobs.get(child).state is State.QUEUED
+    assert [one.id for one in claim(holder)] == [child]
+    assert_consistent(postgres_dsn_every, store)
+
+
+def states(dsn: str) -> set[str]:
+    import psycopg
+
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        return {
+            row[0]
+            for row in connection.execute(
+                "SELECT state FROM pg_stat_activity WHERE datname = current_database()"
+            )
+        }
+
+
+@pytest.mark.slow
+def test_random_meetings_of_attach_link_and_finish_strand_no_child(postgres_dsn: str, stores: Open) -> None:
+    """500 parents end while their children attach (in callers' transactions of random length) and two linkers and a
+    promoter work at the same time: every child of a completed parent runs, every child of a failed one is cancelled."""
+    store = stores(postgres_dsn)
+    chance = random.Random(11)
+    rounds, parents_each = 20, 25
+    expected: dict[str, State] = {}
+    stop = threading.Event()
+
+    def upkeep() -> None:
+        while not stop.is_set():
+            store.dependencies.link(limit=chance.choice((3, 500)))
+            store.upkeep.promote()
+
+    with ThreadPoolExecutor(6) as pool:
+        keepers = [pool.submit(upkeep) for _ in range(2)]
+        holder = store.join()
+        for _ in range(rounds):
+            parents = enqueue(store, parents_each, kind="parent")
+            leases = claim(holder, parents_each, "parent")
+            fates = {lease.id: chance.random() < 0.8 for lease in leases}
+
+            def attach(some: list[str], fates: dict[str, bool] = fates) -> list[tuple[str, State]]:
+                made = []
+                for parent in some:
+                    with user_transaction(postgres_dsn) as tx:
+                        (child,) = store.enqueuer.enqueue_in(
+                            tx, [NewJob(kind="child", after=[After(parent)])]
+                        )
+                        time.sleep(random.random() * 0.003)
+                        tx.connection.commit()
+                    made.append((child.id, State.QUEUED if fates[parent] else State.CANCELLED))
+                return made
+
+            attaching = [pool.submit(attach, parents[start::2]) for start in (0, 1)]
+            chance.shuffle(leases)
+            while leases:
+                some, leases = leases[:5], leases[5:]
+                holder.record([Completed(one) if fates[one.id] else Failed(one, BOOM) for one in some])
+                time.sleep(chance.random() * 0.01)
+            for done in attaching:
+                expected.update(done.result())
+        stop.set()
+        for keeper in keepers:
+            keeper.result()
+    settle(store)
+    assert len(expected) == rounds * parents_each
+    stranded = {child: str(store.jobs.get(child).state) for child in expected} | {}
+    assert {child: state for child, state in stranded.items() if state != expected[child]} == {}
+    assert deadlocks(postgres_dsn) == 0
+    assert_consistent(postgres_dsn, store)

@@ -1,0 +1,179 @@
+"""A caller's transaction that enqueued and stays open stops nobody (finding 1); only equal keys wait (finding 11)."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+
+import psycopg
+import pytest
+
+from tests.interleavings.conftest import Open
+from tests.interleavings.sessions import (
+    Engine,
+    Stopwatch,
+    Waiting,
+    assert_consistent,
+    claim,
+    enqueue,
+    eventually,
+    until_blocked,
+    user_transaction,
+)
+from windlass.errors import KeyConflictError
+from windlass.model import After, Completed, Key, KeyScope, NewJob, State, Want
+from windlass.store.contract import LATER
+from windlass.store.ids import new_id
+
+HELD = 1.5
+BOUND = 50.0
+
+
+@pytest.mark.slow
+def test_an_open_enqueue_delays_no_other_enqueue_and_no_instance(
+    postgres_dsn_every: str, stores: Open
+) -> None:
+    """While a transaction that enqueued into the same phases stays open, everything an instance and other callers do
+    takes less than 50 ms; whoever waited for the transaction would take 1.5 s."""
+    store = stores(postgres_dsn_every)
+    holder, watch = store.join(), Stopwatch()
+    (parent,) = enqueue(store)
+    with user_transaction(postgres_dsn_every) as tx:
+        hidden = store.enqueuer.enqueue_in(
+            tx,
+            [
+                NewJob(kind="work"),
+                NewJob(kind="work", delay=timedelta(seconds=1)),
+                NewJob(kind="work", after=[After(parent)]),
+                NewJob(kind="work", key=Key("held")),
+            ],
+        )
+        until = time.monotonic() + HELD
+        outcomes: list[Completed] = []
+        while time.monotonic() < until:
+            ids = watch.time("enqueue", lambda: enqueue(store, 3))
+            watch.time("enqueue key", lambda: enqueue(store, key=Key(new_id())))
+            watch.time("enqueue after", lambda: enqueue(store, after=[After(ids[0])]))
+            watch.time("enqueue delay", lambda: enqueue(store, delay=timedelta(milliseconds=1)))
+            step = watch.time("step", lambda: holder.step(outcomes, Want("work", 10)))
+            outcomes = [Completed(lease) for lease in step.claimed]
+            watch.time("wait", lambda: store.db.wait(["work", LATER], 2.0))
+            watch.time("beat", holder.beat)
+            watch.time("promote", store.upkeep.promote)
+            watch.time("link", store.dependencies.link)
+            watch.time("fold", store.upkeep.fold)
+            watch.time("recover", store.recovery.recover)
+            watch.time("counts", store.phases.counts)
+            watch.time("cancel", lambda: store.jobs.cancel(enqueue(store, delay=timedelta(hours=1))[0]))
+        assert min(map(len, watch.took.values())) >= 10
+        watch.assert_below(BOUND, ceiling=HELD * 1000 / 3)
+        tx.connection.commit()
+    for answer in hidden:
+        assert store.jobs.get(answer.id).state in (State.QUEUED, State.SCHEDULED, State.WAITING)
+    holder.record(outcomes)
+    assert_consistent(postgres_dsn_every, store)
+
+
+@pytest.mark.slow
+def test_pickup_goes_on_beside_an_open_enqueue(postgres_dsn: str, stores: Open) -> None:
+    """A waiting instance is woken and has another caller's job within 50 ms, although a transaction that enqueued (and
+    so would have notified) stays open; its own jobs are picked up as soon as it commits."""
+    store, other = stores(postgres_dsn), stores(postgres_dsn)
+    delays: list[float] = []
+    with Engine(store) as engine, user_transaction(postgres_dsn) as tx:
+        (hidden,) = other.enqueuer.enqueue_in(tx, [NewJob(kind="work")])
+        until = time.monotonic() + HELD
+        while time.monotonic() < until:
+            began = time.perf_counter()
+            (job_id,) = enqueue(other)
+            eventually(lambda: engine.saw(job_id), "pickup")
+            delays.append(engine.claimed_at[job_id] - began)
+            time.sleep(0.07)  # past the 50 ms in which this process notifies once
+        assert not engine.saw(hidden.id)
+        began = time.perf_counter()
+        tx.connection.commit()
+        eventually(lambda: engine.saw(hidden.id), "pickup after the commit")
+        late = engine.claimed_at[hidden.id] - began
+    assert sorted(delays)[-2] < BOUND / 1000, f"pickup took {sorted(delays)[-3:]} s"
+    assert late < 0.6, f"the open transaction's own job took {late:.3f} s after its commit"
+
+
+@pytest.mark.parametrize("scope", list(KeyScope))
+def test_a_second_caller_of_a_key_waits_and_gets_the_winners_job(
+    postgres_dsn_every: str, stores: Open, scope: KeyScope
+) -> None:
+    """Uniqueness is a wait: the second enqueue waits for the first's commit and then answers the first's id."""
+    store = stores(postgres_dsn_every)
+    key = Key("order-7", scope)
+    with user_transaction(postgres_dsn_every) as tx:
+        (first,) = store.enqueuer.enqueue_in(tx, [NewJob(kind="work", key=key)])
+        second = Waiting(lambda: store.enqueue([NewJob(kind="work", key=key)]))
+        until_blocked(postgres_dsn_every, second)
+        assert not second.is_done()
+        tx.connection.commit()
+    (answer,) = second.result()
+    assert first.created and (answer.id, answer.created) == (first.id, False)
+    store.upkeep.promote()
+    assert [lease.id for lease in claim(store.join())] == [first.id]
+    assert_consistent(postgres_dsn_every, store)
+
+
+def test_after_the_winners_rollback_the_second_caller_becomes_the_job(
+    postgres_dsn_every: str, stores: Open
+) -> None:
+    """A key that was taken by a transaction that rolled back is free, and the waiting caller has it."""
+    store = stores(postgres_dsn_every)
+    with user_transaction(postgres_dsn_every) as tx:
+        (first,) = store.enqueuer.enqueue_in(tx, [NewJob(kind="work", key=Key("order-7"))])
+        second = Waiting(lambda: store.enqueue([NewJob(kind="work", key=Key("order-7"))]))
+        until_blocked(postgres_dsn_every, second)
+        tx.connection.rollback()
+    (answer,) = second.result()
+    assert answer.created and answer.id != first.id
+    assert [lease.id for lease in claim(store.join())] == [answer.id]
+    (third,) = store.enqueue([NewJob(kind="work", key=Key("order-7"))])
+    assert (third.id, third.created) == (answer.id, False)
+    assert_consistent(postgres_dsn_every, store)
+
+
+def test_a_key_with_another_body_is_a_conflict_after_the_wait(postgres_dsn: str, stores: Open) -> None:
+    """The second caller with other arguments learns of the winner instead of silently getting its job."""
+    store = stores(postgres_dsn)
+    with user_transaction(postgres_dsn) as tx:
+        (first,) = store.enqueuer.enqueue_in(tx, [NewJob(kind="work", args={"n": 1}, key=Key("k"))])
+        second = Waiting(lambda: store.enqueue([NewJob(kind="work", args={"n": 2}, key=Key("k"))]))
+        until_blocked(postgres_dsn, second)
+        tx.connection.commit()
+    with pytest.raises(KeyConflictError) as caught:
+        second.result()
+    assert first.id in str(caught.value)
+
+
+def test_a_key_is_free_the_moment_its_job_ends(postgres_dsn: str, stores: Open) -> None:
+    """An enqueue that waits for the end of the job that holds its key becomes a job of its own."""
+    store = stores(postgres_dsn)
+    (first,) = enqueue(store, key=Key("k"))
+    holder = store.join()
+    (lease,) = claim(holder)
+    with user_transaction(postgres_dsn) as tx:
+        # The end of the job, held open: its key row is deleted but not committed.
+        tx.run("record.finish", outcomes=f'[{{"id":"{lease.id}","token":{lease.token},"state":"completed"}}]')
+        tx.run("record.tidy", ids=[lease.id])
+        second = Waiting(lambda: store.enqueue([NewJob(kind="work", key=Key("k"))]))
+        until_blocked(postgres_dsn, second)
+        tx.connection.commit()
+    (answer,) = second.result()
+    assert answer.created and answer.id != first
+
+
+def test_a_repeated_id_in_a_callers_transaction_is_found(postgres_dsn: str, stores: Open) -> None:
+    """enqueue_in with an id that is there already makes no second job, on a connection that is not ours."""
+    store = stores(postgres_dsn)
+    job_id = new_id()
+    store.enqueue([NewJob(kind="work", id=job_id)])
+    with user_transaction(postgres_dsn) as tx:
+        (answer,) = store.enqueuer.enqueue_in(tx, [NewJob(kind="work", id=job_id)])
+        tx.connection.commit()
+    assert (answer.id, answer.created) == (job_id, False)
+    with psycopg.connect(postgres_dsn) as connection:
+        assert connection.execute("SELECT count(*) FROM windlass.jobs").fetchone() == (1,)

@@ -1,0 +1,110 @@
+"""The documentation says what the code does: generated parts are current, named tests and linked pages exist."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from windlass import errors, lifecycle
+from windlass.cli.failures import ExitCode
+from windlass.lifecycle import MOVES
+from windlass.model import State
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))]
+
+
+@cache
+def _build() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("windlass_docs_build", DOCS / "build.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_generated_parts_are_current() -> None:
+    """`./dev docs` would change nothing."""
+    for path, text in _build().pages().items():
+        assert path.read_text("utf-8") == text, f"{path.name} is out of date; run ./dev docs"
+
+
+def test_the_drawing_has_every_move_and_no_other() -> None:
+    drawn = set()
+    for line in _build().state_drawing().splitlines():
+        if match := re.fullmatch(r"\s+(\S+) --> (\S+): (.+)", line):
+            drawn |= {(match[1], match[2], verb) for verb in match[3].split(", ")}
+    meant = {
+        (str(source), str(target), verb)
+        for verb, move in MOVES.items()
+        for source in move.sources or ("[*]",)
+        for target in move.targets
+        if source != target
+    }
+    assert drawn == meant
+    for source in State:
+        for target in State:
+            if source is not target:
+                is_drawn = any(arrow[:2] == (source, target) for arrow in drawn)
+                assert is_drawn == lifecycle.is_allowed(source, target)
+
+
+def test_every_error_has_its_line() -> None:
+    page = (DOCS / "reference" / "errors.md").read_text("utf-8")
+    for name, kind in vars(errors).items():
+        if isinstance(kind, type) and issubclass(kind, errors.WindlassError):
+            assert f"| `{name}` | `{kind.code}` |" in page
+            assert f" {name}" in page.partition("| class |")[0] or name == "WindlassError"
+
+
+def test_every_exit_code_has_its_line() -> None:
+    page = (DOCS / "reference" / "cli.md").read_text("utf-8")
+    listed = {int(number) for number in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)}
+    assert listed == {int(code) for code in ExitCode}
+
+
+@cache
+def _functions(path: str) -> frozenset[str]:
+    tree = ast.parse((ROOT / path).read_text("utf-8"))
+    return frozenset(node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+
+
+def test_every_test_named_as_proof_exists() -> None:
+    text = (DOCS / "guarantees.md").read_text("utf-8")
+    named = re.findall(r"`(tests/[^:`]+\.py)::(\w+)`", text)
+    assert len(named) > 30
+    missing = [f"{path}::{name}" for path, name in named if name not in _functions(path)]
+    assert missing == []
+
+
+def test_every_guarantee_names_a_test() -> None:
+    rows = re.findall(r"^\| (I-\d+|–) \|.*$", (DOCS / "guarantees.md").read_text("utf-8"), re.MULTILINE)
+    assert len(rows) >= 20
+    for line in (DOCS / "guarantees.md").read_text("utf-8").splitlines():
+        if re.match(r"\| (I-\d+|–) \|", line):
+            assert "::test_" in line
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    text = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if "://" in target:
+            continue
+        name, _, anchor = target.partition("#")
+        there = (page.parent / name).resolve() if name else page
+        assert there.exists(), f"{page.name} links to {target}"
+        if anchor:
+            assert anchor in _anchors(there), f"{page.name} links to {target}"
+
+
+def _anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}

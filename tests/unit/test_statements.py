@@ -1,0 +1,166 @@
+"""The reader of .sql files, and the promise that both dialects speak the same verbs."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from windlass.store.sqlite_migrate import migrate_sqlite
+from windlass.store.statements import Statement, Verb, load, parse
+
+# Verbs of one dialect only, and why the other has none of that name.
+ONLY_POSTGRES = {
+    "step": "one statement records and claims; SQLite has no data-modifying CTEs, see its verbs below",
+    "tell": "notifications; a SQLite file is watched through data_version",
+    "wait": "says who wants notifications",
+}
+ONLY_SQLITE = {
+    "record.plain": "the recording half of step",
+    "claim.ready": "a read before the write lock is taken, so that an idle instance never writes",
+    "claim.token": "the claiming half of step …",
+    "claim": "…",
+    "claim.none": "…",
+    "claim.count": "…",
+    "claim.emptied": "… and the claim rows it removes",
+    "promote.due": "likewise",
+    "fold.due": "likewise",
+    "link.due": "likewise",
+    "recover.due": "likewise",
+}
+NOTIFYING = {"enqueue", "settle.promote"}  # on PostgreSQL their answer is who was notified
+
+
+def test_a_verb_has_a_promise_and_statements_in_order() -> None:
+    verbs = parse(
+        """-- What stands above the first name belongs to no verb.
+
+-- name: turn
+-- Turns it,
+-- twice.
+UPDATE t
+SET n = :n -- a comment; with a semicolon
+WHERE id = :id;
+SELECT n;
+
+-- name: look.twice
+SELECT 1;
+"""
+    )
+    assert list(verbs) == ["turn", "look.twice"]
+    turn = verbs["turn"]
+    assert turn.promise == "Turns it, twice."
+    assert [statement.text.split()[0] for statement in turn.statements] == ["UPDATE", "SELECT"]
+    assert [statement.names for statement in turn.statements] == [{"n", "id"}, set()]
+    assert verbs["look.twice"] == Verb("look.twice", "", (Statement("SELECT 1", frozenset()),))
+
+
+def test_comments_reach_no_server() -> None:
+    (statement,) = parse("-- name: x\nSELECT 1 -- :secret, 'quoted'\nFROM t;\n")["x"].statements
+    assert "--" not in statement.text and statement.names == frozenset()
+
+
+def test_a_name_that_stands_twice_is_refused() -> None:
+    with pytest.raises(ValueError, match="verb x stands twice"):
+        parse("-- name: x\nSELECT 1;\n-- name: x\nSELECT 2;\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "pyformat"),
+    [
+        ("SELECT :a::text", {"a"}, "SELECT %(a)s::text"),
+        ("SELECT ARRAY[:a, :a]", {"a"}, "SELECT ARRAY[%(a)s, %(a)s]"),
+        ("SELECT n % 2, '%' WHERE id = :id_of", {"id_of"}, "SELECT n %% 2, '%%' WHERE id = %(id_of)s"),
+        ("SELECT t.x::bigint[2:3]", set(), "SELECT t.x::bigint[2:3]"),
+    ],
+)
+def test_parameters_are_told_from_casts(text: str, names: set[str], pyformat: str) -> None:
+    (statement,) = parse(f"-- name: x\n{text};\n")["x"].statements
+    assert statement.names == names and statement.pyformat() == pyformat
+
+
+def test_both_dialects_have_the_same_verbs() -> None:
+    postgres, sqlite = load("postgres"), load("sqlite")
+    assert set(postgres) - set(sqlite) == set(ONLY_POSTGRES)
+    assert set(sqlite) - set(postgres) == set(ONLY_SQLITE)
+
+
+@pytest.mark.parametrize("dialect", ["postgres", "sqlite"])
+def test_every_verb_says_what_it_promises(dialect: str) -> None:
+    assert [verb.name for verb in load(dialect).values() if not verb.promise or not verb.statements] == []
+
+
+def test_both_dialects_take_the_same_parameters() -> None:
+    """``now`` apart (SQLite has no clock of its own) and what only one of them needs."""
+    extra = {
+        "promote": {"mark"},  # low-water marks
+        "prune.delete": {"oldest", "newest"},  # history partitions
+    }
+    sqlite = load("sqlite")
+    for name, verb in load("postgres").items():
+        if name in sqlite:
+            ours, theirs = (_names(one) - {"now"} for one in (verb, sqlite[name]))
+            assert ours - extra.get(name, set()) == theirs, name
+
+
+def test_both_dialects_answer_the_same_columns(postgres_dsn: str, tmp_path: Path) -> None:
+    """As many, and under the same names wherever both give one."""
+    migrate_sqlite(f"sqlite:///{tmp_path / 'x.db'}")
+    with psycopg.connect(postgres_dsn, autocommit=True) as pg:
+        lite = sqlite3.connect(tmp_path / "x.db", isolation_level=None)
+        try:
+            for name, verb in load("postgres").items():
+                if name in ONLY_POSTGRES or name in NOTIFYING:
+                    continue
+                theirs = _sqlite_columns(lite, load("sqlite")[name])
+                ours = _postgres_columns(pg, verb)
+                if theirs is None or ours is None:
+                    assert theirs == ours, name
+                    continue
+                assert len(ours) == len(theirs), name
+                named = [(a, b) for a, b in zip(ours, theirs, strict=True) if _is_given(a) and b.isidentifier()]
+                assert [a for a, _ in named] == [b for _, b in named], name
+        finally:
+            lite.close()
+
+
+def _names(verb: Verb) -> set[str]:
+    return {name for statement in verb.statements for name in statement.names}
+
+
+def _postgres_columns(connection: psycopg.Connection, verb: Verb) -> list[str] | None:
+    columns = None
+    for statement in verb.statements:
+        text = statement.pyformat()
+        for number, name in enumerate(sorted(statement.names), 1):
+            text = text.replace(f"%({name})s", f"${number}")
+        pgconn = connection.pgconn
+        prepared = pgconn.prepare(b"", text.replace("%%", "%").encode())
+        assert prepared.status == psycopg.pq.ExecStatus.COMMAND_OK, (verb.name, prepared.error_message)
+        described = pgconn.describe_prepared(b"")
+        if described.nfields:
+            columns = [(described.fname(n) or b"").decode() for n in range(described.nfields)]
+    return columns
+
+
+def _sqlite_columns(connection: sqlite3.Connection, verb: Verb) -> list[str] | None:
+    columns = None
+    for statement in verb.statements:
+        connection.execute("BEGIN")
+        try:
+            values = {**dict.fromkeys(statement.names), "now": 0, "limit": 0}
+            cursor = connection.execute(statement.text, values)
+        except sqlite3.IntegrityError:
+            continue  # an INSERT of nothing but NULLs; such statements answer no rows
+        finally:
+            connection.execute("ROLLBACK")
+        if cursor.description is not None:
+            columns = [column[0] for column in cursor.description]
+    return columns
+
+
+def _is_given(name: str) -> bool:
+    """Whether a column's name was given by us and not made up by PostgreSQL."""
+    return name not in ("?column?", "count", "sum", "min", "max", "text", "pg_notify")
