@@ -61,7 +61,9 @@ def gather(store: Store, other: Store) -> Crowd:
     ids["ended parent"] = one(store, "crowd.ended", max_attempts=1)
     keeper.fail(claim_one(keeper, "crowd.ended"), BOOM)
     for policy in DependencyPolicy:
-        ids[f"waits to {policy}"] = one(store, "crowd.child", after=[After(ids["parent"], policy)], key=Key(policy))
+        ids[f"waits to {policy}"] = one(
+            store, "crowd.child", after=[After(ids["parent"], policy)], key=Key(policy)
+        )
     ids["left waiting"] = one(store, "crowd.child", after=[After(ids["ended parent"], DependencyPolicy.WAIT)])
     ids["has run"] = one(store, "crowd.ran", after=[After(ids["ended parent"], DependencyPolicy.RUN)])
     while store.dependencies.link():

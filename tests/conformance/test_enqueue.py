@@ -61,6 +61,47 @@ def test_many_jobs_keep_their_order(store: Store) -> None:
     assert [lease.args["n"] for lease in claimed] == list(range(500))
 
 
+def test_a_large_batch_is_stored_like_a_small_one(store: Store, clock: ManualClock) -> None:
+    """PostgreSQL streams it (COPY), which has an escaping of its own: nothing of it may show."""
+    odd = {
+        "tab": "a\tb",
+        "line": "a\nb",
+        "back": "a\\b\\N\\.",
+        "quote": '"',
+        "uni": "é\U0001f600",
+        "null": None,
+    }
+    jobs = [
+        NewJob(
+            kind="bulk" if n % 2 else "work",
+            phase="bulk:a" if n % 3 else None,
+            args={"n": n, **odd},
+            priority=n % 10,
+            max_attempts=1 + n % 5,
+            correlation_id=f"c\\{n} ü" if n % 4 else None,
+        )
+        for n in range(1200)
+    ]
+    answers = store.enqueue(jobs)
+    assert all(answer.created for answer in answers)
+    for n in (0, 1, 2, 3, 5, 598, 1199):
+        stored = store.jobs.get(answers[n].id)
+        assert stored.args == {"n": n, **odd} and stored.kind == jobs[n].kind
+        assert stored.phase == (jobs[n].phase or jobs[n].kind)
+        assert (stored.priority, stored.max_attempts) == (n % 10, 1 + n % 5)
+        assert stored.correlation_id == (f"c\\{n} ü" if n % 4 else stored.id)
+        assert stored.created_at == clock.now() and stored.state is State.QUEUED
+    assert sum(counts.queued for counts in store.phases.counts().values()) == 1200
+    assert len(store.join().claim("bulk:a", 1000)) == 800
+    assert_counts_are_true(store)
+
+
+def test_a_large_batch_with_delays_is_stored_too(store: Store) -> None:
+    store.enqueue([NewJob(kind="work", delay=timedelta(seconds=n % 2)) for n in range(600)])
+    counts = store.phases.counts()["work"]
+    assert (counts.queued, counts.scheduled) == (300, 300)
+
+
 def test_higher_priority_is_served_first_then_older(store: Store, clock: ManualClock) -> None:
     """A4: priority high to low, then oldest first, whatever order they came in."""
     served = []

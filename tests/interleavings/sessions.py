@@ -29,16 +29,21 @@ def enqueue(store: Store, n: int = 1, kind: str = "work", **options: Any) -> lis
 def claim(holder: Holder, n: int = 1, phase: str = "work") -> list[Lease]:
     """Claim exactly n, whatever the low-water mark believes."""
     leases: list[Lease] = []
-    eventually(lambda: leases.extend(holder.claim(phase, n - len(leases))) or len(leases) == n)
+
+    def has_all() -> bool:
+        leases.extend(holder.claim(phase, n - len(leases)))
+        return len(leases) == n
+
+    eventually(has_all, f"{n} jobs of {phase} to claim")
     return leases
 
 
-def eventually(is_true: Callable[[], object], what: str = "", seconds: float = PATIENCE) -> None:
+def eventually(is_true: Callable[[], object], what: str, seconds: float = PATIENCE) -> None:
     """Wait for a condition."""
     deadline = time.monotonic() + seconds
     while not is_true():
         if time.monotonic() > deadline:
-            raise AssertionError(f"not within {seconds} s: {what or is_true}")
+            raise AssertionError(f"not within {seconds} s: {what}")
         time.sleep(0.002)
 
 
@@ -99,9 +104,9 @@ class Stopwatch:
     def __init__(self) -> None:
         self.took: dict[str, list[float]] = {}
 
-    def time(self, name: str, work: Callable[[], T]) -> T:
+    def time(self, name: str, work: Callable[..., T], *arguments: Any, **options: Any) -> T:
         began = time.perf_counter()
-        result = work()
+        result = work(*arguments, **options)
         self.took.setdefault(name, []).append(time.perf_counter() - began)
         return result
 

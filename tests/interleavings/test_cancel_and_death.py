@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
@@ -35,7 +36,7 @@ from windlass.model import (
     Verdict,
 )
 
-ENDS = {
+ENDS: dict[str, tuple[Callable[[Lease], Outcome], State, Verdict]] = {
     "completed": (lambda lease: Completed(lease), State.COMPLETED, Verdict.RECORDED),
     "failed": (lambda lease: Failed(lease, BOOM), State.FAILED, Verdict.RECORDED),
     "retried": (lambda lease: Retried(lease, BOOM, timedelta(0)), State.CANCELLED, Verdict.CANCELLED),
@@ -140,7 +141,7 @@ def test_cancel_and_complete_at_the_same_moment_agree(postgres_dsn: str, stores:
     store = stores(postgres_dsn)
     holder = store.join()
     seen: Counter[tuple[str, str, str]] = Counter()
-    makers = [
+    makers: list[Callable[[Lease], Outcome]] = [
         lambda one: Completed(one),
         lambda one: Retried(one, BOOM, timedelta(hours=1)),
         lambda one: Advanced(one, "next", 1),
@@ -153,7 +154,7 @@ def test_cancel_and_complete_at_the_same_moment_agree(postgres_dsn: str, stores:
 
             def end(lease: Lease = lease, number: int = number, barrier: threading.Barrier = barrier) -> str:
                 barrier.wait()
-                return str(holder.record([makers[number % 3](lease)])[0])  # type: ignore[no-untyped-call]
+                return str(holder.record([makers[number % 3](lease)])[0])
 
             def cancel(lease: Lease = lease, barrier: threading.Barrier = barrier) -> str:
                 barrier.wait()

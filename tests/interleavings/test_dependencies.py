@@ -8,6 +8,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
+import psycopg
 import pytest
 
 from tests.interleavings.conftest import Open
@@ -153,8 +154,6 @@ def test_a_finish_that_meets_the_linker_sees_its_flag(
 
 
 def states(dsn: str) -> set[str]:
-    import psycopg
-
     with psycopg.connect(dsn, autocommit=True) as connection:
         return {
             row[0]
@@ -176,8 +175,9 @@ def test_random_meetings_of_attach_link_and_finish_strand_no_child(postgres_dsn:
 
     def upkeep() -> None:
         while not stop.is_set():
-            store.dependencies.link(limit=chance.choice((3, 500)))
+            store.dependencies.link(limit=random.choice((3, 500)))
             store.upkeep.promote()
+            time.sleep(0.002)
 
     with ThreadPoolExecutor(6) as pool:
         keepers = [pool.submit(upkeep) for _ in range(2)]
@@ -189,14 +189,13 @@ def test_random_meetings_of_attach_link_and_finish_strand_no_child(postgres_dsn:
 
             def attach(some: list[str], fates: dict[str, bool] = fates) -> list[tuple[str, State]]:
                 made = []
-                for parent in some:
-                    with user_transaction(postgres_dsn) as tx:
-                        (child,) = store.enqueuer.enqueue_in(
-                            tx, [NewJob(kind="child", after=[After(parent)])]
-                        )
+                with user_transaction(postgres_dsn) as tx:
+                    for parent in some:
+                        job = NewJob(kind="child", after=[After(parent)])
+                        (child,) = store.enqueuer.enqueue_in(tx, [job])
                         time.sleep(random.random() * 0.003)
                         tx.connection.commit()
-                    made.append((child.id, State.QUEUED if fates[parent] else State.CANCELLED))
+                        made.append((child.id, State.QUEUED if fates[parent] else State.CANCELLED))
                 return made
 
             attaching = [pool.submit(attach, parents[start::2]) for start in (0, 1)]
@@ -212,7 +211,7 @@ def test_random_meetings_of_attach_link_and_finish_strand_no_child(postgres_dsn:
             keeper.result()
     settle(store)
     assert len(expected) == rounds * parents_each
-    stranded = {child: str(store.jobs.get(child).state) for child in expected} | {}
-    assert {child: state for child, state in stranded.items() if state != expected[child]} == {}
+    found = {child: store.jobs.get(child).state for child in expected}
+    assert {child: state for child, state in found.items() if state is not expected[child]} == {}
     assert deadlocks(postgres_dsn) == 0
     assert_consistent(postgres_dsn, store)

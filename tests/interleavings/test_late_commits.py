@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import psycopg
 import pytest
@@ -114,7 +115,9 @@ def test_jobs_that_commit_late_are_found_within_a_second(postgres_dsn: str, stor
     for kind, commits in late.committed.items():
         delays = [engine.claimed_at[job_id] - at for job_id, at in commits.items()]
         assert len(delays) > 100
-        print(f"{kind}: {len(delays)} late commits, {percentile(delays, 0.5):.3f} / {percentile(delays, 0.95):.3f} / {max(delays):.3f} s")
+        print(
+            f"{kind}: {len(delays)} late commits, {percentile(delays, 0.5):.3f} / {percentile(delays, 0.95):.3f} / {max(delays):.3f} s"
+        )
         assert percentile(delays, 0.99) < 1.0, f"{kind}: {sorted(delays)[-5:]}"
     assert_consistent(postgres_dsn, store)
 
@@ -126,7 +129,7 @@ def test_a_late_commit_wakes_an_idle_instance(postgres_dsn: str, stores: Open) -
     store, callers = stores(postgres_dsn), stores(postgres_dsn)
     delays = []
     with Engine(store) as engine:
-        for _ in range(5):
+        for _ in range(3):
             with user_transaction(postgres_dsn) as old:
                 (late,) = callers.enqueuer.enqueue_in(old, [NewJob(kind="work")])
                 time.sleep(RECENT.total_seconds() * 0.6)
@@ -134,11 +137,11 @@ def test_a_late_commit_wakes_an_idle_instance(postgres_dsn: str, stores: Open) -
                     with user_transaction(postgres_dsn) as new:
                         (quick,) = callers.enqueuer.enqueue_in(new, [NewJob(kind="work")])
                         new.connection.commit()
-                    eventually(lambda: engine.saw(quick.id), "the quick one")
+                    eventually(partial(engine.saw, quick.id), "the quick one")
                     time.sleep(RECENT.total_seconds() * 0.3)
                 old.connection.commit()
                 committed = time.perf_counter()
-            eventually(lambda: engine.saw(late.id), "the late one")
+            eventually(partial(engine.saw, late.id), "the late one")
             delays.append(engine.claimed_at[late.id] - committed)
     print("idle:", delays)
     assert max(delays) < 1.0 + 0.2, delays  # the poll of an idle instance is one second
@@ -162,7 +165,9 @@ def test_released_jobs_behind_the_mark_are_served_at_full_speed(postgres_dsn: st
     assert took < 10 * FULL_EVERY, f"{took:.1f} s; one full scan each would be {50 * FULL_EVERY:.0f} s"
 
 
-def test_jobs_released_by_another_instance_are_found_within_a_full_scan(postgres_dsn: str, stores: Open) -> None:
+def test_jobs_released_by_another_instance_are_found_within_a_full_scan(
+    postgres_dsn: str, stores: Open
+) -> None:
     """Without a nudge (the notification was lost) the full scan finds what went back behind this holder's mark."""
     store, other = stores(postgres_dsn), stores(postgres_dsn)
     first, second = store.join(), other.join()

@@ -69,9 +69,10 @@ def finish_while(
         is_going_on.is_set() if isinstance(is_going_on, threading.Event) else is_going_on.is_done()
     ):
         enqueue(store, 2)
-        step = watch.time("finish and claim", lambda: holder.step(outcomes, Want("work", 10)))
+        step = watch.time("finish and claim", holder.step, outcomes, Want("work", 10))
         outcomes = [Completed(lease) for lease in step.claimed]
-        watch.time("get", lambda: store.jobs.get(step.claimed[0].id) if step.claimed else None)
+        for lease in step.claimed[:1]:
+            watch.time("get", store.jobs.get, lease.id)
         rounds += 1
         if rounds > 200:
             break

@@ -94,7 +94,7 @@ def test_a_zombie_with_the_highest_token_is_fenced(sqlite_path: Path) -> None:
             lambda: zombie.put_output(lease, 1),
         ):
             with pytest.raises(LeaseLost):
-                write()  # type: ignore[no-untyped-call]
+                write()
         assert store.jobs.get(job_id).state is State.PROCESSING
 
 

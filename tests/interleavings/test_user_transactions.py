@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import timedelta
+from functools import partial
 
 import psycopg
 import pytest
@@ -51,20 +52,20 @@ def test_an_open_enqueue_delays_no_other_enqueue_and_no_instance(
         until = time.monotonic() + HELD
         outcomes: list[Completed] = []
         while time.monotonic() < until:
-            ids = watch.time("enqueue", lambda: enqueue(store, 3))
-            watch.time("enqueue key", lambda: enqueue(store, key=Key(new_id())))
-            watch.time("enqueue after", lambda: enqueue(store, after=[After(ids[0])]))
-            watch.time("enqueue delay", lambda: enqueue(store, delay=timedelta(milliseconds=1)))
-            step = watch.time("step", lambda: holder.step(outcomes, Want("work", 10)))
+            ids = watch.time("enqueue", enqueue, store, 3)
+            watch.time("enqueue key", enqueue, store, key=Key(new_id()))
+            watch.time("enqueue after", enqueue, store, after=[After(ids[0])])
+            watch.time("enqueue delay", enqueue, store, delay=timedelta(milliseconds=1))
+            step = watch.time("step", holder.step, outcomes, Want("work", 10))
             outcomes = [Completed(lease) for lease in step.claimed]
-            watch.time("wait", lambda: store.db.wait(["work", LATER], 2.0))
+            watch.time("wait", store.db.wait, ["work", LATER], 2.0)
             watch.time("beat", holder.beat)
             watch.time("promote", store.upkeep.promote)
             watch.time("link", store.dependencies.link)
             watch.time("fold", store.upkeep.fold)
             watch.time("recover", store.recovery.recover)
             watch.time("counts", store.phases.counts)
-            watch.time("cancel", lambda: store.jobs.cancel(enqueue(store, delay=timedelta(hours=1))[0]))
+            watch.time("cancel", store.jobs.cancel, enqueue(store, delay=timedelta(hours=1))[0])
         assert min(map(len, watch.took.values())) >= 10
         watch.assert_below(BOUND, ceiling=HELD * 1000 / 3)
         tx.connection.commit()
@@ -86,7 +87,7 @@ def test_pickup_goes_on_beside_an_open_enqueue(postgres_dsn: str, stores: Open) 
         while time.monotonic() < until:
             began = time.perf_counter()
             (job_id,) = enqueue(other)
-            eventually(lambda: engine.saw(job_id), "pickup")
+            eventually(partial(engine.saw, job_id), "pickup")
             delays.append(engine.claimed_at[job_id] - began)
             time.sleep(0.07)  # past the 50 ms in which this process notifies once
         assert not engine.saw(hidden.id)

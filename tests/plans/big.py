@@ -119,17 +119,12 @@ class Plan:
 
     def touched(self, table: str) -> int:
         """How many rows of a table were looked at: returned, or fetched and thrown away."""
-        return round(
-            sum(
-                node["Actual Loops"]
-                * (
-                    node["Actual Rows"]
-                    + node.get("Rows Removed by Filter", 0)
-                    + node.get("Rows Removed by Index Recheck", 0)
-                )
-                for node in self.scans(table)
-            )
+        thrown = ("Rows Removed by Filter", "Rows Removed by Index Recheck")
+        rows = sum(
+            node["Actual Loops"] * (node["Actual Rows"] + sum(node.get(why, 0) for why in thrown))
+            for node in self.scans(table)
         )
+        return int(rows + 0.5)
 
     def ways(self, table: str) -> set[str]:
         """How a table is read: the index's name (without a partition's date), or the kind of scan."""

@@ -71,7 +71,8 @@ class StepInTransaction(PostgresDatabase):
         return []
 
     def look_inside(self, want: Want, look: Callable[[], int]) -> tuple[list[Row], int]:
-        self._kept = kept = {}
+        kept: dict[str, object] = {}
+        self._kept = kept
         self.step(
             instance=self.instance,
             outcomes="[]",

@@ -69,7 +69,8 @@ def whole_reads(connection: sqlite3.Connection, verb: str) -> Iterator[tuple[str
 
 def test_no_verb_reads_a_whole_table_of_jobs(connection: sqlite3.Connection) -> None:
     """Every verb, every statement: what is read from end to end is exactly what the two lists above allow."""
-    scans, automatic = set(), set()
+    scans: set[tuple[str, str]] = set()
+    automatic: set[tuple[str, str]] = set()
     for verb in load("sqlite"):
         for how, table in whole_reads(connection, verb):
             (scans if how == "SCAN" else automatic).add((verb, table))

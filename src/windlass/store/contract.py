@@ -16,6 +16,9 @@ from windlass.model import Retention, Want
 Row = tuple[Any, ...]
 T = TypeVar("T")
 
+NULL = "\x00"
+"""A field of a bulk line that is NULL; no text that can be stored holds this character."""
+
 CHANNEL = "windlass"
 """The one notification channel. A payload is a phase name, or one of the words below."""
 
@@ -93,6 +96,13 @@ class Database(Protocol):
 
         Answers the ids that were finished (None when all ``expected`` were) and the claimed rows.
         """
+        ...
+
+    bulk_from: float
+    """From how many plain jobs on ``bulk`` pays; infinity where it never does."""
+
+    def bulk(self, lines: Sequence[Sequence[str]], phases: str) -> list[Row]:
+        """Stream plain jobs into the queue and count them, in one commit; answers the phases that were told."""
         ...
 
     def effect(self, seconds: float) -> AbstractContextManager[Effect]:

@@ -11,7 +11,7 @@ import json
 import re
 import threading
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -25,7 +25,7 @@ from windlass.errors import (
 )
 from windlass.model import HIGHEST_PRIORITY, After, Enqueued, Flag, Key, KeyScope, NewJob
 from windlass.payload import body_hash
-from windlass.store.contract import LATER, Database, Transaction
+from windlass.store.contract import LATER, NULL, Database, Row, Transaction
 from windlass.store.ids import is_id, new_id
 from windlass.store.rows import array, json_text
 
@@ -66,7 +66,7 @@ class Enqueuer:
         is_plain = not any(entry.job.key or entry.job.after or entry.job.id for entry in entries)
         try:
             if is_plain:
-                self._insert(self._db, entries, inbox=False)
+                self._insert_plain(entries)
                 return [Enqueued(entry.id, created=True) for entry in entries]
             return self._db.transact(lambda tx: self.insert(tx, entries, inbox=False, is_repeat=True))
         except StoreUnreachableError:
@@ -104,14 +104,27 @@ class Enqueuer:
         made = {entry.id for entry in fresh}
         return [Enqueued(winners.get(entry.id, entry.id), created=entry.id in made) for entry in entries]
 
+    def _insert_plain(self, entries: Sequence[_Entry]) -> None:
+        """One statement; many jobs that are all ready now are streamed instead, which is twice as fast."""
+        if len(entries) < self._db.bulk_from or any(entry.job.delay or entry.job.run_at for entry in entries):
+            self._insert(self._db, entries, inbox=False)
+            return
+        speakers = self._speakers(entries, inbox=False)
+        counts = Counter(entry.phase for entry in entries)
+        loud = {entry.phase for entry in entries if entry.id in speakers}
+        phases = json.dumps([{"phase": phase, "n": n, "tell": phase in loud} for phase, n in counts.items()])
+        self._note_told(self._db.bulk([_line(entry) for entry in entries], phases))
+
     def _insert(self, tx: Transaction | Database, entries: Sequence[_Entry], *, inbox: bool) -> None:
         speakers = self._speakers(entries, inbox=inbox)
         rows = array(self._row(entry, inbox=inbox, tell=entry.id in speakers) for entry in entries)
-        told = {row[0] for row in tx.run("enqueue", jobs=rows)}
-        if told:
+        self._note_told(tx.run("enqueue", jobs=rows))
+
+    def _note_told(self, rows: Sequence[Row]) -> None:
+        if rows:
             now = self._monotonic()
             with self._lock:
-                self._told.update(dict.fromkeys(told, now))
+                self._told.update((row[0], now) for row in rows)
 
     def _speakers(self, entries: Sequence[_Entry], *, inbox: bool) -> set[str]:
         """The jobs that may notify: one per phase, and none for a phase told less than 50 ms ago.
@@ -191,6 +204,22 @@ class Enqueuer:
             known = {row[0] for row in tx.run("enqueue.parents", ids=sorted(parents))}
             if parents - known:
                 raise UnknownParentError(sorted(parents - known))
+
+
+def _line(entry: _Entry) -> list[str]:
+    """A plain job as a line of a bulk enqueue."""
+    job = entry.job
+    has_own = job.correlation_id is not None and job.correlation_id != entry.id
+    return [
+        entry.id,
+        str(HIGHEST_PRIORITY - job.priority),
+        str(job.max_attempts),
+        "0",
+        job.kind,
+        entry.phase,
+        str(job.correlation_id) if has_own else NULL,
+        entry.args,
+    ]
 
 
 class RepeatRaced(Exception):  # noqa: N818  a signal between this module and the database, never seen by callers

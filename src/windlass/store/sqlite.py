@@ -74,6 +74,7 @@ class SqliteDatabase:
 
     dialect = "sqlite"
     low_water = False
+    bulk_from = float("inf")  # a multi-row insert is all there is
 
     def __init__(self, url: str, *, clock: Clock | None = None, busy_timeout: float = BUSY_TIMEOUT) -> None:
         self._url = url
@@ -228,6 +229,9 @@ class SqliteDatabase:
         """Keep the write-ahead log short."""
         with translated(self._path):
             self._reader().execute("PRAGMA wal_checkpoint(PASSIVE)")
+
+    def bulk(self, lines: Sequence[Sequence[str]], phases: str) -> list[Row]:
+        raise AssertionError("bulk_from says never")
 
     def drop_history(self, keep: Retention, *, only_empty: bool = False) -> int:
         return 0  # one table, nothing to drop: rows go one by one

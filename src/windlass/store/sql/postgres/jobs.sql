@@ -56,6 +56,29 @@ FROM windlass.wake AS w
 WHERE w.phase IN (SELECT CASE WHEN g.place = 'job' THEN g.phase ELSE '@later' END FROM given AS g WHERE g.tell)
     AND w.waiting_until > clock_timestamp();
 
+-- name: enqueue.copy
+-- The columns a bulk enqueue streams; both times are the defaults, each row's own moment.
+COPY windlass.job (id, lane, max_attempts, flags, kind, phase, correlation, args) FROM STDIN;
+
+-- name: enqueue.copy_at
+-- The same with times given, for a clock that a test holds.
+COPY windlass.job (id, lane, max_attempts, flags, kind, phase, correlation, args, created_at, ready_at) FROM STDIN;
+
+-- name: enqueue.copied
+-- Counts jobs that were streamed and tells whoever waits. Answers the phases that were told.
+WITH given AS MATERIALIZED (
+    SELECT g.phase, g.n, g.tell
+    FROM json_to_recordset(:phases::json) AS g (phase text, n integer, tell boolean)
+), counted AS (
+    INSERT INTO windlass.delta (phase, queued)
+    SELECT g.phase, g.n
+    FROM given AS g
+)
+SELECT w.phase, pg_notify('windlass', w.phase)::text
+FROM windlass.wake AS w
+WHERE w.phase IN (SELECT g.phase FROM given AS g WHERE g.tell)
+    AND w.waiting_until > clock_timestamp();
+
 -- name: enqueue.keys
 -- Takes unique keys in sorted order and answers who holds each: a caller that finds its own job's id has won it. Waits
 -- for another caller's uncommitted key, because uniqueness is a wait; an expired key changes hands.

@@ -4,8 +4,8 @@
 -- may name token, flags, cancel_at, claimed_at or attempt, and half of every page is left free for the claim's copy.
 CREATE TABLE windlass.job (
     id uuid NOT NULL,
-    created_at timestamptz NOT NULL,
-    ready_at timestamptz NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    ready_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     token bigint,
     claimed_at timestamptz,
     started_at timestamptz,

@@ -1,0 +1,149 @@
+"""Each CHECK of the schema refuses its own kind of impossible row, under its own name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tests.conformance.bystanders import Crowd, gather, prefix, rows
+from tests.conformance.life import claim_one, one
+from windlass.errors import StoreError
+from windlass.store import Store
+from windlass.store.ids import new_id
+
+COUNTERS = [{"generation": 0}, {"attempt": -1}, {"crashes": -1}, {"max_attempts": 0}]
+LANES = [{"lane": -1}, {"lane": 10}]
+AT = object()  # a time, in the dialect's own form
+NO_LEASE = object()
+
+# Per table and constraint: changes of a good row that must be refused, each by itself.
+REFUSED: dict[str, dict[str, list[dict[str, Any]]]] = {
+    "job": {
+        "job_lane": LANES,
+        "job_held": [{"token": 9}, {"claimed_at": AT}],
+        "job_cancel_needs_holder": [{"cancel_at": AT}],
+        "job_counters": COUNTERS,
+    },
+    "job_later": {
+        "job_later_lane": LANES,
+        "job_later_reason": [{"reason": "why not"}],
+        "job_later_pending": [{"pending": 1}, {"reason": "waiting"}, {"reason": "retry", "pending": 2}],
+        "job_later_counters": COUNTERS,
+    },
+    "job_done": {
+        "job_done_state": [{"state": "queued", "result": None}],
+        "job_done_completed": [{"token": None}, {"claimed_at": None}],
+        "job_done_failed": [{"state": "failed", "result": None}],
+        "job_done_result": [{"state": "cancelled"}],
+    },
+    "instance": {"instance_lease": [{"lease": NO_LEASE}]},
+    "output": {
+        "output_next": [{"next_phase": "b", "name": ""}, {"next_max_attempts": 1}],
+        "output_next_is_main": [{"next_phase": "b", "next_max_attempts": 1}],
+    },
+    "checkpoint": {"checkpoint_done": [{"done": -1}, {"done": 9}]},
+    "attempt": {"attempt_outcome": [{"outcome": "x"}]},
+    "job_key": {
+        "job_key_scope": [{"scope": "x"}],
+        "job_key_expiry": [{"scope": "live", "expires_at": AT}, {"scope": "idempotent", "expires_at": None}],
+    },
+    "job_dep": {
+        "job_dep_policy": [{"policy": "x"}],
+        "job_dep_state": [{"parent_state": "queued", "parent_ended_at": AT}],
+        "job_dep_end": [{"parent_state": "failed"}, {"parent_ended_at": AT}],
+    },
+}
+ACCEPTED: dict[str, list[dict[str, Any]]] = {
+    "job": [{"token": 9, "claimed_at": AT, "cancel_at": AT}, {"lane": 0}, {"lane": 9}],
+    "job_later": [{"reason": "unlinked", "pending": 1}, {"reason": "inbox"}],
+    "job_done": [
+        {"result": None},
+        {"state": "cancelled", "result": None, "token": None, "claimed_at": None},
+        {"state": "failed", "result": None, "error": "{}"},
+    ],
+    "output": [{"name": "", "next_phase": "b", "next_max_attempts": 1}, {"name": ""}],
+    "checkpoint": [{"done": 3, "total": None}],
+    "job_dep": [{"parent_state": "failed", "parent_ended_at": AT}],
+}
+
+
+@pytest.fixture
+def good(store: Store, opened: Callable[[], Store]) -> Callable[[str], dict[str, Any]]:
+    """A good row of any table, under a new id, ready to be spoilt."""
+    crowd: Crowd = gather(store, opened())
+    holder = store.join()
+    one(store, "s")
+    holder.complete(claim_one(holder, "s"), "result")
+    wanted = {
+        "job": f"id = '{crowd.ids['queued']}'",
+        "job_later": f"id = '{crowd.ids['scheduled']}'",
+        "job_done": "kind = 's'",
+        "output": "name <> ''",
+        "job_key": "scope = 'live'",
+        "job_dep": "parent_state IS NULL",
+    }
+
+    def one_of(table: str) -> dict[str, Any]:
+        row = rows(store, table, wanted.get(table, "TRUE"))[0]
+        key = next(name for name in ("id", "job", "parent") if name in row)
+        return {**row, key: new_id(), **({"key": new_id()} if table == "job_key" else {})}
+
+    return one_of
+
+
+@pytest.mark.parametrize("table", REFUSED)
+def test_each_constraint_refuses_by_itself(
+    store: Store, good: Callable[[str], dict[str, Any]], table: str
+) -> None:
+    insert(store, table, good(table))
+    for changes in ACCEPTED.get(table, []):
+        insert(store, table, {**good(table), **changes})
+    for constraint, spoilt in REFUSED[table].items():
+        for changes in spoilt:
+            with pytest.raises(StoreError) as caught:
+                insert(store, table, {**good(table), **changes})
+            assert constraint in str(caught.value.__cause__), (changes, caught.value.__cause__)
+
+
+def test_a_job_cannot_wait_for_itself(store: Store, good: Callable[[str], dict[str, Any]]) -> None:
+    row = good("job_dep")
+    with pytest.raises(StoreError) as caught:
+        insert(store, "job_dep", {**row, "child": row["parent"]})
+    assert "job_dep_self" in str(caught.value.__cause__)
+
+
+def test_a_claim_has_one_range_for_each_lane(store: Store, good: Callable[[str], dict[str, Any]]) -> None:
+    """On SQLite a claim row has no ranges: its jobs are found by their token."""
+    if store.db.dialect == "sqlite":
+        assert {"lanes", "los", "his"}.isdisjoint(rows(store, "claim")[0])
+        return
+    row = rows(store, "claim")[0]
+    for name in ("lanes", "los", "his"):
+        with pytest.raises(StoreError) as caught:
+            insert(store, "claim", {**row, "token": -1, name: row[name] * 2})
+        assert "claim_ranges" in str(caught.value.__cause__)
+    insert(store, "claim", {**row, "token": -1})
+
+
+@pytest.mark.parametrize("column", ["state", "result", "finished_at"])
+def test_history_does_not_change(store: Store, good: Callable[[str], dict[str, Any]], column: str) -> None:
+    """Not even to a value that every CHECK would accept."""
+    ended = good("job_done")
+    insert(store, "job_done", ended)
+    with pytest.raises(StoreError, match="only by retry"), store.db.effect(5) as tx:
+        tx.connection.execute(f"UPDATE {prefix(store)}job_done SET {column} = {column} WHERE kind = 's'")
+
+
+def insert(store: Store, table: str, row: dict[str, Any]) -> None:
+    is_sqlite = store.db.dialect == "sqlite"
+    stand_ins = {
+        id(AT): store.db.stamp(store.now()),
+        id(NO_LEASE): 0 if is_sqlite else timedelta(0),
+    }
+    values = [stand_ins.get(id(value), value) for value in row.values()]
+    marks = ", ".join(["?" if is_sqlite else "%s"] * len(values))
+    with store.db.effect(5) as tx:
+        tx.connection.execute(f"INSERT INTO {prefix(store)}{table} ({', '.join(row)}) VALUES ({marks})", values)
