@@ -49,6 +49,7 @@ from windlass.store import sqlite as sqlite_store  # noqa: E402
 HOME = "WINDLASS_MUTATE_HOME"  # set in the copy: where the tree it was made of lies
 TESTS = ("tests/conformance", "tests/interleavings")
 CHUNK = 25
+SLOWEST = 4.0  # tests that take longer are left to ./dev test
 PATIENCE = 10.0  # seconds a test may take under a mutant, at least; ten times its own time otherwise
 
 
@@ -436,6 +437,7 @@ class Known:
             name
             for name in items
             if name not in self.failing
+            and self.seconds.get(name, 0.0) <= SLOWEST
             and (
                 mutant.dialect in items[name]
                 if mutant.verb == MIGRATION
@@ -618,6 +620,7 @@ def main() -> int:
         if options.json:
             sys.argv += ["--json", str(options.json.resolve())]
         go_to_a_copy()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the copy goes away
     try:
         os.chdir(ROOT)
         return run(options, mutants)

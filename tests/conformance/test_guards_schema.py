@@ -29,8 +29,13 @@ REFUSED: dict[str, dict[str, list[dict[str, Any]]]] = {
     },
     "job_later": {
         "job_later_lane": LANES,
-        "job_later_reason": [{"reason": "why not"}],
-        "job_later_pending": [{"pending": 1}, {"reason": "waiting"}, {"reason": "retry", "pending": 2}],
+        "job_later_pending": [
+            {"reason": "why not"},
+            {"reason": "why not", "pending": 1},
+            {"pending": 1},
+            {"reason": "waiting"},
+            {"reason": "retry", "pending": 2},
+        ],
         "job_later_counters": COUNTERS,
     },
     "job_done": {
@@ -44,7 +49,7 @@ REFUSED: dict[str, dict[str, list[dict[str, Any]]]] = {
         "output_next": [{"next_phase": "b", "name": ""}, {"next_max_attempts": 1}],
         "output_next_is_main": [{"next_phase": "b", "next_max_attempts": 1}],
     },
-    "checkpoint": {"checkpoint_done": [{"done": -1}, {"done": 9}]},
+    "checkpoint": {"checkpoint_done": [{"done": -1}, {"done": 10}]},
     "attempt": {"attempt_outcome": [{"outcome": "x"}]},
     "job_key": {
         "job_key_scope": [{"scope": "x"}],

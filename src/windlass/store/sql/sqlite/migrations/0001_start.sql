@@ -51,7 +51,6 @@ CREATE TABLE windlass_job_later (
     correlation TEXT,
     args TEXT NOT NULL,
     CONSTRAINT job_later_lane CHECK (lane BETWEEN 0 AND 9),
-    CONSTRAINT job_later_reason CHECK (reason IN ('scheduled', 'retry', 'inbox', 'waiting', 'unlinked')),
     CONSTRAINT job_later_pending CHECK (
         (reason IN ('scheduled', 'retry', 'inbox') AND pending = 0)
         OR (reason IN ('waiting', 'unlinked') AND pending > 0)
