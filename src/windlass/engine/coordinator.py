@@ -1,0 +1,70 @@
+"""Gives waiting jobs to idle processors: in phase order, at most three per phase and cycle, round again while there is both.
+
+The order of the phases is their order in their pipelines, the first phase first: what is begun at the front keeps the rest
+supplied, and no phase starves, because none gets more than its share of a cycle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from windlass.engine.pool import Pool, Processor
+from windlass.engine.queue import Queue
+from windlass.model import Lease
+
+PER_CYCLE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """A job and the processor that is to run it."""
+
+    processor: Processor
+    lease: Lease
+
+
+class Coordinator:
+    """Assigns until there is no job that fits an idle processor, or the instance's own limit is reached."""
+
+    def __init__(
+        self,
+        queue: Queue,
+        pools: Mapping[str, Pool],
+        order: Sequence[str],
+        *,
+        per_cycle: int = PER_CYCLE,
+        limit: int | None = None,
+    ) -> None:
+        self._queue = queue
+        self._pools = pools
+        self._order = tuple(order)
+        self._per_cycle = per_cycle
+        self._limit = limit
+
+    def assign(self) -> list[Assignment]:
+        """All assignments that are possible now, in the order they were made."""
+        made: list[Assignment] = []
+        room = self._room()
+        while room > 0:
+            before = len(made)
+            for phase in self._order:
+                room -= self._cycle(phase, min(self._per_cycle, room), made)
+            if len(made) == before:
+                break
+        return made
+
+    def _cycle(self, phase: str, most: int, made: list[Assignment]) -> int:
+        pool = self._pools[phase]
+        count = 0
+        while count < most and pool.free and (lease := self._queue.take(phase)) is not None:
+            made.append(Assignment(pool.assign(lease), lease))
+            count += 1
+        return count
+
+    def _room(self) -> int:
+        free = sum(pool.free for pool in self._pools.values())
+        if self._limit is None:
+            return free
+        busy = sum(pool.size - pool.free for pool in self._pools.values())
+        return max(0, min(free, self._limit - busy))

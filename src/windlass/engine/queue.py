@@ -1,0 +1,91 @@
+"""Claimed jobs that wait in memory for a processor, per phase.
+
+It takes a job or refuses it, and says which of the four refusals it was; a refused job's claim is released at once by whoever
+offered it. One thread owns it (the step thread), so it has no lock.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from enum import StrEnum
+
+from windlass.model import Lease
+
+CAPACITY = 1000
+
+
+class Refusal(StrEnum):
+    """Why a job was not taken."""
+
+    QUEUED_HERE = "already queued in this phase"
+    PROCESSING = "being processed"
+    QUEUED_ELSEWHERE = "queued in another phase"
+    FULL = "the queue of this phase is full"
+
+
+class Queue:
+    """Claimed jobs per phase, served in the order they were claimed."""
+
+    def __init__(self, phases: Iterable[str], capacity: int = CAPACITY) -> None:
+        self._capacity = capacity
+        self._waiting: dict[str, deque[Lease]] = {phase: deque() for phase in phases}
+        self._place: dict[str, str] = {}
+        self._processing: set[str] = set()
+
+    def offer(self, lease: Lease) -> Refusal | None:
+        """Take a claimed job, or say why not."""
+        place = self._place.get(lease.id)
+        if place is not None:
+            return Refusal.QUEUED_HERE if place == lease.phase else Refusal.QUEUED_ELSEWHERE
+        if lease.id in self._processing:
+            return Refusal.PROCESSING
+        waiting = self._waiting.setdefault(lease.phase, deque())
+        if len(waiting) >= self._capacity:
+            return Refusal.FULL
+        waiting.append(lease)
+        self._place[lease.id] = lease.phase
+        return None
+
+    def take(self, phase: str) -> Lease | None:
+        """The next job of a phase, which counts as processed until ``done``."""
+        waiting = self._waiting.get(phase)
+        if not waiting:
+            return None
+        lease = waiting.popleft()
+        del self._place[lease.id]
+        self._processing.add(lease.id)
+        return lease
+
+    def done(self, job_id: str) -> None:
+        """A processor is finished with a job, whatever came of it."""
+        self._processing.discard(job_id)
+
+    def drop(self, job_id: str) -> Lease | None:
+        """Take a waiting job out, because it was cancelled or its lease was lost."""
+        phase = self._place.pop(job_id, None)
+        if phase is None:
+            return None
+        waiting = self._waiting[phase]
+        lease = next(item for item in waiting if item.id == job_id)
+        waiting.remove(lease)
+        return lease
+
+    def drain(self) -> list[Lease]:
+        """Take out everything that waits, to give it back."""
+        leases = [lease for waiting in self._waiting.values() for lease in waiting]
+        for waiting in self._waiting.values():
+            waiting.clear()
+        self._place.clear()
+        return leases
+
+    def size(self, phase: str) -> int:
+        """How many jobs of a phase wait."""
+        return len(self._waiting.get(phase, ()))
+
+    def room(self, phase: str) -> int:
+        """How many more jobs of a phase fit."""
+        return self._capacity - self.size(phase)
+
+    def __len__(self) -> int:
+        return len(self._place)
