@@ -1,0 +1,49 @@
+"""What a handler raises to steer its job: not errors, but answers.
+
+    raise Retry(after=30)              # try again later, the attempt counts
+    raise Fail("bad_county", "…")      # no further attempt
+    raise Cancel("no longer needed")   # end as cancelled
+
+Any other exception follows the phase's retry policy.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+
+class Signal(Exception):  # noqa: N818  an answer, not an error
+    """Base of the answers a handler can raise."""
+
+
+class Retry(Signal):
+    """Try this job again, after ``after`` seconds or by the policy; ``counted=False`` does not spend an attempt."""
+
+    def __init__(
+        self,
+        message: str = "retry asked for",
+        *,
+        after: float | timedelta | None = None,
+        counted: bool = True,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.after = timedelta(seconds=after) if isinstance(after, int | float) else after
+        self.counted = counted
+
+
+class Fail(Signal):
+    """End this job as failed, with a code that machines can read; no further attempt."""
+
+    def __init__(self, code: str, message: str = "") -> None:
+        super().__init__(message or code)
+        self.code = code
+        self.message = message or code
+
+
+class Cancel(Signal):
+    """End this job as cancelled."""
+
+    def __init__(self, reason: str = "cancelled by its handler") -> None:
+        super().__init__(reason)
+        self.reason = reason

@@ -1,0 +1,1 @@
+"""What users write against: kinds, phases, and what a handler sees."""

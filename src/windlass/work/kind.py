@@ -1,0 +1,141 @@
+"""Kinds of work and the registry that knows them: handler, phases, options.
+
+A kind is a list of phases; a plain job is a pipeline of one. The registry is what an engine is given: it never sees the App.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from windlass.errors import ConfigError
+from windlass.retry import RetryPolicy, exponential
+from windlass.signature import Signature
+
+PROCESSORS = 10
+TIME_LIMIT = 300.0
+
+
+class Where(StrEnum):
+    """What hosts a handler: the event loop, a thread, or a process of its own that can be killed."""
+
+    LOOP = "loop"
+    THREAD = "thread"
+    PROCESS = "process"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """One step of a kind: its handler and everything that may differ from step to step."""
+
+    name: str
+    label: str
+    kind: str
+    handler: Callable[..., Any]
+    signature: Signature
+    retry: RetryPolicy
+    where: Where
+    timeout: float | None = TIME_LIMIT
+    processors: int = PROCESSORS
+    probe: Callable[..., Any] | None = None
+
+
+@dataclass(slots=True)
+class Kind:
+    """A named kind of work: its phases in order."""
+
+    name: str
+    phases: list[Phase] = field(default_factory=list)
+
+    @property
+    def first(self) -> Phase:
+        return self.phases[0]
+
+    def after(self, phase: str) -> Phase | None:
+        """The phase that follows the one of this name; None after the last."""
+        names = [item.name for item in self.phases]
+        place = names.index(phase) + 1
+        return self.phases[place] if place < len(names) else None
+
+
+class Registry:
+    """All kinds of one application, by name, and their phases in the order they should be served."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[str, Kind] = {}
+        self._phases: dict[str, Phase] = {}
+
+    def define(
+        self,
+        kind: str,
+        handler: Callable[..., Any],
+        *,
+        label: str | None = None,
+        injected: Callable[[Any], bool] = lambda annotation: False,
+        retry: RetryPolicy | None = None,
+        timeout: float | None = TIME_LIMIT,
+        processors: int = PROCESSORS,
+        executor: str | None = None,
+        probe: Callable[..., Any] | None = None,
+    ) -> Phase:
+        """Add a phase to a kind (the only one, without a ``label``); config mistakes surface here, at definition."""
+        name = f"{kind}:{label}" if label else kind
+        if name in self._phases:
+            raise ConfigError("phase", name, "a name that is not taken; each phase is defined once")
+        if not label and kind in self._kinds:
+            raise ConfigError("kind", kind, "a name that is not taken; each kind is defined once")
+        if timeout is not None and timeout <= 0:
+            raise ConfigError("timeout", timeout, "seconds above zero, or None for no limit")
+        if processors < 1:
+            raise ConfigError("processors", processors, "a whole number of 1 or more")
+        phase = Phase(
+            name=name,
+            label=label or kind,
+            kind=kind,
+            handler=handler,
+            signature=Signature.of(handler, injected=injected),
+            retry=retry or exponential(),
+            where=_where(handler, executor),
+            timeout=timeout,
+            processors=processors,
+            probe=probe,
+        )
+        self._kinds.setdefault(kind, Kind(kind)).phases.append(phase)
+        self._phases[name] = phase
+        return phase
+
+    def kind(self, name: str) -> Kind | None:
+        return self._kinds.get(name)
+
+    def phase(self, name: str) -> Phase | None:
+        return self._phases.get(name)
+
+    @property
+    def phases(self) -> Mapping[str, Phase]:
+        """All phases, first phases of pipelines before second ones."""
+        depth = {
+            phase.name: place for kind in self._kinds.values() for place, phase in enumerate(kind.phases)
+        }
+        return {name: self._phases[name] for name in sorted(self._phases, key=lambda name: depth[name])}
+
+    def __iter__(self) -> Iterator[Kind]:
+        return iter(self._kinds.values())
+
+    def __len__(self) -> int:
+        return len(self._kinds)
+
+
+def _where(handler: Callable[..., Any], executor: str | None) -> Where:
+    is_async = inspect.iscoroutinefunction(inspect.unwrap(handler))
+    if executor is None:
+        return Where.LOOP if is_async else Where.THREAD
+    if executor not in (Where.THREAD, Where.PROCESS):
+        raise ConfigError(
+            "executor", executor, "thread or process; async handlers run on the event loop by themselves"
+        )
+    if is_async and executor == Where.THREAD:
+        raise ConfigError("executor", executor, "None or process for an async handler")
+    return Where(executor)

@@ -1,0 +1,88 @@
+"""Kinds and their registry: mistakes surface at definition."""
+
+from __future__ import annotations
+
+import pytest
+
+from windlass.errors import ConfigError
+from windlass.retry import linear
+from windlass.work.kind import Registry, Where
+
+
+def plain(user_id: int) -> str:
+    return f"hello {user_id}"
+
+
+async def coroutine(user_id: int) -> None: ...
+
+
+def test_a_plain_kind_is_a_pipeline_of_one_phase() -> None:
+    """D1."""
+    registry = Registry()
+    phase = registry.define("welcome", plain)
+    kind = registry.kind("welcome")
+    assert kind is not None and kind.first is phase and kind.after("welcome") is None
+    assert (phase.name, phase.label, phase.processors, phase.timeout, phase.retry.attempts) == (
+        "welcome",
+        "welcome",
+        10,
+        300.0,
+        3,
+    )
+
+
+def test_phases_follow_each_other_and_first_ones_are_served_first() -> None:
+    registry = Registry()
+    registry.define("b", plain, label="one")
+    registry.define("b", plain, label="two", processors=2, retry=linear(5), timeout=None)
+    registry.define("a", plain, label="one")
+    kind = registry.kind("b")
+    assert kind is not None
+    following = kind.after("b:one")
+    assert following is not None and (following.name, following.label, following.retry.attempts) == (
+        "b:two",
+        "two",
+        5,
+    )
+    assert list(registry.phases) == ["b:one", "a:one", "b:two"]
+    assert registry.phase("b:two") is following and registry.phase("nope") is None
+    assert [item.name for item in registry] == ["b", "a"] and len(registry) == 2
+
+
+def test_where_a_handler_runs_follows_from_what_it_is() -> None:
+    """C7."""
+    registry = Registry()
+    assert registry.define("a", coroutine).where is Where.LOOP
+    assert registry.define("b", plain).where is Where.THREAD
+    assert registry.define("c", plain, executor="process").where is Where.PROCESS
+
+
+@pytest.mark.parametrize(
+    ("options", "key"),
+    [
+        ({"timeout": 0}, "timeout"),
+        ({"processors": 0}, "processors"),
+        ({"executor": "cloud"}, "executor"),
+    ],
+)
+def test_senseless_options_are_named(options: dict, key: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Registry().define("work", plain, **options)
+    assert caught.value.key == key
+
+
+def test_a_name_is_given_once() -> None:
+    registry = Registry()
+    registry.define("a", plain)
+    with pytest.raises(ConfigError, match="taken"):
+        registry.define("a", plain)
+    registry.define("p", plain, label="x")
+    with pytest.raises(ConfigError, match="taken"):
+        registry.define("p", plain, label="x")
+    with pytest.raises(ConfigError, match="taken"):
+        registry.define("p", plain)
+
+
+def test_an_async_handler_cannot_be_put_in_a_thread() -> None:
+    with pytest.raises(ConfigError, match="async"):
+        Registry().define("a", coroutine, executor="thread")
