@@ -1,0 +1,32 @@
+"""``python -m bench NAME``: one module per measurement."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+
+@click.group()
+def main() -> None:
+    """Measure Windlass. Figures are ratios of one run; the machine's load shows in them."""
+
+
+@main.command()
+@click.option("--jobs", default=1_000_000, show_default=True, help="Finished jobs to prune.")
+@click.option("--seconds", default=8.0, show_default=True, help="How long each rate is measured.")
+@click.option("--batch", default=100, show_default=True, help="Jobs per step.")
+@click.option("--short", is_flag=True, help="A quick form: 60,000 jobs, one second.")
+@click.option("--json", "output", type=click.Path(path_type=Path), help="Write the figures to a file, too.")
+def prune(jobs: int, seconds: float, batch: int, short: bool, output: Path | None) -> None:
+    """Claims while a million finished jobs are pruned: at most 1.5 times slower."""
+    from bench import prune as measurement
+
+    if short:
+        jobs, seconds = 60_000, 1.0
+    sys.exit(0 if measurement.run(jobs=jobs, seconds=seconds, batch=batch, output=output) or short else 1)
+
+
+if __name__ == "__main__":
+    main()
