@@ -19,6 +19,7 @@ import json
 import multiprocessing
 import os
 import random
+import re
 import select
 import shutil
 import signal
@@ -26,7 +27,7 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -35,6 +36,7 @@ from typing import Any, NoReturn
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+import psycopg  # noqa: E402
 import pytest  # noqa: E402
 
 from tests.servers import postgres  # noqa: E402
@@ -59,24 +61,20 @@ PATIENCE = 10.0  # seconds a test may take under a mutant, at least; ten times i
 class _Recording(dict[str, Any]):
     """Statements that remember which of them were asked for."""
 
-    asked: set[str]
+    def __init__(self, statements: Mapping[str, Any], dialect: str, asked: set[str]) -> None:
+        super().__init__(statements)
+        self._dialect, self._asked = dialect, asked
 
     def __getitem__(self, verb: str) -> Any:
-        self.asked.add(verb)
+        self._asked.add(f"{self._dialect}/{verb}")
         return super().__getitem__(verb)
 
 
 def record_verbs() -> set[str]:
     """From now on, the verbs that run in this process, as ``dialect/verb``."""
     asked: set[str] = set()
-    for store, dialect in ((sqlite_store, "sqlite"), (pg_store, "postgres")):
-
-        class Prefixed(_Recording):
-            def __getitem__(self, verb: str, dialect: str = dialect) -> Any:
-                asked.add(f"{dialect}/{verb}")
-                return dict.__getitem__(self, verb)
-
-        store.STATEMENTS = Prefixed(store.STATEMENTS)  # type: ignore[attr-defined]
+    sqlite_store.STATEMENTS = _Recording(sqlite_store.STATEMENTS, "sqlite", asked)
+    pg_store.STATEMENTS = _Recording(pg_store.STATEMENTS, "postgres", asked)
     return asked
 
 
@@ -125,7 +123,7 @@ class _SharedServers(postgres.PostgresServers):
 def prepare(url: str) -> None:
     """Fill the template, with the history partitions that every test's clock asks for (half of a test's time)."""
     postgres.preparation()(url)
-    with pg_store.psycopg.connect(url, autocommit=True) as connection:
+    with psycopg.connect(url, autocommit=True) as connection:
         partitions.ensure(connection, around=ManualClock().now().date())
 
 
@@ -138,7 +136,7 @@ class Worker:
         self._server: PostgresServer | None = None
         self._template: tuple[postgres.Source, str] | None = None
         self._broken: list[str] = []
-        self._failure: str | None = None
+        self._failures: list[str] = []
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
@@ -150,8 +148,8 @@ class Worker:
         items[:] = [item for item in items if not _parameters(item) & set(other)]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.failed and self._failure is None:
-            self._failure = _last_line(report.longreprtext)
+        if report.failed:
+            self._failures.append(_last_line(report.longreprtext))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -178,23 +176,18 @@ class Worker:
             self._in_child(task, writer)
         os.close(writer)
         answer: dict[str, Any] = {"task": task["id"], "ran": [], "killer": None, "why": None}
-        current = ""
-        for line in _lines(reader, lambda: task["limits"].get(current, 6 * PATIENCE)):
-            if line is None:
-                answer |= {"killer": current, "why": "it hung"}
-                break
-            news = json.loads(line)
-            current = news.get("start", current)
-            if "ran" in news:
-                answer["ran"].append(news["ran"])
-            if "killer" in news:
-                answer |= news
+        news = _News(reader)
+        while (item := news.next(task["limits"].get(news.test, 6 * PATIENCE))) is not None:
+            if "ran" in item:
+                answer["ran"].append(item["ran"])
+            answer |= {name: item[name] for name in ("killer", "why") if name in item}
         os.close(reader)
         with suppress(ProcessLookupError):
             os.killpg(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
         if answer["killer"] is None and len(answer["ran"]) < len(task["tests"]):
-            answer |= {"killer": current or "the set-up", "why": f"the process ended with status {status}"}
+            why = "it hung" if news.is_late else f"the process ended with status {status}"
+            answer |= {"killer": news.test or "the set-up", "why": why}
         return answer | {"seconds": time.monotonic() - began}
 
     def _in_child(self, task: dict[str, Any], writer: int) -> NoReturn:
@@ -218,15 +211,16 @@ class Worker:
                 put_in_place(task["mutant"])
             tests = [self._items[name] for name in task["tests"] if name in self._items]
             for item, following in zip(tests, [*tests[1:], None], strict=True):
-                self._failure = None
+                self._failures.clear()
                 asked.clear()
                 began = time.monotonic()
                 tell(start=item.nodeid)
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-                if self._failure is not None and task["mutant"] is not None:
-                    tell(killer=item.nodeid, why=self._failure)
+                failure = self._failures[0] if self._failures else None
+                if failure is not None and task["mutant"] is not None:
+                    tell(killer=item.nodeid, why=failure)
                     break
-                tell(ran=[item.nodeid, time.monotonic() - began, sorted(asked), self._failure])
+                tell(ran=[item.nodeid, time.monotonic() - began, sorted(asked), failure])
             code = 0
         except BaseException as error:  # noqa: BLE001  whatever it was, it must end here
             tell(killer="the set-up", why=repr(error))
@@ -270,18 +264,28 @@ def _last_line(text: str) -> str:
     return lines[0].removeprefix("E ").strip()[:200]
 
 
-def _lines(descriptor: int, patience: Any) -> Iterator[bytes | None]:
-    """What a child says, line by line; None when it says nothing for too long."""
-    rest = b""
-    while True:
-        if not select.select([descriptor], [], [], patience())[0]:
-            yield None
-            return
-        data = os.read(descriptor, 65536)
-        if not data:
-            return
-        *whole, rest = (rest + data).split(b"\n")
-        yield from whole
+class _News:
+    """What a child says, one JSON text a line."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._lines: list[bytes] = [b""]
+        self.test = ""
+        self.is_late = False
+
+    def next(self, patience: float) -> dict[str, Any] | None:
+        """The next news; None at the end, or when nothing came for so many seconds."""
+        while len(self._lines) < 2:
+            if not select.select([self._descriptor], [], [], patience)[0]:
+                self.is_late = True
+                return None
+            data = os.read(self._descriptor, 65536)
+            if not data:
+                return None
+            self._lines = (self._lines[0] + data).split(b"\n")
+        item: dict[str, Any] = json.loads(self._lines.pop(0))
+        self.test = item.get("start", self.test)
+        return item
 
 
 def work(link: Connection, tests: Sequence[str], folder: Path) -> None:
@@ -431,8 +435,8 @@ class Known:
         progress.end()
 
     def tests_of(self, mutant: Mutant, items: dict[str, list[str]]) -> list[str]:
-        """The tests that could notice, the likeliest first: who noticed before, then who noticed its neighbours, then
-        the quickest."""
+        """The tests that could notice, the likeliest first: who noticed before, who noticed the verb's other guards on
+        either database, tests made for guards, the quickest."""
         names = [
             name
             for name in items
@@ -444,10 +448,25 @@ class Known:
                 else f"{mutant.dialect}/{mutant.verb}" in self.verbs.get(name, ())
             )
         ]
-        place = f"{mutant.dialect}/{mutant.verb}/"
-        neighbours = Counter(killer for key, killer in self.killers.items() if key.startswith(place))
+        neighbours = Counter(
+            _plain(killer) for key, killer in self.killers.items() if key.split("/")[1] == mutant.verb
+        )
         before = self.killers.get(mutant.key)
-        return sorted(names, key=lambda i: (i != before, -neighbours[i], self.seconds.get(i, 0.0)))
+
+        def likelihood(name: str) -> tuple[bool, int, bool, float]:
+            return (
+                name != before,
+                -neighbours[_plain(name)],
+                "test_guard" not in name,
+                self.seconds.get(name, 0.0),
+            )
+
+        return sorted(names, key=likelihood)
+
+
+def _plain(name: str) -> str:
+    """A test's name without the database it runs on: what notices on one notices on the other."""
+    return re.sub(r"(?<=[\[-])(?:sqlite|pg[\w]*)(?=[\]-])", "*", name)
 
 
 class Progress:
@@ -554,11 +573,24 @@ def chosen(options: argparse.Namespace) -> list[Mutant]:
         and any(fnmatch.fnmatch(mutant.kind, pattern) for pattern in options.kind or ["*"])
         and (options.line is None or mutant.line == options.line)
     ]
+    if options.again:
+        survivors = {tuple(item) for item in _survivors(options.again)}
+        mutants = [
+            mutant
+            for mutant in mutants
+            if (mutant.dialect, mutant.verb, mutant.text, mutant.put) in survivors
+        ]
     if options.sample:
         mutants = random.Random(options.seed).sample(mutants, min(options.sample, len(mutants)))
     if options.control:
         mutants += [control(dialect) for dialect in dialects]
     return mutants
+
+
+def _survivors(report: Path) -> Iterator[tuple[str, str, str, str]]:
+    for item in json.loads(report.read_text())["results"]:
+        if item["killer"] is None:
+            yield item["dialect"], item["verb"], item["text"], item["put"]
 
 
 def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
@@ -575,6 +607,9 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--control", action="store_true", help="add a mutant that changes nothing and must survive"
+    )
+    parser.add_argument(
+        "--again", type=Path, metavar="FILE", help="only the survivors of an earlier --json report"
     )
     parser.add_argument("--sample", type=int, metavar="N", help="only N of them, chosen by --seed")
     parser.add_argument("--seed", type=int, default=0)
@@ -639,11 +674,13 @@ def run(options: argparse.Namespace, mutants: Sequence[Mutant]) -> int:
     pool = Pool(max(1, min(options.jobs, len(tried))), tests, ROOT)
     try:
         known.measure(pool, sorted({mutant.dialect for mutant in tried}))
-        known.save()
+        if not options.tests:
+            known.save()
         results = try_all(tried, pool, known)
         doubtful = doubt(results, pool)
         known.killers = {key: name for key, name in known.killers.items() if name not in doubtful}
-        known.save()
+        if not options.tests:
+            known.save()
     finally:
         pool.close()
     for result in results:

@@ -281,4 +281,5 @@ def _in_migration(source: str, tokens: Sequence[_Token]) -> Iterator[_Found]:
         yield _Found(match.start(), match.end(), "", "trigger")
     for at, token in enumerate(tokens):
         if token.word == "CHECK" and tokens[at + 1].text == "(":
-            yield from _conjuncts(_until(tokens, at + 2, set()), "check")
+            found = _conjuncts(_until(tokens, at + 2, set()), "check")
+            yield from (item for item in found if item.put == "TRUE")  # without a branch it would be stricter

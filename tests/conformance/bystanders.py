@@ -55,7 +55,7 @@ def rows_without(store: Store, *ids: str) -> list[str]:
 
 def gather(store: Store, other: Store) -> Crowd:
     """Bring a job into every state, each with all the side rows it can have. ``other`` is another instance's store."""
-    keeper = other.join(lease=LONG)
+    keeper, _idle = other.join(lease=LONG), other.join(lease=LONG)
     ids: dict[str, str] = {}
     ids["parent"] = one(store, "crowd.parent", key=Key("parent"))
     ids["ended parent"] = one(store, "crowd.ended", max_attempts=1)
@@ -90,7 +90,9 @@ def gather(store: Store, other: Store) -> Crowd:
             case "completed":
                 keeper.complete(lease, name)
     one(store, "crowd.held2")
+    ids["last"] = one(store, "crowd.last")
     keeper.claim("crowd.held2", 1)
+    keeper.complete(claim_one(keeper, "crowd.last"))  # its claim row is empty and still there
     store.jobs.cancel(ids["held"])
     with store.db.effect(5) as tx:
         inbox = NewJob(kind="crowd.inbox", delay=LONG, key=Key("inbox", KeyScope.IDEMPOTENT, lasts=LONG))

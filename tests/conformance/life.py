@@ -36,7 +36,8 @@ def state(store: Store, job_id: str) -> State:
 
 def every_job(store: Store, **only: Any) -> list[Any]:
     """All jobs of a filter, page by page."""
-    jobs, cursor = [], None
+    jobs: list[Any] = []
+    cursor = None
     while True:
         page = store.jobs.list(JobFilter(**only), cursor=cursor, limit=100)
         jobs += page.jobs

@@ -254,8 +254,8 @@ def test_upkeep_is_about_what_is_due(store: Store, crowd: Crowd, clock: ManualCl
     with nobody_else(store, soon):
         assert store.upkeep.promote() == {"s": 1}
     clock.advance(1)
-    with nobody_else(store, ended, key, crowd.ids["completed"]):
-        assert store.upkeep.prune(Retention(completed=timedelta(0), failed=None, cancelled=None)) == 2
+    with nobody_else(store, ended, key, crowd.ids["completed"], crowd.ids["last"]):
+        assert store.upkeep.prune(Retention(completed=timedelta(0), failed=None, cancelled=None)) == 3
     assert key not in [str(row["job"]) for row in rows(store, "job_key")]
     with nobody_else(store):
         store.phases.pause("s", "why")

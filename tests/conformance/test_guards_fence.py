@@ -30,7 +30,11 @@ class Batch(NamedTuple):
 
     def rows(self, **columns: object) -> str:
         """The same write asked for all of them, each time under our token, and once under a token that is nobody's."""
-        asked = [(self.mine.id, self.mine.token), (self.theirs.id, self.mine.token), (self.queued, self.mine.token)]
+        asked = [
+            (self.mine.id, self.mine.token),
+            (self.theirs.id, self.mine.token),
+            (self.queued, self.mine.token),
+        ]
         asked.append((self.neighbour.id, self.theirs.token))
         return json.dumps([{"id": job, "token": token, **columns} for job, token in asked])
 
@@ -79,7 +83,11 @@ def test_a_batch_writes_what_is_held_under_the_token_it_names(store: Store, batc
 def test_a_checkpoint_is_written_under_the_token_it_names(store: Store, batch: Batch, verb: str) -> None:
     values = {"done": 1, "total": None, "position": "null"} if verb == "checkpoint" else {}
     before = rows_without(store)
-    for job_id, token in ((batch.theirs.id, batch.mine.token), (batch.queued, batch.mine.token), (new_id(), 1)):
+    for job_id, token in (
+        (batch.theirs.id, batch.mine.token),
+        (batch.queued, batch.mine.token),
+        (new_id(), 1),
+    ):
         assert store.db.run(verb, id=job_id, token=token, **values) == []
     assert rows_without(store) == before
     store.db.run(verb, id=batch.mine.id, token=batch.mine.token, **values)
@@ -116,9 +124,7 @@ def test_a_take_over_is_of_one_job_under_the_token_it_was_found_with(store: Stor
     stale = {"id": batch.theirs.id, "token": batch.mine.token, "instance": asker.id}
     assert store.db.run("recover.hold", **stale) == []
     assert rows_without(store) == before
-    ((token, _),) = store.db.run(
-        "recover.hold", id=batch.mine.id, token=batch.mine.token, instance=asker.id
-    )
+    ((token, _),) = store.db.run("recover.hold", id=batch.mine.id, token=batch.mine.token, instance=asker.id)
     assert token > max(batch.mine.token, batch.theirs.token)
     assert rows_without(store, batch.mine.id, asker.id) == [
         row for row in before if batch.mine.id not in row and asker.id not in row
@@ -145,7 +151,9 @@ def test_what_became_of_an_attempt_is_asked_of_that_attempt(store: Store, batch:
         (crowd.ids["released"], tried[crowd.ids["released"], "recovered"]): "lost",
     }
     leases = json.dumps([{"id": job, "token": token} for job, token in asked])
-    answer = {(job, token): standing for job, token, standing in store.db.run("record.resolve", leases=leases)}
+    answer = {
+        (job, token): standing for job, token, standing in store.db.run("record.resolve", leases=leases)
+    }
     assert answer == asked
 
 
@@ -171,12 +179,23 @@ def test_one_instance_removes_its_own_empty_claims(store: Store, batch: Batch, c
     tokens = [first.token, batch.theirs.token]
     store.db.run("unclaim", tokens=[*tokens, second.token], instance=holder.id)
     assert {first.token, second.token, batch.theirs.token} <= _claims(store)
-    for lease in (first, second):
+    for lease in (first, second, batch.theirs):
         store.db.run("record.finish", outcomes=_ends(lease))
     before = _claims(store)
     store.db.run("unclaim", tokens=tokens, instance=holder.id)
     assert _claims(store) == before - {first.token}
     assert {named, kept} <= {str(row["id"]) for row in rows(store, "job_done")}
+
+
+def test_a_checkpoint_that_goes_back_is_refused_beside_one_that_stands_there(
+    store: Store, batch: Batch
+) -> None:
+    """The neighbour under the same token may be at just that place."""
+    values = {"total": None, "position": "null"}
+    for lease, done in ((batch.mine, 5), (batch.neighbour, 1)):
+        assert store.db.run("checkpoint", id=lease.id, token=lease.token, done=done, **values)[0][2]
+    assert not store.db.run("checkpoint", id=batch.mine.id, token=batch.mine.token, done=1, **values)[0][2]
+    assert store.db.run("checkpoint", id=batch.mine.id, token=batch.mine.token, done=5, **values)[0][2]
 
 
 def test_a_flag_says_that_the_end_needs_the_long_way(store: Store, batch: Batch) -> None:
@@ -186,16 +205,16 @@ def test_a_flag_says_that_the_end_needs_the_long_way(store: Store, batch: Batch)
     assert flags[batch.mine.id] & Flag.OUTPUT and not flags[batch.neighbour.id] & Flag.OUTPUT
 
 
+def test_a_delay_of_one_job_is_its_own(store: Store, batch: Batch) -> None:
+    store.db.run("record.retry", **WRITES["record.retry"](batch))
+    assert [job.run_at - store.now() for job in (store.jobs.get(batch.mine.id),) if job.run_at] == [
+        timedelta(seconds=1)
+    ]
+
+
 def _claims(store: Store) -> set[int]:
     return {row["token"] for row in rows(store, "claim")}
 
 
 def _ends(lease: Lease) -> str:
     return json.dumps([{"id": lease.id, "token": lease.token, "state": "completed"}])
-
-
-def test_a_delay_of_one_job_is_its_own(store: Store, batch: Batch) -> None:
-    store.db.run("record.retry", **WRITES["record.retry"](batch))
-    assert [job.run_at - store.now() for job in (store.jobs.get(batch.mine.id),) if job.run_at] == [
-        timedelta(seconds=1)
-    ]

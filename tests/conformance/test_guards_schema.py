@@ -151,4 +151,6 @@ def insert(store: Store, table: str, row: dict[str, Any]) -> None:
     values = [stand_ins.get(id(value), value) for value in row.values()]
     marks = ", ".join(["?" if is_sqlite else "%s"] * len(values))
     with store.db.effect(5) as tx:
-        tx.connection.execute(f"INSERT INTO {prefix(store)}{table} ({', '.join(row)}) VALUES ({marks})", values)
+        tx.connection.execute(
+            f"INSERT INTO {prefix(store)}{table} ({', '.join(row)}) VALUES ({marks})", values
+        )

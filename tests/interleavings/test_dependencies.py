@@ -23,7 +23,7 @@ from tests.interleavings.sessions import (
     until_blocked,
     user_transaction,
 )
-from windlass.model import After, Completed, Failed, NewJob, Retried, State, Verdict
+from windlass.model import After, Completed, DependencyPolicy, Failed, Lease, NewJob, Retried, State, Verdict
 from windlass.store import Store
 from windlass.store.dependencies import Dependencies
 from windlass.store.postgres import PostgresDatabase
@@ -213,5 +213,34 @@ def test_random_meetings_of_attach_link_and_finish_strand_no_child(postgres_dsn:
     assert len(expected) == rounds * parents_each
     found = {child: store.jobs.get(child).state for child in expected}
     assert {child: state for child, state in found.items() if state is not expected[child]} == {}
+    assert deadlocks(postgres_dsn) == 0
+    assert_consistent(postgres_dsn, store)
+
+
+def test_parents_that_count_and_cancel_each_others_children_do_not_deadlock(
+    postgres_dsn: str, stores: Open
+) -> None:
+    """Two parents fail at the same moment; each lets one child go on and cancels the child the other lets go on. Both
+    lock both children, in one order, so neither waits for the other's second."""
+    store = stores(postgres_dsn)
+    holder = store.join()
+    run, cancel = DependencyPolicy.RUN, DependencyPolicy.CANCEL
+    rounds = 60
+    with ThreadPoolExecutor(2) as pool:
+        for _ in range(rounds):
+            enqueue(store, 2)
+            one, two = claim(holder, 2)
+            for policies in ((run, cancel), (cancel, run)):
+                edges = [After(lease.id, policy) for lease, policy in zip((one, two), policies, strict=True)]
+                enqueue(store, kind="child", after=edges)
+            assert store.dependencies.link() == 2
+            barrier = threading.Barrier(2)
+
+            def end(lease: Lease, barrier: threading.Barrier = barrier) -> Verdict:
+                barrier.wait()
+                return holder.record([Failed(lease, BOOM)])[0]
+
+            assert list(pool.map(end, (one, two))) == [Verdict.RECORDED] * 2
+    assert store.phases.counts()["child"].cancelled == 2 * rounds
     assert deadlocks(postgres_dsn) == 0
     assert_consistent(postgres_dsn, store)

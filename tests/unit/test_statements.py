@@ -120,7 +120,9 @@ def test_both_dialects_answer_the_same_columns(postgres_dsn: str, tmp_path: Path
                     assert theirs == ours, name
                     continue
                 assert len(ours) == len(theirs), name
-                named = [(a, b) for a, b in zip(ours, theirs, strict=True) if _is_given(a) and b.isidentifier()]
+                named = [
+                    (a, b) for a, b in zip(ours, theirs, strict=True) if _is_given(a) and b.isidentifier()
+                ]
                 assert [a for a, _ in named] == [b for _, b in named], name
         finally:
             lite.close()

@@ -56,6 +56,8 @@ def settle(db: Database, tx: Transaction, ended: Sequence[tuple[str, State]]) ->
             elif policy == DependencyPolicy.CANCEL:
                 doomed.add(child)
         going_on = {child: n for child, n in satisfied.items() if child not in doomed}
+        if going_on and doomed:
+            tx.run("settle.lock", counted=sorted(going_on), doomed=sorted(doomed), reasons=FOR_PARENTS)
         if going_on:
             due = [row[0] for row in tx.run("settle.count", children=_counts(going_on, "satisfied"))]
             promote(tx, due)

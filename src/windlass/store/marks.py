@@ -61,9 +61,11 @@ class Marks:
         now = self._monotonic()
         with self._lock:
             if scan is Scan.FULL:
-                self._full_at, self._full_took = now, now - began
+                self._full_at = now
+                self._full_took = _steady(now - began, self._full_took, FULL_EVERY / FULL_SHARE)
             if scan is not Scan.MARK:
-                self._recent_at, self._recent_took = now, now - began
+                self._recent_at = now
+                self._recent_took = _steady(now - began, self._recent_took, RECENT_EVERY / RECENT_SHARE)
             self._short = is_short
             last: dict[int, datetime] = {}
             for lane, at in found:
@@ -81,6 +83,12 @@ class Marks:
         """Rows went back behind the marks: make the next scan a full one, as soon as its share of time allows."""
         with self._lock:
             self._full_at = min(self._full_at, self._monotonic() - FULL_EVERY)
+
+
+def _steady(took: float, before: float, free: float) -> float:
+    """What a scan is taken to cost: at most twice what it cost before, so that one that met a busy moment (70 ms instead
+    of 3) does not put the next one off for more than a second; ``free`` is what needs no pause anyway."""
+    return min(took, max(2 * before, free))
 
 
 def as_text(marks: Sequence[datetime | None]) -> list[str]:

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 
 import psycopg
 from psycopg import errors as pg
-from psycopg.adapt import Loader
+from psycopg.adapt import AdaptersMap, Loader
 from psycopg.rows import tuple_row
-from psycopg_pool import ConnectionPool, PoolTimeout
+from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from windlass.clock import Clock
 from windlass.errors import ConfigError, StoreUnreachableError
@@ -44,24 +44,40 @@ class _Text(Loader):
 
 
 class PostgresTransaction:
-    """Verbs on one connection; the connection's transaction is the caller's business."""
+    """Verbs on one connection; the connection's transaction is the caller's business.
 
-    def __init__(self, connection: psycopg.Connection, clock: Clock | None, prepare: bool) -> None:
+    ``is_foreign`` says that the connection is (also) somebody else's: then our way of reading values stays with our cursors.
+    """
+
+    def __init__(
+        self, connection: psycopg.Connection, clock: Clock | None, prepare: bool, *, is_foreign: bool = False
+    ) -> None:
         self.connection = connection
         self._clock = clock
         self._prepare = prepare
+        self._is_foreign = is_foreign
 
     def run(self, verb: str, **parameters: object) -> list[Row]:
         rows: list[Row] = []
         for text, names in STATEMENTS[verb]:
             if "now" in names:
                 parameters["now"] = self._clock.now() if self._clock else None
-            cursor = self.connection.execute(
-                text, {name: parameters[name] for name in names}, prepare=self._prepare
-            )
+            cursor = self._cursor()
+            cursor.execute(text, {name: parameters[name] for name in names}, prepare=self._prepare)
             if cursor.description is not None:
                 rows = cursor.fetchall()
         return rows
+
+    def _cursor(self) -> psycopg.Cursor[Row]:
+        cursor = self.connection.cursor(row_factory=tuple_row)
+        if self._is_foreign:
+            _read_as_text(cursor.adapters)
+        return cursor
+
+
+def _read_as_text(adapters: AdaptersMap) -> None:
+    for name in ("uuid", "json", "jsonb"):
+        adapters.register_loader(name, _Text)
 
 
 def _compile() -> dict[str, list[tuple[bytes, frozenset[str]]]]:
@@ -107,21 +123,32 @@ class PostgresDatabase:
         if auto_migrate:
             migrate_postgres(self._direct_url or url)
         self._check(connect_timeout)
-        self._pool: ConnectionPool[psycopg.Connection] = ConnectionPool(
-            url,
-            kwargs={
-                "autocommit": True,
-                "row_factory": tuple_row,
-                "connect_timeout": max(1, int(connect_timeout)),
-            },
-            configure=self._configure,
-            min_size=1,
-            max_size=max_connections,
-            timeout=connect_timeout,
-            open=False,
-            name="windlass",
+        # Three pools, so that one need cannot starve another: handlers that keep all effect transactions open must not
+        # stop the recorder, and nothing at all may stop the heartbeat.
+        self._pool = self._make_pool("verbs", 1, max_connections, connect_timeout, self._configure)
+        self._effects = self._make_pool(
+            "effects", 0, max_connections, connect_timeout, self._configure_effect
         )
-        self._pool.open()
+        self._beats = self._make_pool("beats", 0, 1, connect_timeout, self._configure)
+
+    def _make_pool(
+        self,
+        name: str,
+        least: int,
+        most: int,
+        timeout: float,
+        configure: Callable[[psycopg.Connection], None],
+    ) -> ConnectionPool[psycopg.Connection]:
+        return ConnectionPool(
+            self._url,
+            kwargs={"autocommit": True, "row_factory": tuple_row, "connect_timeout": max(1, int(timeout))},
+            configure=configure,
+            min_size=least,
+            max_size=most,
+            timeout=timeout,
+            open=True,
+            name=f"windlass-{name}",
+        )
 
     def _check(self, connect_timeout: float) -> None:
         """Fail now, and clearly, where a pool would only time out."""
@@ -137,8 +164,7 @@ class PostgresDatabase:
             require_current(status, len(status.applied) + len(status.pending), "run `windlass db migrate`")
 
     def _configure(self, connection: psycopg.Connection) -> None:
-        for name in ("uuid", "json", "jsonb"):
-            connection.adapters.register_loader(name, _Text)
+        _read_as_text(connection.adapters)
         connection.prepare_threshold = None if self._pooled else 0
         if not self._pooled:
             connection.execute("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED")
@@ -146,25 +172,36 @@ class PostgresDatabase:
             connection.execute("SET jit = off")
             connection.execute("SET timezone = 'UTC'")
 
+    def _configure_effect(self, connection: psycopg.Connection) -> None:
+        """A handler's connection is as the driver makes it; only prepared statements cannot pass a pooler."""
+        if self._pooled:
+            connection.prepare_threshold = None
+
     # ------------------------------------------------------------------ running verbs
 
     @contextmanager
-    def _connection(self) -> Iterator[psycopg.Connection]:
+    def _connection(
+        self, pool: ConnectionPool[psycopg.Connection] | None = None
+    ) -> Iterator[psycopg.Connection]:
         try:
-            with translated(), self._pool.connection() as connection:
+            with (pool or self._pool).connection() as connection, translated():
                 yield connection
         except PoolTimeout as error:
             raise StoreUnreachableError(
                 "no connection to PostgreSQL became free in time; check that the server runs, or raise max_connections"
             ) from error
+        except PoolClosed as error:
+            raise StoreUnreachableError("this store is closed; open another one") from error
 
     def _on(self, connection: psycopg.Connection) -> PostgresTransaction:
         return PostgresTransaction(connection, self._clock, prepare=not self._pooled)
 
-    def _repeat(self, work: Callable[[psycopg.Connection], T]) -> T:
+    def _repeat(
+        self, work: Callable[[psycopg.Connection], T], pool: ConnectionPool[psycopg.Connection] | None = None
+    ) -> T:
         """Run something that is safe to repeat, and repeat it when the database asks for it or a partition is missing."""
         for left in reversed(range(REPEATS)):
-            with self._connection() as connection:
+            with self._connection(pool) as connection:
                 try:
                     return work(connection)
                 except REPEATABLE:
@@ -182,7 +219,8 @@ class PostgresDatabase:
         raise AssertionError("unreachable")
 
     def run(self, verb: str, **parameters: object) -> list[Row]:
-        return self._repeat(lambda connection: self._on(connection).run(verb, **parameters))
+        pool = self._beats if verb == "beat" else None
+        return self._repeat(lambda connection: self._on(connection).run(verb, **parameters), pool)
 
     read = run
 
@@ -244,12 +282,12 @@ class PostgresDatabase:
     def effect(self, seconds: float) -> Iterator[PostgresTransaction]:
         """A handler's transaction; both time-outs end with it, so they are safe behind a pooler."""
         milliseconds = str(max(1, int(seconds * 1000)))
-        with self._connection() as connection, connection.transaction():
+        with self._connection(self._effects) as connection, connection.transaction():
             connection.execute(
                 "SELECT set_config('idle_in_transaction_session_timeout', %s, true), set_config('statement_timeout', %s, true)",
                 (milliseconds, milliseconds),
             )
-            yield self._on(connection)
+            yield PostgresTransaction(connection, self._clock, prepare=not self._pooled, is_foreign=True)
 
     # ------------------------------------------------------------------ hints and time
 
@@ -305,4 +343,5 @@ class PostgresDatabase:
         return True  # a look first would cost as much as the verb
 
     def close(self) -> None:
-        self._pool.close()
+        for pool in (self._beats, self._effects, self._pool):
+            pool.close()

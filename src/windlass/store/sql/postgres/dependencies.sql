@@ -118,6 +118,18 @@ WHERE d.parent = o.parent
     AND d.child = o.child
 RETURNING d.child, d.policy, d.parent_state;
 
+-- name: settle.lock
+-- Locks, in id order, the children that are counted down and those that are cancelled: one after the other they would be
+-- locked in two orders, and two parents' ends could wait for each other.
+SELECT l.id
+FROM windlass.job_later AS l
+WHERE (
+        (l.id = ANY(:counted::uuid[]) AND l.reason = 'waiting')
+        OR (l.id = ANY(:doomed::uuid[]) AND l.reason = ANY(:reasons::text[]))
+    )
+ORDER BY l.id
+FOR UPDATE;
+
 -- name: settle.count
 -- Counts down waiting children on their locked rows; those that reach zero are due.
 WITH given AS MATERIALIZED (

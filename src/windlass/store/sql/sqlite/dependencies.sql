@@ -88,6 +88,11 @@ WHERE windlass_job_dep.parent = g.value ->> '$.id'
     AND windlass_job_dep.parent_state IS NULL
 RETURNING child, policy, parent_state;
 
+-- name: settle.lock
+-- Nothing to lock: there is one writer at a time.
+SELECT NULL AS id
+WHERE FALSE;
+
 -- name: settle.count
 -- Counts down waiting children; those that reach zero are due.
 INSERT INTO windlass_delta (phase, waiting, scheduled)

@@ -37,8 +37,7 @@ WHERE j.cancel_at IS NOT NULL
 UPDATE windlass_instance
 SET dead_at = :now
 WHERE id = :instance
-    AND dead_at IS NULL
-    AND EXISTS (SELECT 1 FROM windlass_claim AS c WHERE c.instance = windlass_instance.id);
+    AND dead_at IS NULL;
 DELETE FROM windlass_instance
 WHERE id = :instance
     AND NOT EXISTS (SELECT 1 FROM windlass_claim AS c WHERE c.instance = windlass_instance.id);
@@ -95,7 +94,7 @@ FROM windlass_job AS j
 WHERE j.id = :id
     AND j.token = :token;
 UPDATE windlass_job
-SET token = (SELECT max(c.token) FROM windlass_claim AS c WHERE c.instance = :instance),
+SET token = (SELECT max(c.token) FROM windlass_claim AS c),
     claimed_at = :now
 WHERE id = :id
     AND token = :token

@@ -352,7 +352,7 @@ SET generation = excluded.generation,
     position = excluded.position
 WHERE excluded.done >= p.done;
 SELECT j.flags, j.cancel_at IS NOT NULL AS cancel_asked,
-    EXISTS (SELECT 1 FROM windlass_checkpoint AS p WHERE p.job = j.id AND p.done = :done AND p.token = :token) AS saved
+    EXISTS (SELECT 1 FROM windlass_checkpoint AS p WHERE p.job = j.id AND p.done = :done) AS saved
 FROM windlass_job AS j
 WHERE j.id = :id
     AND j.token = :token;

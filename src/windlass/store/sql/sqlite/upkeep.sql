@@ -24,8 +24,9 @@ CROSS JOIN windlass_job_later AS l ON l.rowid = due.row
 GROUP BY l.phase;
 INSERT INTO windlass_job (id, created_at, ready_at, started_at, lane, generation, attempt, crashes, max_attempts, flags, kind,
     phase, correlation, args)
-SELECT l.id, l.created_at, :now + row_number() OVER (ORDER BY l.run_at, l.id) - 1, l.started_at, l.lane, l.generation, l.attempt, l.crashes, l.max_attempts, l.flags, l.kind, l.phase,
-    l.correlation, l.args
+SELECT l.id, l.created_at,
+    :now + row_number() OVER (ORDER BY l.run_at, l.id) - 1, -- belt: `due` comes in this order, but SQL does not promise it
+    l.started_at, l.lane, l.generation, l.attempt, l.crashes, l.max_attempts, l.flags, l.kind, l.phase, l.correlation, l.args
 FROM (
     SELECT d.rowid AS row
     FROM windlass_job_later AS d
@@ -34,8 +35,7 @@ FROM (
     ORDER BY d.run_at, d.id
     LIMIT :limit
 ) AS due
-CROSS JOIN windlass_job_later AS l ON l.rowid = due.row
-ORDER BY l.run_at, l.id;
+CROSS JOIN windlass_job_later AS l ON l.rowid = due.row;
 INSERT INTO windlass_delta (phase, scheduled, queued)
 SELECT l.phase, -count(*), count(*)
 FROM (

@@ -1,0 +1,70 @@
+"""Connections on PostgreSQL: one need cannot starve another, and a handler's connection is its own."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from uuid import UUID
+
+import psycopg
+import pytest
+from psycopg.rows import dict_row
+
+from tests.conformance.life import claim_one, enqueue, one
+from windlass.errors import StoreUnreachableError
+from windlass.model import Verdict
+from windlass.store import open_store
+
+
+def test_handlers_that_keep_every_effect_open_stop_nobody_else(postgres_dsn: str) -> None:
+    """I-11: the heartbeat and the recorder have connections that handlers cannot take."""
+    with open_store(postgres_dsn, max_connections=2, connect_timeout=2) as store, ExitStack() as stack:
+        enqueue(store, n=4)
+        holder = store.join()
+        leases = holder.claim("work", 4)
+        for lease in leases[:2]:
+            stack.enter_context(holder.transaction(lease))
+        with pytest.raises(StoreUnreachableError, match="max_connections"), holder.transaction(leases[2]):
+            pass
+        assert holder.beat().released == 0
+        assert holder.complete(leases[3]) is Verdict.RECORDED
+        one(store)
+        assert len(holder.claim("work", 5)) == 1
+
+
+def test_a_beat_gets_through_when_every_other_connection_is_taken(postgres_dsn: str) -> None:
+    with open_store(postgres_dsn, max_connections=1, connect_timeout=1) as store:
+        holder = store.join()
+        with store.db._connection():  # type: ignore[attr-defined]  as a verb that takes for ever would
+            assert store.db.run("beat", instance=holder.id, known=[], grace=5.0)
+
+
+def test_a_handlers_connection_reads_values_as_the_driver_does(postgres_dsn: str) -> None:
+    """What the store does to its own connections (ids and JSON as text, generic plans) must not reach users' code."""
+    with open_store(postgres_dsn) as store:
+        one(store)
+        holder = store.join()
+        lease = claim_one(holder)
+        with holder.transaction(lease) as tx:
+            made, data = tx.connection.execute("SELECT gen_random_uuid(), '[1]'::jsonb").fetchone()
+            assert isinstance(made, UUID) and data == [1]
+            assert tx.connection.execute("SHOW plan_cache_mode").fetchone()[0] == "auto"
+            tx.connection.row_factory = dict_row
+            assert tx.put_output({"x": 1}, name="a").value == {"x": 1}
+            tx.complete()
+        assert store.jobs.get(lease.id).state == "completed"
+
+
+def test_a_store_that_is_closed_leaves_no_connection(postgres_dsn: str) -> None:
+    store = open_store(postgres_dsn)
+    holder = store.join()
+    holder.beat()
+    with store.db.effect(5):
+        pass
+    store.close()
+    with pytest.raises(StoreUnreachableError, match="closed"):
+        holder.beat()
+    with psycopg.connect(postgres_dsn) as admin:
+        left = admin.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        ).fetchone()
+    assert left == (0,)

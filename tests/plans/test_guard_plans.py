@@ -1,0 +1,85 @@
+"""Conditions that change no answer and are there for the planner: what each of them buys, seen in the plan.
+
+The tables are empty and sequential scans are forbidden, so these plans say what an index *can* serve; that it is chosen at
+a million rows is shown by test_hot_plans.py.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from windlass.clock import ManualClock
+from windlass.store import open_store
+from windlass.store import postgres as pg_store
+from windlass.store import sqlite as sqlite_store
+from windlass.store.ids import LARGEST, SMALLEST, new_id
+
+
+def explain(dsn: str, verb: str, **parameters: Any) -> str:
+    """The plan of a verb's first statement, its parameters put in as literals."""
+    with psycopg.connect(dsn, cursor_factory=psycopg.ClientCursor) as connection:
+        connection.execute("SET enable_seqscan = off")
+        connection.execute("SET enable_bitmapscan = off")
+        text, names = pg_store.STATEMENTS[verb][0]
+        values = {name: parameters.get(name) for name in names}
+        return "\n".join(row[0] for row in connection.execute(b"EXPLAIN (COSTS OFF) " + text, values))
+
+
+@pytest.mark.parametrize(
+    ("verb", "parameters"),
+    [
+        ("cancels", {"instance": new_id()}),
+        ("unclaim", {"instance": new_id(), "tokens": [1]}),
+        ("recover.pick", {"tokens": None, "limit": 5}),
+        ("recover.sweep", {}),
+    ],
+)
+def test_a_claim_row_leads_to_its_jobs_through_the_index(
+    postgres_dsn: str, verb: str, parameters: dict[str, Any]
+) -> None:
+    """The token alone would decide, and no index has it: phase, lane and ready_at are what the index can look up."""
+    plan = explain(postgres_dsn, verb, **parameters)
+    (condition,) = (line for line in plan.splitlines() if "Index Cond" in line and "ready_at" in line)
+    for part in ("phase = c.phase", "lane = r.lane", "ready_at >= r.lo", "ready_at <= r.hi"):
+        assert part in condition, plan
+
+
+LISTING = {"before": LARGEST, "limit": 5, "kind": None, "phase": None, "correlation": None, "state": "failed"}
+
+
+def test_a_list_of_failures_has_an_index_of_its_own(postgres_dsn: str) -> None:
+    """A partial one, which is used only where its own condition stands in the query."""
+    assert "job_done_ended_badly" in explain(
+        postgres_dsn, "list.ended_badly", **LISTING
+    ) or "state_id_idx" in explain(postgres_dsn, "list.ended_badly", **LISTING)
+
+
+def test_on_sqlite_a_list_of_failures_has_an_index_of_its_own(tmp_path: Any) -> None:
+    with open_store(f"sqlite:///{tmp_path / 'x.db'}") as store, store.db.effect(5) as tx:
+        (statement,) = sqlite_store.STATEMENTS["list.ended_badly"].statements
+        plan = tx.connection.execute(f"EXPLAIN QUERY PLAN {statement.text}", LISTING).fetchall()
+        assert "windlass_job_done_ended_badly" in str(plan)
+
+
+@pytest.mark.parametrize("verb", ["prune.page", "prune.delete"])
+def test_pruning_looks_only_at_days_that_can_hold_something(postgres_dsn: str, verb: str) -> None:
+    clock = ManualClock()
+    with open_store(postgres_dsn, clock=clock) as store:
+        store.upkeep.maintain()
+    yesterday = clock.now() - timedelta(days=1)
+    before = {f"{name}_before": clock.now() for name in ("completed", "failed", "cancelled")}
+    values = {
+        "after": SMALLEST,
+        "limit": 5,
+        "ids": [new_id()],
+        "oldest": yesterday,
+        "newest": yesterday,
+        **before,
+    }
+    plan = explain(postgres_dsn, verb, **values)
+    days = {word for word in plan.replace("_1 ", " ").split() if word.startswith("job_done_2")}
+    assert {day[:17] for day in days} == {f"job_done_{yesterday:%Y%m%d}"}, plan
