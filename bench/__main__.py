@@ -28,5 +28,21 @@ def prune(jobs: int, seconds: float, batch: int, short: bool, output: Path | Non
     sys.exit(0 if measurement.run(jobs=jobs, seconds=seconds, batch=batch, output=output) or short else 1)
 
 
+@main.command()
+@click.option("--seconds", default=2.0, show_default=True, help="How long each rate is measured.")
+@click.option(
+    "--snapshot", default=10.0, show_default=True, help="How long a snapshot is held while jobs drain."
+)
+@click.option("--short", is_flag=True, help="A quick form: tenths of a second.")
+@click.option("--json", "output", type=click.Path(path_type=Path), help="Write the figures to a file, too.")
+def store(seconds: float, snapshot: float, short: bool, output: Path | None) -> None:
+    """Enqueue, claim and finish by batch size on both databases; at most 1,000 B of WAL a job."""
+    from bench import store as measurement
+
+    if short:
+        seconds, snapshot = 0.1, 0.2
+    sys.exit(0 if measurement.run(seconds=seconds, snapshot=snapshot, output=output) or short else 1)
+
+
 if __name__ == "__main__":
     main()

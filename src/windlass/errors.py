@@ -9,7 +9,7 @@ do next; the facts are attributes too, so that callers need not parse text.
     │   └── PayloadTooLargeError    ... because it is over the size or depth limit
     ├── StoreError                  the database refused or could not be reached
     │   ├── StoreUnreachableError   no connection; nothing was written, or it is unknown whether it was
-    │   ├── SchemaError             the tables are missing, older or newer than this release
+    │   ├── SchemaError             the tables are missing, older than this release, or not as it made them
     │   ├── StoreReadOnlyError      the database or file takes no writes
     │   ├── StoreNotAllowedError    the database role lacks a right
     │   └── StoreFullError          the disk (or quota) is full; nothing of the failed call was written

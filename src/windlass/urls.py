@@ -29,4 +29,4 @@ def dialect_of(url: str) -> str:
                 "url", "postgresql://…", "PostgreSQL needs its driver: pip install 'windlass[postgres]'"
             )
         return "postgres"
-    raise ConfigError("url", without_secrets(url), FORMS)
+    raise ConfigError("url", f"{url.partition(':')[0]}:…" if ":" in url else url, FORMS)

@@ -140,7 +140,9 @@ def test_a_read_only_sqlite_file_says_so(tmp_path: Path, folder_mode: int) -> No
         folder.chmod(0o755)
     tmp_path.chmod(folder_mode)
     try:
-        assert _as_ordinary_user(lambda: open_store(url).enqueue([NewJob(kind="work")])) == "StoreReadOnlyError"
+        assert (
+            _as_ordinary_user(lambda: open_store(url).enqueue([NewJob(kind="work")])) == "StoreReadOnlyError"
+        )
     finally:
         tmp_path.chmod(0o755)
         path.chmod(0o644)

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from psycopg.types.string import TextLoader
+
 from tests.conformance.life import BOOM, claim_one, one
 from windlass.model import After, DependencyPolicy, Key, KeyScope, NewJob
 from windlass.store import Store
@@ -36,9 +38,13 @@ class Crowd:
 
 
 def rows(store: Store, table: str, where: str = "TRUE") -> list[dict[str, Any]]:
-    """The rows of a table, as the database has them."""
+    """The rows of a table, as the database has them; ids and JSON as text."""
     with store.db.effect(5) as tx:
-        cursor = tx.connection.execute(f"SELECT * FROM {prefix(store)}{table} WHERE {where}")
+        cursor = tx.connection.cursor()
+        if store.db.dialect == "postgres":
+            for kind in ("uuid", "json", "jsonb"):
+                cursor.adapters.register_loader(kind, TextLoader)
+        cursor.execute(f"SELECT * FROM {prefix(store)}{table} WHERE {where}")
         names = [column[0] for column in cursor.description]
         return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 

@@ -62,7 +62,7 @@ WRITES: dict[str, Callable[[Batch], dict[str, Any]]] = {
     "record.retry": lambda b: {
         "outcomes": b.rows(delay=1.0, crashed=0, returned=0, outcome="retried", error=ERROR)
     },
-    "record.advance": lambda b: {"outcomes": b.rows(phase="next", max_attempts=3)},
+    "record.advance": lambda b: {"outcomes": b.rows(phase="next", max_attempts=3, outcome="advanced")},
     "record.release": lambda b: {
         "outcomes": b.rows(returned=0, crashed=0, suspect=0, outcome="recovered", error=ERROR)
     },
@@ -81,7 +81,7 @@ def test_a_batch_writes_what_is_held_under_the_token_it_names(store: Store, batc
 
 @pytest.mark.parametrize("verb", ["checkpoint", "checkpoint.flag"])
 def test_a_checkpoint_is_written_under_the_token_it_names(store: Store, batch: Batch, verb: str) -> None:
-    values = {"done": 1, "total": None, "position": "null"} if verb == "checkpoint" else {}
+    values = {"done": 1, "total": None, "position": "null", "step": 0} if verb == "checkpoint" else {}
     before = rows_without(store)
     for job_id, token in (
         (batch.theirs.id, batch.mine.token),
@@ -191,11 +191,16 @@ def test_a_checkpoint_that_goes_back_is_refused_beside_one_that_stands_there(
     store: Store, batch: Batch
 ) -> None:
     """The neighbour under the same token may be at just that place."""
-    values = {"total": None, "position": "null"}
-    for lease, done in ((batch.mine, 5), (batch.neighbour, 1)):
-        assert store.db.run("checkpoint", id=lease.id, token=lease.token, done=done, **values)[0][2]
-    assert not store.db.run("checkpoint", id=batch.mine.id, token=batch.mine.token, done=1, **values)[0][2]
-    assert store.db.run("checkpoint", id=batch.mine.id, token=batch.mine.token, done=5, **values)[0][2]
+
+    def is_saved(lease: Lease, done: int, step: int = 0) -> bool:
+        values = {"done": done, "total": None, "position": "null", "step": step}
+        return bool(store.db.run("checkpoint", id=lease.id, token=lease.token, **values)[0][2])
+
+    assert is_saved(batch.mine, 5) and is_saved(batch.neighbour, 1)
+    assert not is_saved(batch.mine, 1)
+    assert is_saved(batch.mine, 5), "the same again is no step back …"
+    assert not is_saved(batch.mine, 5, step=1), "… but no step on, either"
+    assert is_saved(batch.mine, 6, step=1)
 
 
 def test_a_flag_says_that_the_end_needs_the_long_way(store: Store, batch: Batch) -> None:

@@ -211,6 +211,17 @@ def test_the_dead_stay_as_dead_as_they_were(
     assert rows(store, "instance") == [before]
 
 
+def test_a_beat_answers_claims_that_are_old_own_and_unknown(store: Store, clock: ManualClock) -> None:
+    mine, other = store.join(), store.join()
+    enqueue(store, n=4)
+    known, lost = claim_one(mine).token, claim_one(mine).token
+    claim_one(other)
+    clock.advance(6)
+    claim_one(mine)
+    ((_, unknown),) = store.db.run("beat", instance=mine.id, known=[known], grace=5.0)
+    assert unknown == str(lost)
+
+
 def test_only_the_late_are_buried(store: Store, opened: Callable[[], Store], clock: ManualClock) -> None:
     late, fresh = opened().join(lease=LEASE), opened().join(lease=2 * LEASE)
     clock.advance(LEASE + timedelta(seconds=1))
@@ -264,6 +275,27 @@ def test_jobs_of_an_instance_nobody_knows_are_recovered(
     assert lost.id not in [str(row["instance"]) for row in rows(store, "claim")]
 
 
+def test_a_holder_is_told_of_its_own_cancels_once(
+    store: Store, opened: Callable[[], Store], clock: ManualClock
+) -> None:
+    """Also where others hold jobs of the same phase, lane and moment, and where its claim covers several lanes."""
+    mine, theirs = opened().join(lease=LEASE), store.join()
+    low, high = one(store, priority=1), one(store, priority=8)
+    held = mine.claim("work", 2)
+    assert {lease.id for lease in held} == {low, high} and len({lease.token for lease in held}) == 1
+    other = one(store, priority=1)
+    claim_one(theirs)
+    store.jobs.cancel(other)
+    assert (mine.beat().cancelled, theirs.beat().cancelled) == ([], [other])
+    store.jobs.cancel(low)
+    store.jobs.cancel(high)
+    assert sorted(mine.beat().cancelled) == sorted([low, high])
+    clock.advance(LEASE + timedelta(seconds=1))
+    store.db.run("recover.bury")
+    picked = store.db.run("recover.pick", tokens=[held[0].token], limit=9)
+    assert sorted(row[0] for row in picked) == sorted([low, high])
+
+
 def test_with_tokens_given_other_peoples_dead_are_left_out(
     store: Store, opened: Callable[[], Store], clock: ManualClock
 ) -> None:
@@ -310,11 +342,19 @@ def test_linking_goes_by_pages_and_marks_only_its_own_edges(store: Store) -> Non
     parent = one(store, "a")
     holder = store.join()
     holder.complete(claim_one(holder, "a"))
-    children = [one(store, "child", after=[After(parent)], delay=timedelta(hours=1)) for _ in range(2)]
-    assert store.dependencies.link(limit=1) == 1
-    marked = {child: [edge.parent_state for edge in store.dependencies.of(child)] for child in children}
-    assert sorted(marked.values(), key=str) == [[State.COMPLETED], [None]]
-    assert store.dependencies.link(limit=1) == 1 and store.dependencies.link(limit=1) == 0
+    children = sorted(one(store, "child", after=[After(parent)], delay=timedelta(hours=1)) for _ in range(2))
+    assert [row[0] for row in store.db.run("link.pick", after=SMALLEST, limit=1)] == children[:1]
+    assert [row[0] for row in store.db.run("link.pick", after=children[0], limit=9)] == children[1:]
+    edge = {
+        "parent": parent,
+        "child": children[0],
+        "state": "completed",
+        "ended_at": store.db.stamp(store.now()),
+    }
+    store.db.run("link.mark", edges=json.dumps([edge]))
+    marked = [[edge.parent_state for edge in store.dependencies.of(child)] for child in children]
+    assert marked == [[State.COMPLETED], [None]]
+    assert store.dependencies.link(limit=1) == 2 and store.dependencies.link(limit=1) == 0
 
 
 def test_only_an_unlinked_child_is_linked(store: Store, crowd: Crowd) -> None:
@@ -346,6 +386,22 @@ def test_only_a_waiting_child_is_counted_down(store: Store, crowd: Crowd) -> Non
     assert store.db.run("settle.count", children=asked) == [], "one of two"
     assert store.jobs.get(child).pending == 1
     assert_counts_are_true(store)
+
+
+def test_children_are_locked_by_name_and_by_what_they_wait_for(store: Store, crowd: Crowd) -> None:
+    """On SQLite there is nothing to lock."""
+    counted, doomed = (
+        ["waits to run", "unlinked", "scheduled"],
+        ["waits to cancel", "left waiting", "retrying"],
+    )
+    answer = store.db.run(
+        "settle.lock",
+        counted=[crowd.ids[name] for name in counted],
+        doomed=[crowd.ids[name] for name in doomed],
+        reasons=["waiting", "unlinked"],
+    )
+    expected = {crowd.ids[name] for name in ("waits to run", "waits to cancel", "left waiting")}
+    assert {row[0] for row in answer} == (set() if store.db.dialect == "sqlite" else expected)
 
 
 def test_only_children_that_are_due_and_named_are_queued(
@@ -434,6 +490,14 @@ def test_a_retried_job_is_flagged_for_what_it_has(store: Store, crowd: Crowd) ->
     assert flags[crowd.ids["ended parent"]] & aside == Flag.DEPENDENTS
 
 
+def test_counts_are_folded_a_page_at_a_time(store: Store) -> None:
+    for phase in "abcde":
+        one(store, phase)
+    store.db.run("fold", limit=2)
+    assert len(rows(store, "delta")) == 3 and len(rows(store, "tally")) == 2
+    assert_counts_are_true(store)
+
+
 # -------------------------------------------------------------------------------------------------------------- prune
 
 
@@ -442,8 +506,8 @@ def test_the_archive_gets_each_page_with_its_own_attempts(store: Store, clock: M
     ids = []
     for n in range(3):
         ids.append(one(store, phase="first"))
-        holder.advance(claim_one(holder, "first"), f"second {n}")
-        holder.complete(claim_one(holder, f"second {n}"))
+        holder.advance(claim_one(holder, "first"), f"second.{n}")
+        holder.complete(claim_one(holder, f"second.{n}"))
     assert [row[0] for row in store.db.run("prune.attempts", ids=ids[:1])] == ids[:1]
     pages: list[Sequence[Archived]] = []
     clock.advance(1)

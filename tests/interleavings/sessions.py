@@ -112,11 +112,15 @@ class Stopwatch:
         return result
 
     def assert_below(self, milliseconds: float, *, ceiling: float) -> None:
-        """Every operation within the bound at p90 (the machine is shared), and none above the ceiling."""
+        """The median of each operation within the bound, and none above the ceiling.
+
+        The machine may be shared: what would wait for the transaction under test waits every time and for all of it, what
+        meets a busy moment does so now and then.
+        """
         slow = {
             name: [round(1000 * took, 1) for took in sorted(all_of_them)[-3:]]
             for name, all_of_them in self.took.items()
-            if percentile(all_of_them, 0.9) * 1000 > milliseconds or max(all_of_them) * 1000 > ceiling
+            if percentile(all_of_them, 0.5) * 1000 > milliseconds or max(all_of_them) * 1000 > ceiling
         }
         assert not slow, f"slower than {milliseconds} ms (three slowest of each): {slow}"
 

@@ -101,7 +101,10 @@ def test_a_cancel_that_waits_for_a_move_finds_the_job_at_its_new_place(
                 outcomes=f'[{{{head},"delay":60,"crashed":0,"returned":0,"outcome":"retried","error":{{}}}}]',
             )
         else:
-            tx.run("record.advance", outcomes=f'[{{{head},"phase":"next","max_attempts":3}}]')
+            tx.run(
+                "record.advance",
+                outcomes=f'[{{{head},"phase":"next","max_attempts":3,"outcome":"advanced"}}]',
+            )
         cancelling = Waiting(lambda: store.jobs.cancel(job_id))
         until_blocked(postgres_dsn_every, cancelling)
         tx.connection.commit()

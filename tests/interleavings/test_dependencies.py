@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from typing import TypeVar
 
-import psycopg
 import pytest
 
 from tests.interleavings.conftest import Open
@@ -25,8 +26,11 @@ from tests.interleavings.sessions import (
 )
 from windlass.model import After, Completed, DependencyPolicy, Failed, Lease, NewJob, Retried, State, Verdict
 from windlass.store import Store
+from windlass.store.contract import Transaction
 from windlass.store.dependencies import Dependencies
 from windlass.store.postgres import PostgresDatabase
+
+T = TypeVar("T")
 
 
 def settle(store: Store) -> None:
@@ -114,6 +118,24 @@ def test_the_linker_leaves_out_a_parent_in_the_middle_of_a_move(
     assert_consistent(postgres_dsn_every, store)
 
 
+class SlowCommits(PostgresDatabase):
+    """Holds every transaction open until it is let go."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.is_holding = threading.Event()
+        self.go_on = threading.Event()
+
+    def transact(self, work: Callable[[Transaction], T]) -> T:
+        def and_wait(tx: Transaction) -> T:
+            result = work(tx)
+            self.is_holding.set()
+            self.go_on.wait(20)
+            return result
+
+        return super().transact(and_wait)
+
+
 @pytest.mark.parametrize("way", ["short", "long"])
 def test_a_finish_that_meets_the_linker_sees_its_flag(
     postgres_dsn_every: str, stores: Open, way: str
@@ -125,25 +147,15 @@ def test_a_finish_that_meets_the_linker_sees_its_flag(
     holder = store.join()
     (lease,) = claim(holder)
     (child,) = enqueue(store, after=[After(parent)])
-    database = store.db
-    assert isinstance(database, PostgresDatabase)
-    go_on = threading.Event()
-
-    def link_slowly() -> int:
-        def work(tx: object) -> int:
-            linked = Dependencies(database)._link(tx, 10)  # type: ignore[arg-type]
-            go_on.wait(20)
-            return linked
-
-        return database.transact(work)
-
-    linking = Waiting(link_slowly)
-    eventually(lambda: "idle in transaction" in states(postgres_dsn_every), "the linker to hold its locks")
+    slow = SlowCommits(postgres_dsn_every)
+    linking = Waiting(Dependencies(slow).link)
+    assert slow.is_holding.wait(20)
     outcome = Completed(lease) if way == "short" else Retried(lease, BOOM, timedelta(0))
     finishing = Waiting(lambda: holder.record([outcome]))
     until_blocked(postgres_dsn_every, finishing)
-    go_on.set()
+    slow.go_on.set()
     assert linking.result() == 1
+    slow.close()
     assert finishing.result() == [Verdict.RECORDED]
     if way == "long":  # the flag moved with the row to job_later and back
         settle(store)
@@ -151,16 +163,6 @@ def test_a_finish_that_meets_the_linker_sees_its_flag(
     assert store.jobs.get(child).state is State.QUEUED
     assert [one.id for one in claim(holder)] == [child]
     assert_consistent(postgres_dsn_every, store)
-
-
-def states(dsn: str) -> set[str]:
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        return {
-            row[0]
-            for row in connection.execute(
-                "SELECT state FROM pg_stat_activity WHERE datname = current_database()"
-            )
-        }
 
 
 @pytest.mark.slow

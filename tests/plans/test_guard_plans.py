@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 from windlass.clock import ManualClock
+from windlass.model import NewJob
 from windlass.store import open_store
 from windlass.store import postgres as pg_store
 from windlass.store import sqlite as sqlite_store
@@ -44,6 +45,7 @@ def test_a_claim_row_leads_to_its_jobs_through_the_index(
     """The token alone would decide, and no index has it: phase, lane and ready_at are what the index can look up."""
     plan = explain(postgres_dsn, verb, **parameters)
     (condition,) = (line for line in plan.splitlines() if "Index Cond" in line and "ready_at" in line)
+    condition = condition.replace("c_1.", "c.")
     for part in ("phase = c.phase", "lane = r.lane", "ready_at >= r.lo", "ready_at <= r.hi"):
         assert part in condition, plan
 
@@ -53,9 +55,7 @@ LISTING = {"before": LARGEST, "limit": 5, "kind": None, "phase": None, "correlat
 
 def test_a_list_of_failures_has_an_index_of_its_own(postgres_dsn: str) -> None:
     """A partial one, which is used only where its own condition stands in the query."""
-    assert "job_done_ended_badly" in explain(
-        postgres_dsn, "list.ended_badly", **LISTING
-    ) or "state_id_idx" in explain(postgres_dsn, "list.ended_badly", **LISTING)
+    assert "_state_id_idx" in explain(postgres_dsn, "list.ended_badly", **LISTING)
 
 
 def test_on_sqlite_a_list_of_failures_has_an_index_of_its_own(tmp_path: Any) -> None:
@@ -83,3 +83,19 @@ def test_pruning_looks_only_at_days_that_can_hold_something(postgres_dsn: str, v
     plan = explain(postgres_dsn, verb, **values)
     days = {word for word in plan.replace("_1 ", " ").split() if word.startswith("job_done_2")}
     assert {day[:17] for day in days} == {f"job_done_{yesterday:%Y%m%d}"}, plan
+
+
+@pytest.mark.parametrize("join", ["nestloop", "hashjoin", "mergejoin"])
+def test_promotion_gives_places_by_due_time_whatever_the_join(postgres_dsn: str, join: str) -> None:
+    """A merge join meets the rows in the order of their ids, which is not the order they became due in."""
+    clock = ManualClock()
+    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
+        for other in {"nestloop", "hashjoin", "mergejoin"} - {join}:
+            connection.execute(f'ALTER DATABASE "{connection.info.dbname}" SET enable_{other} = off')
+    with open_store(postgres_dsn, clock=clock) as store:
+        jobs = [NewJob(kind="work", delay=timedelta(seconds=9 - n)) for n in range(5)]
+        ids = [answer.id for answer in store.enqueue(jobs)]
+        clock.advance(20)
+        store.upkeep.promote()
+        places = {job.run_at: job.id for job in store.jobs.list(limit=9).jobs}
+        assert [places[at] for at in sorted(at for at in places if at)] == ids[::-1]

@@ -51,6 +51,10 @@ class Effect(Transaction, Protocol):
         """The driver's own connection (psycopg or sqlite3), inside this transaction."""
         ...
 
+    def confirm(self) -> None:
+        """Make sure that this is still the transaction that was begun: a handler may have ended it in its own SQL."""
+        ...
+
 
 class Listener(Protocol):
     """Hears hints about new work; hints may be lost, doubled or late, and nothing but speed rests on them."""
@@ -109,6 +113,10 @@ class Database(Protocol):
         """A transaction for a handler's writes that the database itself ends when it idles longer than ``seconds``."""
         ...
 
+    def fenced(self, tx: Effect, work: Callable[[], T]) -> T:
+        """Run the last statements of an effect; what is repeated or mended here never repeats the handler's own."""
+        ...
+
     def tell(self, tx: Transaction, phases: Iterable[str], *, nudge: bool = False) -> None:
         """Hint, when ``tx`` commits, that these phases have work; ``nudge`` where it lies behind the low-water marks."""
         ...
@@ -148,3 +156,12 @@ class Database(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+EFFECT = "windlass_effect"
+"""The savepoint that stands at the beginning of an effect; it is gone if somebody ended the transaction."""
+
+ENDED_BY_HANDLER = (
+    "the handler ended its transaction itself (COMMIT, ROLLBACK, commit(), …), so its writes and its job's end are no longer "
+    "one commit; the job's state was not changed. Leave the `with` block to commit, raise to roll back"
+)

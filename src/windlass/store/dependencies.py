@@ -17,9 +17,11 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from windlass.model import DependencyPolicy, Flag, State
 from windlass.store.contract import Database, Transaction
+from windlass.store.ids import SMALLEST, is_id
 from windlass.store.rows import array
 
 PARENT_ERROR = json.dumps(
@@ -87,22 +89,33 @@ class Dependencies:
         self._db = db
 
     def link(self, limit: int = 500) -> int:
-        """Link children that are not linked yet; answers how many were. Safe on every instance at once."""
-        return self._db.transact(lambda tx: self._link(tx, limit)) if self._db.is_worth("link") else 0
+        """Link children that are not linked yet, page by page; answers how many were. Safe on every instance at once.
+
+        A child whose parent is locked right now is left for the next call, and holds up none behind it.
+        """
+        if not self._db.is_worth("link"):
+            return 0
+        linked, after = 0, SMALLEST
+        while after:
+            n, after = self._db.transact(partial(self._link, limit, after))
+            linked += n
+        return linked
 
     def of(self, job_id: str) -> list[Edge]:
         """The edges a job is part of, as child or as parent."""
         return [
             Edge(parent, child, DependencyPolicy(policy), None if state is None else State(state))
-            for parent, child, policy, state in self._db.read("dependencies", id=job_id)
+            for parent, child, policy, state in (
+                self._db.read("dependencies", id=job_id) if is_id(job_id) else ()
+            )
         ]
 
-    def _link(self, tx: Transaction, limit: int) -> int:
+    def _link(self, limit: int, after: str, tx: Transaction) -> tuple[int, str]:
         edges: dict[str, list[tuple[str, str, str | None]]] = defaultdict(list)
-        for child, parent, policy, state in tx.run("link.pick", limit=limit):
+        for child, parent, policy, state in tx.run("link.pick", limit=limit, after=after):
             edges[child].append((parent, policy, state))
         if not edges:
-            return 0
+            return 0, ""
         parents = sorted({parent for group in edges.values() for parent, _, _ in group})
         flagged = {row[0] for row in tx.run("link.flag_live", parents=parents)}
         flagged |= {row[0] for row in tx.run("link.flag_later", parents=parents)}
@@ -143,7 +156,7 @@ class Dependencies:
         if pending:
             promote(tx, [row[0] for row in tx.run("link.done", children=_counts(pending, "pending"))])
         settle(self._db, tx, cancel_children(tx, doomed))
-        return len(pending) + len(doomed)
+        return len(pending) + len(doomed), max(edges) if len(edges) == limit else ""
 
     def _gone(self, tx: Transaction, parents: Sequence[str]) -> dict[str, tuple[State, datetime]]:
         """Parents that are in no table: pruned between the child's check and its commit. They count as cancelled, since

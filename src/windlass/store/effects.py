@@ -95,7 +95,9 @@ class EffectTransaction:
     ) -> bool | None:
         if error is None:
             try:
-                self._fence(self._open)
+                tx = self._open
+                tx.confirm()
+                self._db.fenced(tx, lambda: self._fence(tx))
             except BaseException as refused:
                 self._stack.__exit__(type(refused), refused, refused.__traceback__)
                 self._tx = None
@@ -109,7 +111,7 @@ class EffectTransaction:
     def _fence(self, tx: Effect) -> None:
         lease = self._lease
         if self._checkpoint is not None:
-            self.cancel_asked = progress.save(tx, lease, **self._checkpoint)
+            self.cancel_asked = progress.save(tx, lease, must_go_on=True, **self._checkpoint)
         if self._outcome is not None:
             self.verdict = apply(self._db, tx, [self._outcome])[lease.id]
             if self.verdict in (Verdict.LOST, Verdict.ALREADY_RECORDED):

@@ -8,13 +8,12 @@ a wait. Plain jobs are one statement; keys, dependencies and ids given by the ca
 from __future__ import annotations
 
 import json
-import re
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from datetime import timedelta
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
 from windlass.errors import (
     ConfigError,
@@ -23,16 +22,34 @@ from windlass.errors import (
     StoreUnreachableError,
     UnknownParentError,
 )
-from windlass.model import HIGHEST_PRIORITY, After, Enqueued, Flag, Key, KeyScope, NewJob
+from windlass.model import (
+    HIGHEST_PRIORITY,
+    After,
+    DependencyPolicy,
+    Enqueued,
+    Flag,
+    Json,
+    Key,
+    KeyScope,
+    NewJob,
+)
 from windlass.payload import body_hash
 from windlass.store.contract import LATER, NULL, Database, Row, Transaction
 from windlass.store.ids import is_id, new_id
+from windlass.store.names import (
+    LONGEST_DELAY,
+    MAX_ATTEMPTS,
+    MAX_LABEL,
+    NAME_RULE,
+    is_label,
+    is_name,
+    is_whole,
+)
 from windlass.store.rows import array, json_text
 
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}")
 NOTIFY_EVERY = 0.05
-MAX_ATTEMPTS = 32_000
-MAX_LABEL = 255
+# JSON has no raw line breaks or tabs but between its tokens, where a blank does as well; a bulk line may have none.
+_ONE_LINE = str.maketrans("\n\r\t", "   ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +97,15 @@ class Enqueuer:
         self, tx: Transaction, entries: Sequence[_Entry], *, inbox: bool, is_repeat: bool
     ) -> list[Enqueued]:
         """The long way: keys, dependencies and repeated ids are looked at before and after the insert."""
+        if is_repeat:
+            # Two enqueues with one id take turns: the table alone cannot see a first self that is not committed and went
+            # to another table.
+            tx.run("enqueue.lock", ids=sorted(entry.id for entry in entries))
         present = self._present(tx, entries) if is_repeat else set()
         fresh = [entry for entry in entries if entry.id not in present]
         winners = self._take_keys(tx, fresh)
         fresh = [entry for entry in fresh if winners.get(entry.id, entry.id) == entry.id]
+        fresh = [_with_parents(entry, winners) for entry in fresh]
         self._check_parents(tx, fresh)
         if fresh:
             self._insert(tx, fresh, inbox=inbox)
@@ -218,7 +240,7 @@ def _line(entry: _Entry) -> list[str]:
         job.kind,
         entry.phase,
         str(job.correlation_id) if has_own else NULL,
-        entry.args,
+        entry.args.translate(_ONE_LINE),
     ]
 
 
@@ -228,6 +250,8 @@ class RepeatRaced(Exception):  # noqa: N818  a signal between this module and th
 
 def check(jobs: Sequence[NewJob]) -> list[_Entry]:
     """Refuse what cannot be enqueued, naming the option, before anything is written."""
+    if isinstance(jobs, NewJob) or not all(isinstance(job, NewJob) for job in jobs):
+        raise ConfigError("jobs", type(jobs).__name__, "a list of NewJob")
     entries = [_check_one(job) for job in jobs]
     ids = [entry.id for entry in entries]
     if len(set(ids)) != len(ids):
@@ -242,41 +266,65 @@ def check(jobs: Sequence[NewJob]) -> list[_Entry]:
 def _check_one(job: NewJob) -> _Entry:
     phase = job.phase if job.phase is not None else job.kind
     for key, name in (("kind", job.kind), ("phase", phase)):
-        if not _is_name(name):
-            raise ConfigError(
-                key, name, "a name of 1 to 200 letters, digits, or _ . : / - that begins with no sign"
-            )
-    if not _is_whole(job.priority, 0, HIGHEST_PRIORITY):
+        if not is_name(name):
+            raise ConfigError(key, name, NAME_RULE)
+    if not is_whole(job.priority, 0, HIGHEST_PRIORITY):
         raise ConfigError("priority", job.priority, "a whole number from 0 to 9; 9 is served first")
-    if not _is_whole(job.max_attempts, 1, MAX_ATTEMPTS):
+    if not is_whole(job.max_attempts, 1, MAX_ATTEMPTS):
         raise ConfigError("max_attempts", job.max_attempts, f"a whole number from 1 to {MAX_ATTEMPTS}")
-    if job.delay is not None and job.run_at is not None:
-        raise ConfigError("delay", job.delay, "give delay or run_at, not both")
-    if job.delay is not None and job.delay < timedelta(0):
-        raise ConfigError("delay", job.delay, "a duration of zero or more")
-    if job.run_at is not None and job.run_at.tzinfo is None:
-        raise ConfigError("run_at", job.run_at, "a datetime with a time zone")
+    if job.delay is not None or job.run_at is not None:
+        _check_time(job.delay, job.run_at)
     if job.id is not None and not is_id(job.id):
-        raise ConfigError("id", job.id, "a UUID in lower case with dashes, or None to have one made")
-    for key, text in (("correlation_id", job.correlation_id), ("key", job.key.value if job.key else None)):
-        if text is not None and not _is_label(text):
-            raise ConfigError(key, text, f"1 to {MAX_LABEL} printable characters")
-    for after in job.after:
-        if not is_id(after.parent):
-            raise ConfigError("after", after.parent, "the id of a job")
+        raise ConfigError("id", job.id, "a UUID as text, in lower case with dashes, or None to have one made")
+    if job.correlation_id is not None and not is_label(job.correlation_id):
+        raise ConfigError("correlation_id", job.correlation_id, f"1 to {MAX_LABEL} printable characters")
+    if job.key is not None:
+        _check_key(job.key)
+    if job.after:
+        _check_after(job.after)
+    if not isinstance(job.args, Json | Mapping):
+        raise ConfigError("args", type(job.args).__name__, "a mapping of argument names to values")
     return _Entry(job, job.id or new_id(), phase, json_text(job.args, "args"))
 
 
-def _is_name(text: object) -> bool:
-    return isinstance(text, str) and bool(_NAME.fullmatch(text))
+def _check_time(delay: object, run_at: object) -> None:
+    if delay is not None and run_at is not None:
+        raise ConfigError("delay", delay, "give delay or run_at, not both")
+    if delay is not None and not (isinstance(delay, timedelta) and timedelta(0) <= delay <= LONGEST_DELAY):
+        raise ConfigError("delay", delay, "a timedelta from zero to a hundred years")
+    if run_at is None:
+        return
+    if not isinstance(run_at, datetime) or run_at.tzinfo is None:
+        raise ConfigError("run_at", run_at, "a datetime with a time zone")
+    if not 1970 < run_at.year < 3000:
+        raise ConfigError("run_at", run_at, "a time between the years 1971 and 2999")
 
 
-def _is_whole(value: object, least: int, most: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+def _check_key(key: object) -> None:
+    if not isinstance(key, Key):
+        raise ConfigError("key", key, "a Key, for example Key('order-7')")
+    if not is_label(key.value):
+        raise ConfigError("key", key.value, f"1 to {MAX_LABEL} printable characters")
+    if not isinstance(key.scope, KeyScope):
+        raise ConfigError("key scope", key.scope, "KeyScope.LIVE or KeyScope.IDEMPOTENT")
+    if not timedelta(0) < key.lasts <= LONGEST_DELAY:
+        raise ConfigError("key lasts", key.lasts, "a timedelta above zero")
 
 
-def _is_label(text: object) -> bool:
-    return isinstance(text, str) and 1 <= len(text) <= MAX_LABEL and text.isprintable()
+def _check_after(parents: Sequence[object]) -> None:
+    for after in parents:
+        if not isinstance(after, After) or not is_id(after.parent):
+            raise ConfigError("after", after, "a list of After(job id)")
+        if not isinstance(after.policy, DependencyPolicy):
+            raise ConfigError("after policy", after.policy, "DependencyPolicy.CANCEL, WAIT or RUN")
+
+
+def _with_parents(entry: _Entry, winners: Mapping[str, str]) -> _Entry:
+    """A child whose parent of the same call met its key taken waits for the job that holds the key."""
+    if not any(winners.get(after.parent, after.parent) != after.parent for after in entry.job.after):
+        return entry
+    after = [replace(item, parent=winners.get(item.parent, item.parent)) for item in entry.job.after]
+    return replace(entry, job=replace(entry.job, after=after))
 
 
 def _unique_parents(entry: _Entry) -> list[After]:

@@ -39,6 +39,7 @@ from windlass.store.effects import EffectTransaction
 from windlass.store.enqueueing import Enqueuer
 from windlass.store.ids import new_id
 from windlass.store.marks import Marks
+from windlass.store.outcomes import check_advance, have_doubles, rounds, sound
 from windlass.store.recording import apply, finish_row, release_row, resolve
 from windlass.store.rows import array, leases_json, to_lease
 
@@ -93,21 +94,61 @@ class Holder:
         """Record outcomes and claim the next batch, together where that saves a round trip."""
         if want is not None and not 0 <= want.limit <= MAX_CLAIM:
             raise ConfigError("limit", want.limit, f"a whole number from 0 to {MAX_CLAIM}")
+        return self._step([sound(outcome) for outcome in outcomes], want)
+
+    def _step(self, outcomes: Sequence[Outcome], want: Want | None) -> Step:
+        if have_doubles(outcomes):
+            return self._step_in_rounds(outcomes, want)
         plain = [
             o for o in outcomes if isinstance(o, Completed | Failed | Cancelled) and not o.lease.flags & ASIDE
         ]
-        verdicts: dict[str, Verdict] = {}
+        # What takes the long way goes first: once something is claimed, nothing may stand between it and the caller.
+        verdicts = self._long_way(
+            [o for o in outcomes if not any(o is p for p in plain)] if len(plain) < len(outcomes) else []
+        )
         claimed: list[Lease] = []
         if plain or want is not None or self._emptied:
-            verdicts, claimed = self._short_way(plain, want)
-        rest = [outcome for outcome in outcomes if outcome.lease.id not in verdicts]
-        if rest:
-            verdicts |= self._db.transact(lambda tx: apply(self._db, tx, rest))
-            for outcome in rest:
-                if isinstance(outcome, Released):
-                    self.nudge(outcome.lease.phase)
+            short, claimed = self._short_way(plain, want)
+            try:
+                missing = [outcome for outcome in plain if outcome.lease.id not in short]
+                if missing:
+                    short |= self._resolve(missing)
+            except BaseException:
+                self._give_up(claimed)
+                raise
+            verdicts |= short
         self._let_go(outcome.lease for outcome in outcomes)
         return Step([verdicts[outcome.lease.id] for outcome in outcomes], claimed)
+
+    def _step_in_rounds(self, outcomes: Sequence[Outcome], want: Want | None) -> Step:
+        """The same job twice in one call: one after the other, so that each outcome gets its own verdict."""
+        verdicts: dict[int, Verdict] = {}
+        for group in rounds(outcomes):
+            for outcome, verdict in zip(group, self._step(group, None).verdicts, strict=True):
+                verdicts[id(outcome)] = verdict
+        return Step(
+            [verdicts[id(outcome)] for outcome in outcomes], self._step((), want).claimed if want else ()
+        )
+
+    def _long_way(self, outcomes: Sequence[Outcome]) -> dict[str, Verdict]:
+        if not outcomes:
+            return {}
+        verdicts = self._db.transact(lambda tx: apply(self._db, tx, outcomes))
+        for outcome in outcomes:
+            if isinstance(outcome, Released):
+                self.nudge(outcome.lease.phase)
+        return verdicts
+
+    def _resolve(self, missing: Sequence[Outcome]) -> dict[str, Verdict]:
+        """What became of ends that the short way did not write: recorded before, lost, or in need of the long way."""
+        verdicts = self._db.transact(lambda tx: resolve(tx, [outcome.lease for outcome in missing]))
+        return verdicts | self._long_way([outcome for outcome in missing if outcome.lease.id not in verdicts])
+
+    def _give_up(self, claimed: Sequence[Lease]) -> None:
+        """The caller will never see these: forget them, so that the next beat finds them unknown and gives them back."""
+        with self._lock:
+            for lease in claimed:
+                self._left.pop(lease.token, None)
 
     def claim(
         self, phase: str, limit: int, *, starting: int | None = None, quiet: timedelta = timedelta(0)
@@ -146,7 +187,7 @@ class Holder:
         return self._one(Released(lease, counted))
 
     def _one(self, outcome: Outcome) -> Verdict:
-        verdict = self.record([outcome])[0]
+        verdict = self._step([sound(outcome, strict=True)], None).verdicts[0]
         if verdict is Verdict.LOST:
             raise LeaseLost(f"job {outcome.lease.id}", job_id=outcome.lease.id, token=outcome.lease.token)
         return verdict
@@ -184,9 +225,7 @@ class Holder:
                 self._left[claimed[0].token] = {lease.id for lease in claimed}
         if finished is None:
             return {outcome.lease.id: Verdict.RECORDED for outcome in plain}, claimed
-        verdicts = dict.fromkeys(finished, Verdict.RECORDED)
-        missing = [outcome.lease for outcome in plain if outcome.lease.id not in verdicts]
-        return verdicts | self._db.transact(lambda tx: resolve(tx, missing)), claimed
+        return dict.fromkeys(finished, Verdict.RECORDED), claimed
 
     def _marks_of(self, phase: str) -> Marks | None:
         return self._marks.setdefault(phase, Marks(LANES)) if self._db.low_water else None
@@ -240,6 +279,8 @@ class Holder:
         ``next_phase``, where the job goes then: recovery moves it on if the holder dies in between."""
         if name == "" and next_phase is not None and next_max_attempts is None:
             next_max_attempts = DEFAULT_MAX_ATTEMPTS
+        if next_phase is not None:
+            check_advance(next_phase, next_max_attempts)
         row = outputs.output_row(
             lease, name, value, next_phase=next_phase, next_max_attempts=next_max_attempts
         )
@@ -266,6 +307,8 @@ class Holder:
         if not rows:
             raise LeaseLost(f"instance {self.id}")
         unknown = [int(token) for token in str(rows[0][1]).split(",")] if rows[0][1] else []
+        with self._lock:  # a claim made while this beat was under way is known by now
+            unknown = [token for token in unknown if token not in self._left and token not in self._emptied]
         released = self._release_unknown(unknown) if unknown else 0
         return Beat([row[0] for row in self._db.read("cancels", instance=self.id)], released)
 

@@ -57,11 +57,15 @@ class Jobs:
 
     def attempts(self, job_id: str) -> Sequence[Attempt]:
         """The attempts that did not end the job, oldest first; the one that did is the job itself."""
-        return [to_attempt(self._db, row) for row in self._db.read("attempts", id=job_id)]
+        return (
+            [to_attempt(self._db, row) for row in self._db.read("attempts", id=job_id)]
+            if is_id(job_id)
+            else []
+        )
 
     def progress(self, job_id: str) -> Progress | None:
         """Where a live job would go on, or None at the beginning."""
-        return progress.load(self._db, job_id)
+        return progress.load(self._db, job_id) if is_id(job_id) else None
 
     def list(self, only: JobFilter | None = None, *, cursor: str | None = None, limit: int = 50) -> Page:
         """Jobs from newest to oldest id, a page at a time. Ids are only roughly in order of creation."""
@@ -82,8 +86,10 @@ class Jobs:
             key=lambda job: job.id,
             reverse=True,
         )
-        jobs = [job for job, _ in zip(found, range(limit + 1), strict=False)]
-        return Page(jobs[:limit], jobs[limit - 1].id if len(jobs) > limit else None)
+        # Tables are read one after the other: a job that moved in between shows up twice, and counts once.
+        jobs = {job.id: job for job, _ in zip(found, range(2 * limit + 2), strict=False)}
+        page = list(jobs.values())[:limit]
+        return Page(page, page[-1].id if len(jobs) > limit else None)
 
     def cancel(self, job_id: str, reason: str = "cancelled on request") -> CancelAnswer:
         """Cancel a job: at once where nobody holds it, else by asking its holder, who stops at the next chance."""

@@ -9,6 +9,7 @@ from typing import Any
 from windlass.errors import LeaseLost
 from windlass.model import Lease, Output
 from windlass.store.contract import Database, Transaction
+from windlass.store.ids import is_id
 from windlass.store.rows import array, json_text
 
 log = logging.getLogger("windlass.store")
@@ -55,5 +56,5 @@ class Outputs:
         """All outputs a live job has so far; those of an ended job are part of the job itself."""
         return [
             Output(phase, name, json.loads(value), created=True)
-            for phase, name, value in self._db.read("outputs", id=job_id)
+            for phase, name, value in (self._db.read("outputs", id=job_id) if is_id(job_id) else ())
         ]

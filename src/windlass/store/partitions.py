@@ -87,6 +87,18 @@ def drop_before(
     is finished next time: a partition is marked before it is detached, so that a table somebody detached by hand, to keep
     it, is never taken for ours.
     """
+    row = connection.execute("SELECT pg_try_advisory_lock(%s)", (_LOCK_KEY + 1,)).fetchone()
+    if not row or not row[0]:
+        return {}  # another instance is at it
+    try:
+        return _drop_all(connection, cutoff, only_empty)
+    finally:
+        connection.execute("SELECT pg_advisory_unlock(%s)", (_LOCK_KEY + 1,))
+
+
+def _drop_all(
+    connection: psycopg.Connection, cutoff: datetime, only_empty: bool
+) -> dict[str, dict[tuple[str, str], int]]:
     dropped: dict[str, dict[tuple[str, str], int]] = {}
     for name, is_half_detached in attached(connection).items():
         day = day_of(name)

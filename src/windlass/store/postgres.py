@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import random
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,15 +19,15 @@ from psycopg.rows import tuple_row
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from windlass.clock import Clock
-from windlass.errors import ConfigError, StoreUnreachableError
+from windlass.errors import ConfigError, StoreError, StoreUnreachableError
 from windlass.model import Retention, Want
 from windlass.store import partitions
-from windlass.store.contract import NUDGE, NULL, Listener, Row, Transaction
+from windlass.store.contract import EFFECT, ENDED_BY_HANDLER, NUDGE, NULL, Effect, Listener, Row, Transaction
 from windlass.store.enqueueing import RepeatRaced
 from windlass.store.marks import as_text
 from windlass.store.migrations import require_current
 from windlass.store.postgres_errors import REPEATABLE, lacks_partition, translated
-from windlass.store.postgres_listener import PostgresListener
+from windlass.store.postgres_listener import KEEPALIVE, PostgresListener
 from windlass.store.postgres_migrate import migrate_postgres, read_status
 from windlass.store.statements import load
 
@@ -58,6 +60,18 @@ class PostgresTransaction:
         self._is_foreign = is_foreign
 
     def run(self, verb: str, **parameters: object) -> list[Row]:
+        if self._is_foreign:  # the handler's own errors are its own; ours are translated here
+            with translated():
+                return self._run(verb, parameters)
+        return self._run(verb, parameters)
+
+    def confirm(self) -> None:
+        try:
+            self.connection.execute(f"RELEASE SAVEPOINT {EFFECT}")
+        except psycopg.Error as error:
+            raise StoreError(ENDED_BY_HANDLER) from error
+
+    def _run(self, verb: str, parameters: dict[str, object]) -> list[Row]:
         rows: list[Row] = []
         for text, names in STATEMENTS[verb]:
             if "now" in names:
@@ -116,6 +130,7 @@ class PostgresDatabase:
     ) -> None:
         if max_connections < 1:
             raise ConfigError("max_connections", max_connections, "a whole number of 1 or more")
+        self._owner = os.getpid()
         self._url = url
         self._direct_url = direct_url or (None if pooled else url)
         self._clock = clock
@@ -141,8 +156,14 @@ class PostgresDatabase:
     ) -> ConnectionPool[psycopg.Connection]:
         return ConnectionPool(
             self._url,
-            kwargs={"autocommit": True, "row_factory": tuple_row, "connect_timeout": max(1, int(timeout))},
+            kwargs={
+                "autocommit": True,
+                "row_factory": tuple_row,
+                "connect_timeout": max(1, int(timeout)),
+                **KEEPALIVE,
+            },
             configure=configure,
+            check=ConnectionPool.check_connection if least == 0 else None,
             min_size=least,
             max_size=most,
             timeout=timeout,
@@ -183,9 +204,22 @@ class PostgresDatabase:
     def _connection(
         self, pool: ConnectionPool[psycopg.Connection] | None = None
     ) -> Iterator[psycopg.Connection]:
+        with self._borrowed(pool or self._pool) as connection, translated():
+            yield connection
+
+    @contextmanager
+    def _borrowed(self, pool: ConnectionPool[psycopg.Connection]) -> Iterator[psycopg.Connection]:
+        if os.getpid() != self._owner:
+            raise StoreError("this store was opened before a fork; open another one in the child process")
         try:
-            with (pool or self._pool).connection() as connection, translated():
-                yield connection
+            with pool.connection() as connection:
+                try:
+                    yield connection
+                finally:
+                    if (
+                        connection.broken
+                    ):  # its neighbours likely are, too: look now, or each would cost a failed call
+                        threading.Thread(target=pool.check, daemon=True).start()
         except PoolTimeout as error:
             raise StoreUnreachableError(
                 "no connection to PostgreSQL became free in time; check that the server runs, or raise max_connections"
@@ -282,12 +316,32 @@ class PostgresDatabase:
     def effect(self, seconds: float) -> Iterator[PostgresTransaction]:
         """A handler's transaction; both time-outs end with it, so they are safe behind a pooler."""
         milliseconds = str(max(1, int(seconds * 1000)))
-        with self._connection(self._effects) as connection, connection.transaction():
-            connection.execute(
-                "SELECT set_config('idle_in_transaction_session_timeout', %s, true), set_config('statement_timeout', %s, true)",
-                (milliseconds, milliseconds),
-            )
-            yield PostgresTransaction(connection, self._clock, prepare=not self._pooled, is_foreign=True)
+        with self._borrowed(self._effects) as connection:
+            transaction = connection.transaction()
+            with translated():
+                transaction.__enter__()
+                connection.execute(
+                    "SELECT set_config('idle_in_transaction_session_timeout', %s, true), set_config('statement_timeout', %s, true)",
+                    (milliseconds, milliseconds),
+                )
+                connection.execute(f"SAVEPOINT {EFFECT}")
+            try:
+                yield PostgresTransaction(connection, self._clock, prepare=not self._pooled, is_foreign=True)
+            except BaseException as error:
+                transaction.__exit__(type(error), error, error.__traceback__)
+                raise
+            with translated():
+                transaction.__exit__(None, None, None)
+
+    def fenced(self, tx: Effect, work: Callable[[], T]) -> T:
+        try:
+            with tx.connection.transaction():
+                return work()
+        except StoreError as error:
+            if not isinstance(error.__cause__, psycopg.Error) or not lacks_partition(error.__cause__):
+                raise
+        self.upkeep()
+        return work()
 
     # ------------------------------------------------------------------ hints and time
 

@@ -68,6 +68,10 @@ def translated() -> Iterator[None]:
     """Raise Windlass's errors instead of the driver's, the cause chained."""
     try:
         yield
+    except psycopg.ProgrammingError as error:
+        if error.sqlstate is not None:
+            raise translate(error) from error
+        raise translate(error) from None  # a URL that cannot be read is quoted by the cause, password and all
     except psycopg.Error as error:
         raise translate(error) from error
 

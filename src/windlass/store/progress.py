@@ -8,15 +8,21 @@ from typing import Any
 from windlass.errors import ConfigError, LeaseLost
 from windlass.model import Flag, Lease, Progress
 from windlass.store.contract import Database, Transaction
+from windlass.store.names import is_whole
 from windlass.store.rows import json_text
 
 
-def save(tx: Transaction, lease: Lease, *, done: int, total: int | None, position: Any) -> bool:
+def save(
+    tx: Transaction, lease: Lease, *, done: int, total: int | None, position: Any, must_go_on: bool = False
+) -> bool:
     """Save a held job's position; True when the job was asked to stop.
 
     A ``done`` below the saved one is refused: it would repeat work that is committed, or show people a bar that shrinks.
+    ``must_go_on`` refuses the same one, too: with effects in the same commit, it would be a chunk that was done before.
     """
-    if done < 0 or (total is not None and total < done):
+    if not is_whole(done, 0, 2**62) or (total is not None and not is_whole(total, 0, 2**62)):
+        raise ConfigError("progress", (done, total), "whole numbers from 0")
+    if total is not None and total < done:
         raise ConfigError("progress", (done, total), "done from 0 to total")
     rows = tx.run(
         "checkpoint",
@@ -25,6 +31,7 @@ def save(tx: Transaction, lease: Lease, *, done: int, total: int | None, positio
         done=done,
         total=total,
         position=json_text(position, "position"),
+        step=int(must_go_on),
     )
     if not rows:
         raise LeaseLost(f"checkpoint of job {lease.id}", job_id=lease.id, token=lease.token)
@@ -33,7 +40,7 @@ def save(tx: Transaction, lease: Lease, *, done: int, total: int | None, positio
         raise ConfigError(
             "progress",
             (done, total),
-            "a checkpoint at or after the one saved before; progress never goes back",
+            "a checkpoint at or after the one saved before (in a transaction: after it); progress never goes back",
         )
     if not flags & Flag.CHECKPOINT:
         tx.run("checkpoint.flag", id=lease.id, token=lease.token)

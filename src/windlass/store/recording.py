@@ -35,7 +35,15 @@ from windlass.model import (
 from windlass.store import dependencies
 from windlass.store.contract import Database, Transaction
 from windlass.store.outputs import output_row
-from windlass.store.rows import array, error_json, json_text, leases_json, traceback_json
+from windlass.store.rows import (
+    MAX_MESSAGE,
+    array,
+    clean,
+    error_json,
+    json_text,
+    leases_json,
+    traceback_json,
+)
 
 CANCELLED_ERROR = json.dumps({"type": "Cancelled", "code": "cancelled", "message": "cancelled on request"})
 
@@ -73,7 +81,7 @@ def finish_row(outcome: Completed | Failed | Cancelled, *, recovered: bool = Fal
 
 def cancelled_error(reason: str) -> str:
     """What a cancelled job keeps as its error."""
-    return json.dumps({"type": "Cancelled", "code": "cancelled", "message": reason})
+    return json.dumps({"type": "Cancelled", "code": "cancelled", "message": clean(reason, MAX_MESSAGE)})
 
 
 def apply(
@@ -126,7 +134,7 @@ def _sort(writes: _Writes, outcome: Outcome, flags: Flag, cancel_asked: bool, re
             if not cancel_asked:
                 writes.advances.append(
                     f'{{"id":"{lease.id}","token":{lease.token},"phase":{json.dumps(outcome.phase)},'
-                    f'"max_attempts":{outcome.max_attempts}}}'
+                    f'"max_attempts":{outcome.max_attempts},"outcome":"{"recovered" if recovered else "advanced"}"}}'
                 )
                 writes.told.add(outcome.phase)
                 return Verdict.RECORDED

@@ -13,10 +13,12 @@ Without that difference one poison job fails its neighbours: 870 of 9,900 good j
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 
+from windlass.errors import StoreError
 from windlass.model import (
     Advanced,
     Cancelled,
@@ -35,6 +37,8 @@ from windlass.store.holder import Holder
 from windlass.store.ids import SMALLEST
 from windlass.store.recording import apply, release_row
 from windlass.store.rows import array, error_json, to_lease
+
+log = logging.getLogger("windlass.store")
 
 CRASH_CAP = 3
 LONGEST_WAIT = timedelta(seconds=60)
@@ -76,7 +80,14 @@ class Recovery:
                 tx, limit, crash_cap, holder, frozenset(probed) if holder else frozenset()
             )
         )
-        self._db.run("recover.sweep")
+        if holder:
+            for item in decided:
+                if item.lease:
+                    holder.adopt(item.lease)
+        try:
+            self._db.run("recover.sweep")
+        except StoreError:  # what was decided must reach the caller; the next round sweeps
+            log.warning("could not sweep the claims of dead instances; the next recovery will", exc_info=True)
         return decided
 
     def sweep_orphans(self, *, limit: int = 1000, crash_cap: int = CRASH_CAP) -> list[Recovered]:
@@ -86,10 +97,14 @@ class Recovery:
         def sweep(tx: Transaction) -> tuple[list[Recovered], str]:
             rows = tx.run("recover.orphans", after=self._orphans_after, limit=limit)
             cases = []
-            for job_id, token, attempt, max_attempts, crashes, flags, cancel_asked in rows:
-                if token is not None:
-                    lease = _bare_lease(job_id, token, attempt, max_attempts, crashes, flags)
-                    cases.append(_judge(lease, bool(cancel_asked), crash_cap))
+            for row in rows:
+                if row[1] is not None:
+                    lease = _bare_lease(*row[:6])
+                    cancel_asked, has_output, output, next_phase, next_max_attempts = row[6:]
+                    if has_output:
+                        cases.append(_done(lease, output, next_phase, next_max_attempts))
+                    else:
+                        cases.append(_judge(lease, bool(cancel_asked), crash_cap))
             last = rows[-1][0] if len(rows) == limit else SMALLEST
             return self._carry_out(tx, cases), last
 
@@ -111,12 +126,7 @@ class Recovery:
                 held.append(Recovered(lease.id, "held", _taken_over(self._db, row, token, at)))
             else:
                 cases.append(_judge(lease, bool(cancel_asked), crash_cap))
-        recovered = self._carry_out(tx, cases)
-        if holder:
-            for item in held:
-                if item.lease:
-                    holder.adopt(item.lease)
-        return [*recovered, *held]
+        return [*self._carry_out(tx, cases), *held]
 
     def _carry_out(self, tx: Transaction, cases: Sequence[_Case]) -> list[Recovered]:
         outcomes = [case.outcome for case in cases if case.outcome is not None]

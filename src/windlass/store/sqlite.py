@@ -9,19 +9,29 @@ held, so that ready_at follows the order of commits.
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import quote
+from weakref import WeakSet
 
 from windlass.clock import Clock, SystemClock
 from windlass.errors import StoreError
 from windlass.model import Retention, Want
-from windlass.store.contract import Listener, Row, Transaction
+from windlass.store.contract import EFFECT, ENDED_BY_HANDLER, Effect, Listener, Row, Transaction
 from windlass.store.enqueueing import RepeatRaced
-from windlass.store.sqlite_connection import BUSY_TIMEOUT, connect, path_of
+from windlass.store.sqlite_connection import (
+    BUSY_TIMEOUT,
+    GuardedConnection,
+    ReaderConnection,
+    connect,
+    path_of,
+)
 from windlass.store.sqlite_errors import translated
 from windlass.store.sqlite_listener import SqliteListener, Wakeups
 from windlass.store.sqlite_migrate import migrate_sqlite
@@ -36,11 +46,22 @@ _MICROSECOND = timedelta(microseconds=1)
 class SqliteTransaction:
     """Verbs on one connection inside one transaction; the clock stands still in it."""
 
-    def __init__(self, connection: sqlite3.Connection, now: int) -> None:
+    def __init__(self, connection: sqlite3.Connection, now: int, path: str) -> None:
         self.connection = connection
         self._now = now
+        self._path = path
+
+    def confirm(self) -> None:
+        try:
+            self.connection.execute(f"RELEASE {EFFECT}")
+        except sqlite3.Error as error:
+            raise StoreError(ENDED_BY_HANDLER) from error
 
     def run(self, verb: str, **parameters: object) -> list[Row]:
+        with translated(self._path):
+            return self._run(verb, parameters)
+
+    def _run(self, verb: str, parameters: dict[str, object]) -> list[Row]:
         values = {name: _bind(value) for name, value in parameters.items()}
         values["now"] = self._now
         rows: list[Row] = []
@@ -76,14 +97,22 @@ class SqliteDatabase:
     low_water = False
     bulk_from = float("inf")  # a multi-row insert is all there is
 
-    def __init__(self, url: str, *, clock: Clock | None = None, busy_timeout: float = BUSY_TIMEOUT) -> None:
-        self._url = url
-        self._path = path_of(url)
+    def __init__(
+        self,
+        url: str,
+        *,
+        clock: Clock | None = None,
+        busy_timeout: float = BUSY_TIMEOUT,
+        auto_migrate: bool = True,
+    ) -> None:
+        self._owner = os.getpid()
+        self._path = str(Path(path_of(url)).absolute())  # a later chdir must not lead to another file
+        self._url = url = f"sqlite:///{quote(self._path)}"
         self._clock = clock or SystemClock()
         self._busy_timeout = busy_timeout
         self._lock = threading.RLock()
         self._local = threading.local()
-        self._readers: list[sqlite3.Connection] = []
+        self._readers: WeakSet[sqlite3.Connection] = WeakSet()
         self._wakeups = Wakeups()
         migrate_sqlite(url, busy_timeout=busy_timeout)
         self._writer = connect(url, busy_timeout)
@@ -92,9 +121,17 @@ class SqliteDatabase:
 
     @contextmanager
     def _begin(self, connection: sqlite3.Connection) -> Iterator[SqliteTransaction]:
-        connection.execute("BEGIN IMMEDIATE")
+        if os.getpid() != self._owner:
+            raise StoreError(
+                f"{self._path} was opened before a fork; open the store again in the child process"
+            )
+        if (
+            connection.in_transaction
+        ):  # an interrupt hit between two lines here; what it left was never committed
+            connection.execute("ROLLBACK")
         try:
-            yield SqliteTransaction(connection, to_micros(self._clock.now()))
+            connection.execute("BEGIN IMMEDIATE")
+            yield SqliteTransaction(connection, to_micros(self._clock.now()), self._path)
             connection.execute("COMMIT")
         except BaseException:
             if connection.in_transaction:
@@ -138,10 +175,11 @@ class SqliteDatabase:
     def _reader(self) -> sqlite3.Connection:
         reader: sqlite3.Connection | None = getattr(self._local, "reader", None)
         if reader is None:
-            reader = self._local.reader = connect(self._url, self._busy_timeout)
+            reader = connect(self._url, self._busy_timeout, ReaderConnection)
             reader.execute("PRAGMA query_only = ON")
+            self._local.reader = reader
             with self._lock:
-                self._readers.append(reader)
+                self._readers.add(reader)
         return reader
 
     def step(
@@ -194,16 +232,30 @@ class SqliteDatabase:
     def effect(self, seconds: float) -> Iterator[SqliteTransaction]:
         """A handler's transaction, on a connection of its own. It holds the file's one write lock until it ends, so it
         should be short; a process that dies frees it."""
-        with translated(self._path):
-            connection = connect(self._url, min(self._busy_timeout, seconds))
-            self._local.in_effect = True
+        if getattr(self._local, "in_effect", False):
+            raise StoreError(f"{self._path}: this thread has a transaction open already; use that one")
+        connection = connect(self._url, min(self._busy_timeout, seconds), GuardedConnection)
+        self._local.in_effect = True
+        try:
+            begin = self._begin(connection)
+            with translated(self._path):
+                tx = begin.__enter__()
+                connection.execute(f"SAVEPOINT {EFFECT}")
             try:
-                with self._begin(connection) as tx:
-                    yield tx
-            finally:
-                self._local.in_effect = False
-                connection.close()
+                yield tx
+            except BaseException as error:
+                with suppress(type(error)):
+                    begin.__exit__(type(error), error, error.__traceback__)
+                raise
+            with translated(self._path):
+                begin.__exit__(None, None, None)
+        finally:
+            self._local.in_effect = False
+            connection.close()
         self._wakeups.tell()
+
+    def fenced(self, tx: Effect, work: Callable[[], T]) -> T:
+        return work()
 
     # ------------------------------------------------------------------ hints and time
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
+from typing import Self
 from urllib.parse import quote, unquote
 
-from windlass.errors import ConfigError
+from windlass.errors import ConfigError, StoreError
+from windlass.store.contract import ENDED_BY_HANDLER
 from windlass.store.sqlite_errors import translated
 
 BUSY_TIMEOUT = 30.0
@@ -18,19 +20,51 @@ def path_of(url: str) -> str:
     name = unquote(url[len(prefix) :].partition("?")[0]) if url.startswith(prefix) else ""
     if not name or name == ":memory:":
         raise ConfigError(
-            "url", url, "sqlite:///file.db (or sqlite:////absolute/file.db); jobs need a file, not :memory:"
+            "url",
+            "sqlite:…",
+            "sqlite:///file.db (or sqlite:////absolute/file.db); jobs need a file, not :memory:",
         )
     return name
 
 
-def connect(url: str, busy_timeout: float = BUSY_TIMEOUT) -> sqlite3.Connection:
+class GuardedConnection(sqlite3.Connection):
+    """A handler's connection: the transaction on it is not the handler's to end, because its job's end belongs to it."""
+
+    def commit(self) -> None:
+        raise StoreError(ENDED_BY_HANDLER)
+
+    def rollback(self) -> None:
+        raise StoreError(ENDED_BY_HANDLER)
+
+    def executescript(self, script: str, /) -> sqlite3.Cursor:
+        raise StoreError(f"executescript() commits before it runs: {ENDED_BY_HANDLER}")
+
+    def __enter__(self) -> Self:
+        raise StoreError(f"`with connection` commits at its end: {ENDED_BY_HANDLER}")
+
+
+class ReaderConnection(sqlite3.Connection):
+    """A thread's reading connection; closed when its thread is gone."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def connect(
+    url: str, busy_timeout: float = BUSY_TIMEOUT, factory: type[sqlite3.Connection] = sqlite3.Connection
+) -> sqlite3.Connection:
     """A connection in the mode the store needs; the caller begins and ends transactions."""
     if sqlite3.sqlite_version_info < OLDEST:
         raise ConfigError("sqlite", sqlite3.sqlite_version, f"SQLite {'.'.join(map(str, OLDEST))} or newer")
     path = path_of(url)
     with translated(path):
         connection = sqlite3.connect(
-            path, timeout=busy_timeout, isolation_level=None, check_same_thread=False, cached_statements=256
+            path,
+            timeout=busy_timeout,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=256,
+            factory=factory,
         )
         try:
             connection.execute("PRAGMA journal_mode = WAL")

@@ -11,7 +11,7 @@ from typing import Any
 
 from windlass.errors import ConfigError
 from windlass.model import Archived, Attempt, Retention
-from windlass.store.contract import Database, Transaction
+from windlass.store.contract import Database, Row, Transaction
 from windlass.store.ids import SMALLEST
 from windlass.store.marks import Marks, as_text
 from windlass.store.rows import to_attempt, to_job
@@ -83,7 +83,14 @@ class Upkeep:
         }
         removed, after = 0 if archive else self._db.drop_history(keep), SMALLEST
         while True:
-            count, after = self._db.transact(partial(self._prune, before, archive, after, batch))
+            # Where there is one write lock, the archive is written before it is taken.
+            only = (
+                self._archive_first(before, archive, after, batch)
+                if archive and not self._db.low_water
+                else None
+            )
+            inside = archive if only is None else None
+            count, after = self._db.transact(partial(self._prune, before, inside, after, batch, only))
             removed += count
             if progress:
                 progress(removed)
@@ -98,18 +105,41 @@ class Upkeep:
         return removed
 
     def _prune(
-        self, before: dict[str, Any], archive: Archive | None, after: str, batch: int, tx: Transaction
+        self,
+        before: dict[str, Any],
+        archive: Archive | None,
+        after: str,
+        batch: int,
+        only: set[str] | None,
+        tx: Transaction,
     ) -> tuple[int, str]:
         page = tx.run("prune.page", after=after, limit=batch, **before)
         if not page:
             return 0, ""
+        last = page[-1][0] if len(page) == batch else ""
+        page = [row for row in page if only is None or row[0] in only]
+        if not page:
+            return 0, last
         ids = [row[0] for row in page]
         if archive is not None:
-            attempts: dict[str, list[Attempt]] = defaultdict(list)
-            for row in tx.run("prune.attempts", ids=ids):
-                attempts[row[0]].append(to_attempt(self._db, row))
-            jobs = [to_job(self._db, row) for row in tx.run("prune.read", ids=ids)]
-            archive([Archived(job, attempts[job.id]) for job in jobs])
+            archive(self._whole(tx.run, ids))
         times = [at for row in page if (at := self._db.moment(row[1])) is not None]
         removed = tx.run("prune.delete", ids=ids, oldest=min(times), newest=max(times))
-        return int(removed[0][0]), ids[-1] if len(page) == batch else ""
+        return int(removed[0][0]), last
+
+    def _archive_first(self, before: dict[str, Any], archive: Archive, after: str, batch: int) -> set[str]:
+        """Archive a page by reading; answers the ids, and only those may be removed then. One that is retried by hand in
+        between is in the archive and lives on."""
+        ids = [row[0] for row in self._db.read("prune.page", after=after, limit=batch, **before)]
+        if ids:
+            archive(self._whole(self._db.read, ids))
+        return set(ids)
+
+    def _whole(self, run: Callable[..., list[Row]], ids: Sequence[str]) -> list[Archived]:
+        attempts: dict[str, list[Attempt]] = defaultdict(list)
+        for row in run("prune.attempts", ids=list(ids)):
+            attempts[row[0]].append(to_attempt(self._db, row))
+        return [
+            Archived(job, attempts[job.id])
+            for job in (to_job(self._db, row) for row in run("prune.read", ids=list(ids)))
+        ]

@@ -20,6 +20,7 @@ WITH child AS MATERIALIZED (
     SELECT l.id
     FROM windlass.job_later AS l
     WHERE l.reason = 'unlinked'
+        AND l.id > :after::uuid
     ORDER BY l.id
     LIMIT :limit
     FOR UPDATE SKIP LOCKED
@@ -178,6 +179,7 @@ WITH clock AS MATERIALIZED (
         m.crashes, m.max_attempts, m.flags, m.kind, m.phase, m.correlation, m.args
     FROM moved AS m
     ORDER BY m.id
+    ON CONFLICT (id) DO NOTHING
 ), counted AS (
     INSERT INTO windlass.delta (phase, scheduled, queued)
     SELECT m.phase, -count(*), count(*)

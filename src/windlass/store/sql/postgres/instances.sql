@@ -107,7 +107,7 @@ CROSS JOIN LATERAL (
         AND h.lane = r.lane
         AND h.ready_at BETWEEN r.lo AND r.hi
         AND h.token = c.token
-    LIMIT :limit
+    LIMIT :limit -- belt: the outer one decides; this one bounds what a plan that reads ahead may lock
     FOR UPDATE SKIP LOCKED
 ) AS j
 LEFT JOIN windlass.output AS o ON o.job = j.id AND o.generation = j.generation AND o.phase = j.phase AND o.name = ''
@@ -170,7 +170,8 @@ WITH page AS MATERIALIZED (
     ORDER BY j.id
     LIMIT :limit
 ), orphan AS MATERIALIZED (
-    SELECT j.id, j.token, j.attempt, j.max_attempts, j.crashes, j.flags, j.cancel_at IS NOT NULL AS cancel_asked
+    SELECT j.id, j.token, j.attempt, j.max_attempts, j.crashes, j.flags, j.cancel_at IS NOT NULL AS cancel_asked,
+        j.generation, j.phase
     FROM windlass.job AS j
     JOIN page AS p ON p.id = j.id
     WHERE j.token IS NOT NULL
@@ -178,9 +179,11 @@ WITH page AS MATERIALIZED (
     ORDER BY j.id
     FOR UPDATE OF j SKIP LOCKED
 )
-SELECT p.id, o.token, o.attempt, o.max_attempts, o.crashes, o.flags, o.cancel_asked
+SELECT p.id, o.token, o.attempt, o.max_attempts, o.crashes, o.flags, o.cancel_asked, u.job IS NOT NULL AS has_output,
+    u.value AS output, u.next_phase, u.next_max_attempts
 FROM page AS p
 LEFT JOIN orphan AS o ON o.id = p.id
+LEFT JOIN windlass.output AS u ON u.job = o.id AND u.generation = o.generation AND u.phase = o.phase AND u.name = ''
 ORDER BY p.id;
 
 -- name: instances

@@ -79,6 +79,11 @@ FROM windlass.wake AS w
 WHERE w.phase IN (SELECT g.phase FROM given AS g WHERE g.tell)
     AND w.waiting_until > clock_timestamp();
 
+-- name: enqueue.lock
+-- Makes enqueues that name the same ids take turns until their transactions end.
+SELECT pg_advisory_xact_lock(hashtextextended(g.id, 0))::text
+FROM unnest(:ids::text[]) AS g (id);
+
 -- name: enqueue.keys
 -- Takes unique keys in sorted order and answers who holds each: a caller that finds its own job's id has won it. Waits
 -- for another caller's uncommitted key, because uniqueness is a wait; an expired key changes hands.
@@ -144,7 +149,7 @@ WITH clock AS MATERIALIZED (
             AND j.ready_at <= (SELECT upto FROM clock)
             AND j.token IS NULL
         ORDER BY j.ready_at, j.id
-        LIMIT :limit
+        LIMIT :limit -- belt: the outer one decides; this one bounds what a plan that reads ahead may lock
         FOR UPDATE SKIP LOCKED
     ) AS ready
     WHERE NOT EXISTS (
@@ -328,9 +333,9 @@ WITH clock AS MATERIALIZED (
     SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at
 ), given AS MATERIALIZED (
     SELECT g.*
-    FROM json_to_recordset(:outcomes::json) AS g (id uuid, token bigint, phase text, max_attempts smallint)
+    FROM json_to_recordset(:outcomes::json) AS g (id uuid, token bigint, phase text, max_attempts smallint, outcome text)
 ), held AS MATERIALIZED (
-    SELECT j.id, j.token, j.claimed_at, j.generation, j.attempt, j.phase
+    SELECT j.id, j.token, j.claimed_at, j.generation, j.attempt, j.phase, g.outcome
     FROM windlass.job AS j
     JOIN given AS g ON g.id = j.id
     WHERE j.token = g.token
@@ -352,7 +357,7 @@ WITH clock AS MATERIALIZED (
     RETURNING j.id, g.token, j.phase
 ), tried AS (
     INSERT INTO windlass.attempt (job, token, started_at, ended_at, generation, attempt, outcome, phase)
-    SELECT h.id, h.token, h.claimed_at, c.at, h.generation, h.attempt, 'advanced', h.phase
+    SELECT h.id, h.token, h.claimed_at, c.at, h.generation, h.attempt, h.outcome, h.phase
     FROM held AS h
     CROSS JOIN clock AS c
 ), unfinished AS (
@@ -424,7 +429,8 @@ WHERE j.id = g.id
 RETURNING j.id, j.token;
 
 -- name: checkpoint
--- Saves position and progress of a held job; the fence is the lock on its row. Progress never goes back. Answers the
+-- Saves position and progress of a held job; the fence is the lock on its row. Progress never goes back, and with :step = 1 it
+-- must go on. Answers the
 -- row's flags and whether a cancel was asked for; no row means the lease is lost.
 WITH held AS MATERIALIZED (
     SELECT j.id, j.generation, j.token, j.flags, j.cancel_at
@@ -443,7 +449,7 @@ WITH held AS MATERIALIZED (
         total = excluded.total,
         at = excluded.at,
         position = excluded.position
-    WHERE excluded.done >= p.done
+    WHERE excluded.done >= p.done + :step::bigint
     RETURNING p.job
 )
 SELECT h.flags, h.cancel_at IS NOT NULL AS cancel_asked, EXISTS (SELECT FROM saved) AS saved

@@ -2,7 +2,8 @@
 
 -- name: promote
 -- Moves due jobs into their queues with a fresh ready_at, oldest due first and a microsecond apart, from the low-water mark on; tells whoever
--- waits. Answers for each phase how many moved and the last due time among them.
+-- waits. A job that is in its queue already (an enqueue repeated across a due time) is not put there twice, and stops nobody.
+-- Answers for each phase how many moved and the last due time among them.
 WITH clock AS MATERIALIZED (
     SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at
 ), due AS MATERIALIZED (
@@ -27,6 +28,7 @@ WITH clock AS MATERIALIZED (
         m.crashes, m.max_attempts, m.flags, m.kind, m.phase, m.correlation, m.args
     FROM moved AS m
     CROSS JOIN clock AS c
+    ON CONFLICT (id) DO NOTHING
 ), counted AS (
     INSERT INTO windlass.delta (phase, scheduled, queued)
     SELECT m.phase, -count(*), count(*)

@@ -19,7 +19,7 @@ FROM json_each(:edges) AS g;
 -- Children whose edges are not linked yet, with all their edges.
 SELECT d.child, d.parent, d.policy, d.parent_state
 FROM windlass_job_dep AS d
-WHERE d.child IN (SELECT l.id FROM windlass_job_later AS l WHERE l.reason = 'unlinked' ORDER BY l.id LIMIT :limit)
+WHERE d.child IN (SELECT l.id FROM windlass_job_later AS l WHERE l.reason = 'unlinked' AND l.id > :after ORDER BY l.id LIMIT :limit)
 ORDER BY d.child, d.parent;
 
 -- name: link.due

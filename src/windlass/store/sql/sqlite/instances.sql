@@ -116,7 +116,8 @@ WHERE dead_at < :now - 3600000000
 -- name: recover.orphans
 -- The net under the nets: held jobs whose claim row is gone, one page of the table at a time.
 SELECT p.id, CASE WHEN p.orphan THEN p.token END AS token, p.attempt, p.max_attempts, p.crashes, p.flags,
-    p.cancel_at IS NOT NULL AS cancel_asked
+    p.cancel_at IS NOT NULL AS cancel_asked, u.job IS NOT NULL AS has_output, u.value AS output, u.next_phase,
+    u.next_max_attempts
 FROM (
     SELECT j.*, j.token IS NOT NULL AND NOT EXISTS (SELECT 1 FROM windlass_claim AS c WHERE c.token = j.token) AS orphan
     FROM windlass_job AS j
@@ -124,6 +125,7 @@ FROM (
     ORDER BY j.id
     LIMIT :limit
 ) AS p
+LEFT JOIN windlass_output AS u ON u.job = p.id AND u.generation = p.generation AND u.phase = p.phase AND u.name = ''
 ORDER BY p.id;
 
 -- name: instances

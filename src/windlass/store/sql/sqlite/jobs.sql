@@ -41,6 +41,11 @@ FROM (
 ) AS s
 GROUP BY s.phase;
 
+-- name: enqueue.lock
+-- Nothing to lock: there is one writer at a time.
+SELECT NULL
+WHERE FALSE; -- belt: answers nothing by design
+
 -- name: enqueue.keys
 -- Takes unique keys and answers who holds each: a caller that finds its own job's id has won it; an expired key changes
 -- hands.
@@ -261,7 +266,7 @@ RETURNING id, token;
 -- Moves held jobs to the next phase's queue with a fresh budget; their outputs were stored by output.put before, in the
 -- same transaction. A checkpoint belongs to the phase that wrote it and goes.
 INSERT INTO windlass_attempt (job, token, started_at, ended_at, generation, attempt, outcome, phase)
-SELECT j.id, j.token, j.claimed_at, :now, j.generation, j.attempt, 'advanced', j.phase
+SELECT j.id, j.token, j.claimed_at, :now, j.generation, j.attempt, g.value ->> '$.outcome', j.phase
 FROM json_each(:outcomes) AS g
 CROSS JOIN windlass_job AS j ON j.id = g.value ->> '$.id'
 WHERE j.token = g.value ->> '$.token';
@@ -336,7 +341,7 @@ WHERE windlass_job.id = g.value ->> '$.id'
 RETURNING id, windlass_job.token;
 
 -- name: checkpoint
--- Saves position and progress of a held job. Progress never goes back. Answers the row's flags, whether a cancel was asked
+-- Saves position and progress of a held job. Progress never goes back, and with :step = 1 it must go on. Answers the row's flags, whether a cancel was asked
 -- for, and whether it was saved; no row means the lease is lost.
 INSERT INTO windlass_checkpoint AS p (job, generation, token, done, total, at, position)
 SELECT j.id, j.generation, j.token, :done, :total, :now, :position
@@ -350,9 +355,8 @@ SET generation = excluded.generation,
     total = excluded.total,
     at = excluded.at,
     position = excluded.position
-WHERE excluded.done >= p.done;
-SELECT j.flags, j.cancel_at IS NOT NULL AS cancel_asked,
-    EXISTS (SELECT 1 FROM windlass_checkpoint AS p WHERE p.job = j.id AND p.done = :done) AS saved
+WHERE excluded.done >= p.done + :step;
+SELECT j.flags, j.cancel_at IS NOT NULL AS cancel_asked, changes() > 0 AS saved
 FROM windlass_job AS j
 WHERE j.id = :id
     AND j.token = :token;

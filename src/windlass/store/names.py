@@ -1,0 +1,24 @@
+"""What names, labels and numbers may look like before they reach a database."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}")
+NAME_RULE = "a name of 1 to 200 letters, digits, or _ . : / - that begins with no sign"
+MAX_ATTEMPTS = 32_000
+MAX_LABEL = 255
+LONGEST_DELAY = timedelta(days=36_500)
+
+
+def is_name(text: object) -> bool:
+    return isinstance(text, str) and bool(_NAME.fullmatch(text))
+
+
+def is_whole(value: object, least: int, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+def is_label(text: object) -> bool:
+    return isinstance(text, str) and 1 <= len(text) <= MAX_LABEL and text.isprintable()

@@ -1,0 +1,91 @@
+"""Outcomes made fit for writing, before any SQL: one that cannot be stored must not take its neighbours down.
+
+A result or output that is no JSON becomes a failed job with a code (a job must not stay held because of what it returned); an
+error whose details cannot be stored keeps its message; texts are cleaned, delays bounded. ``strict`` raises instead where the
+caller recorded just this one outcome and can still do something about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from windlass.errors import ConfigError, PayloadError
+from windlass.model import Advanced, Cancelled, Completed, Failed, JobError, Json, Lease, Outcome, Retried
+from windlass.payload import encode
+from windlass.store.names import LONGEST_DELAY, MAX_ATTEMPTS, NAME_RULE, is_name, is_whole
+from windlass.store.rows import MAX_MESSAGE, clean, json_text
+
+
+def sound(outcome: Outcome, *, strict: bool = False) -> Outcome:
+    """The outcome as it can be written."""
+    try:
+        return _checked(outcome)
+    except PayloadError as error:
+        if strict:
+            raise
+        return _bad(outcome.lease, "bad_result", error)
+    except ConfigError as error:
+        if strict:
+            raise
+        return _bad(outcome.lease, "bad_outcome", error)
+
+
+def rounds(outcomes: Iterable[Outcome]) -> list[list[Outcome]]:
+    """Outcomes in groups that name each job once, so that a verdict belongs to exactly one of them."""
+    groups: list[list[Outcome]] = []
+    seen: list[set[str]] = []
+    for outcome in outcomes:
+        place = next((n for n, ids in enumerate(seen) if outcome.lease.id not in ids), len(groups))
+        if place == len(groups):
+            groups.append([])
+            seen.append(set())
+        groups[place].append(outcome)
+        seen[place].add(outcome.lease.id)
+    return groups
+
+
+def have_doubles(outcomes: Sequence[Outcome]) -> bool:
+    return len({outcome.lease.id for outcome in outcomes}) != len(outcomes)
+
+
+def _checked(outcome: Outcome) -> Outcome:
+    match outcome:
+        case Completed():
+            if outcome.result is None or isinstance(outcome.result, Json):
+                return outcome
+            return Completed(outcome.lease, Json(json_text(outcome.result, "result")))
+        case Failed():
+            return Failed(outcome.lease, _storable(outcome.error)) if outcome.error.details else outcome
+        case Cancelled():
+            return Cancelled(outcome.lease, clean(str(outcome.reason), MAX_MESSAGE))
+        case Retried():
+            delay = min(outcome.delay, LONGEST_DELAY)
+            return replace(outcome, delay=delay, error=_storable(outcome.error))
+        case Advanced():
+            check_advance(outcome.phase, outcome.max_attempts)
+            return replace(outcome, output=Json(json_text(outcome.output, "output")))
+        case _:
+            return outcome
+
+
+def check_advance(phase: object, max_attempts: object) -> None:
+    """Refuse a next phase that no queue can have."""
+    if not is_name(phase):
+        raise ConfigError("phase", phase, NAME_RULE)
+    if not is_whole(max_attempts, 1, MAX_ATTEMPTS):
+        raise ConfigError("max_attempts", max_attempts, f"a whole number from 1 to {MAX_ATTEMPTS}")
+
+
+def _storable(error: JobError) -> JobError:
+    if not error.details:
+        return error
+    try:
+        encode(dict(error.details), what="details")
+    except PayloadError as refused:
+        return replace(error, details={"left out": clean(str(refused), 1000)})
+    return error
+
+
+def _bad(lease: Lease, code: str, error: Exception) -> Failed:
+    return Failed(lease, JobError(type=type(error).__name__, code=code, message=str(error)))
