@@ -223,9 +223,8 @@ def test_a_full_disk_under_postgres_is_survived(
         made = []
         with pytest.raises(StoreFullError, match="nothing of this call was stored"):
             for number in range(2000):
-                made.append(
-                    store.enqueue([NewJob(kind="big", args={"t": os.urandom(9000).hex(), "n": number})])[0].id
-                )
+                args = {"t": os.urandom(9000).hex(), "n": number}
+                made.append(store.enqueue([NewJob(kind="big", args=args)])[0].id)
         listed = store.jobs.list(limit=1000).jobs
         assert made and {job.id for job in listed} == set(made[-1000:])
         subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True)

@@ -34,7 +34,7 @@ def test_handlers_that_keep_every_effect_open_stop_nobody_else(postgres_dsn: str
 def test_a_beat_gets_through_when_every_other_connection_is_taken(postgres_dsn: str) -> None:
     with open_store(postgres_dsn, max_connections=1, connect_timeout=1) as store:
         holder = store.join()
-        with store.db._connection():  # type: ignore[attr-defined]  as a verb that takes for ever would
+        with store.db._connection():  # type: ignore[attr-defined] # as a verb that takes for ever would
             assert store.db.run("beat", instance=holder.id, known=[], grace=5.0)
 
 

@@ -316,7 +316,7 @@ def test_bad_options_are_named_and_nothing_is_stored(store: Store, options: dict
     ],
 )
 def test_payloads_that_cannot_be_stored_are_refused(
-    store: Store, args: dict, error: type, field: str
+    store: Store, args: dict, error: type[PayloadError], field: str
 ) -> None:
     with pytest.raises(error) as caught:
         store.enqueue([NewJob(kind="good"), NewJob(kind="work", args=args)])

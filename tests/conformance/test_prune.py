@@ -9,7 +9,7 @@ import pytest
 from tests.conformance.life import BOOM, assert_counts_are_true, claim_one, enqueue, every_job, one, state
 from windlass.clock import ManualClock
 from windlass.errors import ConfigError, JobNotFoundError
-from windlass.model import After, DependencyPolicy, Job, Key, KeyScope, NewJob, Retention, Retried, State
+from windlass.model import After, Archived, DependencyPolicy, Key, KeyScope, NewJob, Retention, Retried, State
 from windlass.store import Store
 
 DAY = timedelta(days=1)
@@ -140,11 +140,22 @@ def test_an_edge_remembers_the_end_of_a_pruned_parent(store: Store, clock: Manua
 def test_the_archive_sees_each_job_before_it_goes(store: Store, clock: ManualClock) -> None:
     ids = ended(store, "completed", 5)
     clock.advance(2 * DAY)
-    seen: list[Job] = []
+    retried = one(store)
+    holder = store.join()
+    holder.record([Retried(claim_one(holder), BOOM, timedelta(0))])
+    store.upkeep.promote()
+    holder.complete(claim_one(holder))
+    clock.advance(2 * DAY)
+    seen: list[Archived] = []
+    told: list[int] = []
     before = {job.id: job for job in every_job(store)}
-    assert store.upkeep.prune(KEEP, archive=seen.extend, batch=2) == 5
-    assert sorted(job.id for job in seen) == sorted(ids)
-    assert all(before[job.id] == job for job in seen)
+    assert store.upkeep.prune(KEEP, archive=seen.extend, batch=2, progress=told.append) == 6
+    assert sorted(item.job.id for item in seen) == sorted([*ids, retried])
+    assert all(before[item.job.id] == item.job for item in seen)
+    assert {item.job.id: [attempt.outcome for attempt in item.attempts] for item in seen}[retried] == [
+        "retried"
+    ]
+    assert told[-1] == 6 and told == sorted(told)
 
 
 def test_an_archive_that_fails_loses_nothing(store: Store, clock: ManualClock) -> None:

@@ -17,6 +17,7 @@ from windlass.model import (
     Completed,
     Failed,
     JobError,
+    Outcome,
     Released,
     Retried,
     State,
@@ -238,7 +239,7 @@ def test_a_finish_repeated_after_a_lost_reply_is_already_recorded(store: Store) 
     enqueue(store, n=6)
     holder = store.join()
     done, failed, retried, advanced, cancelled, released = holder.claim("work", 6)
-    outcomes = [
+    outcomes: list[Outcome] = [
         Completed(done, 1),
         Failed(failed, BOOM),
         Retried(retried, BOOM, timedelta(0)),
@@ -263,7 +264,7 @@ def test_a_batch_of_mixed_outcomes_is_judged_one_by_one(store: Store, opened: Ca
     leases = list(holder.claim("work", 7))
     holder.complete(leases[0])
     holder.release(leases[1])
-    outcomes = [
+    outcomes: list[Outcome] = [
         Completed(leases[0]),
         Completed(leases[1]),
         Completed(leases[2]),

@@ -39,6 +39,7 @@ from windlass.model import (
     Json,
     Key,
     NewJob,
+    Outcome,
     Retention,
     Retried,
     State,
@@ -133,7 +134,7 @@ def test_two_outcomes_of_one_job_get_a_verdict_each(store: Store) -> None:
     new = claim_one(holder)
     assert holder.record([Failed(stale, BOOM), Completed(new, 1)]) == [Verdict.LOST, Verdict.RECORDED]
     assert state(store, job_id) is State.COMPLETED
-    again = [Completed(new, 1), Completed(new, 2), Failed(stale, BOOM)]
+    again: list[Outcome] = [Completed(new, 1), Completed(new, 2), Failed(stale, BOOM)]
     assert holder.record(again) == [Verdict.ALREADY_RECORDED, Verdict.ALREADY_RECORDED, Verdict.LOST]
     other = one(store)
     lease = claim_one(holder)

@@ -42,7 +42,7 @@ def test_processors_have_names_and_states() -> None:
     assert made.processor.state is ProcessorState.BUSY and made.processor.lease == made.lease
     assert (pools["a"].report().idle, pools["a"].report().busy) == (2, 1)
     pools["a"].release(made.processor)
-    assert made.processor.state is ProcessorState.IDLE and pools["a"].free == 3
+    assert [processor.state for processor in pools["a"]] == [ProcessorState.IDLE] * 3 and pools["a"].free == 3
 
 
 def test_the_instances_own_limit_holds_across_pools() -> None:

@@ -394,12 +394,12 @@ def folder() -> Iterator[Path]:
 @pytest.mark.timeout(300)
 def test_random_lives_on_sqlite(folder: Path, request: pytest.FixtureRequest) -> None:
     numbers = iter(range(10**9))
-    _run(
-        lambda: f"sqlite:///{folder}/{next(numbers)}.db",
-        lambda url: [p.unlink() for p in folder.glob(f"{url.rpartition('/')[2]}*")] and None,
-        _examples(request, 60),
-        spacing=1e-6,
-    )
+
+    def remove(url: str) -> None:
+        for path in folder.glob(f"{url.rpartition('/')[2]}*"):
+            path.unlink()
+
+    _run(lambda: f"sqlite:///{folder}/{next(numbers)}.db", remove, _examples(request, 60), spacing=1e-6)
 
 
 @pytest.mark.slow
