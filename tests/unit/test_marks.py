@@ -89,7 +89,7 @@ def test_full_scans_take_at_most_a_twentieth_of_the_time(marks: Marks, time: Tim
     spent = {Scan.FULL: 0.0, Scan.RECENT: 0.0, Scan.MARK: 0.0}
     began = time.now
     cost = {Scan.FULL: 0.4, Scan.RECENT: 0.02, Scan.MARK: 0.002}
-    for _ in range(20_000):
+    for _ in range(200_000):
         kind = scan(marks, time, took=cost[marks.plan()[0]])
         spent[kind] += cost[kind]
     total = time.now - began
