@@ -31,7 +31,9 @@ def run(*, seconds: float, snapshot: float, output: Path | None) -> bool:
         with open_store(url) as store:
             rows += _enqueues("PostgreSQL", store, seconds)
             for batch in BATCHES:
-                rows.append(_steps("PostgreSQL", store, batch, seconds, Meter(url)))
+                rows.append(
+                    _steps("PostgreSQL", store, batch, seconds, Meter(url, patience=min(1.1, seconds)))
+                )
             rows += _beside_a_snapshot(url, store, snapshot)
     with tempfile.TemporaryDirectory() as folder:
         say("SQLite, synchronous=FULL")
@@ -107,9 +109,13 @@ def _row(database: str, what: str, rate: float, took: list[float]) -> dict[str, 
 
 @dataclass
 class Meter:
-    """What a stretch of work cost the server: WAL, CPU of its sessions (on the same machine), share of HOT updates."""
+    """What a stretch of work cost the server: WAL, CPU of its sessions (on the same machine), share of HOT updates.
+
+    ``patience`` is waited before looking: sessions report their updates at most once a second.
+    """
 
     url: str
+    patience: float
 
     def start(self) -> None:
         self._wal, self._updates, self._cpu = self._look()
@@ -127,7 +133,7 @@ class Meter:
 
     def _look(self) -> tuple[int, tuple[int, int], dict[int, float]]:
         with psycopg.connect(self.url, autocommit=True) as connection:
-            time.sleep(1.1)  # sessions report what they did at most once a second
+            time.sleep(self.patience)
             found = connection.execute(
                 "SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn, n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables "
                 "WHERE schemaname = 'windlass' AND relname = 'job'"

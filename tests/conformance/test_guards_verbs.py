@@ -135,13 +135,11 @@ def test_only_the_jobs_asked_about_are_found(store: Store, crowd: Crowd) -> None
 def test_the_order_of_claims_does_not_rest_on_an_index(store: Store, clock: ManualClock) -> None:
     """Highest priority first, then oldest first; whatever plan the database may choose."""
     holder = store.join()
-    late = one(store, priority=9, delay=timedelta(seconds=2))
-    early = one(store, priority=9, delay=timedelta(seconds=1))
-    middle, high = one(store, priority=5), one(store, priority=8)
+    middle, late = one(store, priority=5), one(store, priority=9)
+    clock.advance(-1)  # a machine whose clock is behind
+    early = one(store, priority=9)
+    high = one(store, priority=8)
     clock.advance(1)
-    store.upkeep.promote()
-    clock.advance(1)
-    store.upkeep.promote()
     with store.db.effect(5) as tx:
         index = "windlass_job_ready" if store.db.dialect == "sqlite" else "windlass.job_ready"
         tx.connection.execute(f"DROP INDEX {index}")

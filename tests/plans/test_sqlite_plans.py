@@ -17,8 +17,7 @@ BIG = {"windlass_job", "windlass_job_later", "windlass_job_done"}
 
 # (verb, table): why it may read the table, or an index of it, from end to end.
 ALLOWED = {
-    ("link.pick", "windlass_job_later"): "walks the partial index of unlinked jobs, at most :limit of them",
-    ("link.due", "windlass_job_later"): "looks at the first entry of that index",
+    ("link.due", "windlass_job_later"): "looks at the first entry of the partial index of unlinked jobs",
     (
         "unclaim",
         "windlass_job",

@@ -16,6 +16,7 @@ class ModelJob:
     """One job as it should stand."""
 
     id: str
+    phase: str = "work"
     state: State = State.QUEUED
     attempt: int = 0
     max_attempts: int = 3

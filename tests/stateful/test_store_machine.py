@@ -7,6 +7,7 @@ tokens after each step. The clock is moved by rules, so nothing sleeps.
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import timedelta
@@ -122,12 +123,12 @@ class StoreMachine(RuleBasedStateMachine):
         self.holders.append((holder, ModelHolder(len(self.holders), self.now, LEASE)))
 
     @precondition(lambda self: self.holders)
-    @rule(data=st.data(), limit=st.integers(1, 4))
-    def claim(self, data: st.DataObject, limit: int) -> None:
+    @rule(data=st.data(), limit=st.integers(1, 4), phase=st.sampled_from(["work", "work", "next"]))
+    def claim(self, data: st.DataObject, limit: int, phase: str) -> None:
         holder, known = self._some_holder(data)
-        leases = holder.claim("work", limit)
+        leases = holder.claim(phase, limit)
         queued = sorted(
-            (job for job in self.jobs.values() if job.state is State.QUEUED),
+            (job for job in self.jobs.values() if job.state is State.QUEUED and job.phase == phase),
             key=lambda job: (-job.priority, job.ready, job.id),
         )
         expected = [] if known.is_dead else [job.id for job in queued[:limit]]
@@ -165,6 +166,8 @@ class StoreMachine(RuleBasedStateMachine):
     def finish(self, data: st.DataObject, how: str) -> None:
         lease, number = data.draw(st.sampled_from(self.leases), label="lease")
         holder = self.holders[number][0]
+        if how == "advance" and lease.phase == "next":
+            how = "complete"  # each phase is visited once
         job = self.jobs.get(lease.id)
         is_mine = job is not None and job.token == lease.token
         verdict = self._finish(holder, lease, how)
@@ -188,6 +191,7 @@ class StoreMachine(RuleBasedStateMachine):
                 job.give_back(returned=True)
             case "advance":
                 job.give_back(returned=False)
+                job.phase = "next"
                 job.attempt = job.crashes = 0
                 job.max_attempts, job.ready, job.done = 2, self.now, None
             case _:
@@ -250,7 +254,7 @@ class StoreMachine(RuleBasedStateMachine):
             (job for job in self.jobs.values() if job.state is State.SCHEDULED and job.run_at <= self.now),
             key=lambda job: (job.run_at, job.id),
         )
-        assert moved.get("work", 0) == len(due)
+        assert sum(moved.values()) == len(due)
         for offset, job in enumerate(due):
             job.state, job.ready = State.QUEUED, self.now + offset * 1e-6
 
@@ -301,6 +305,7 @@ class StoreMachine(RuleBasedStateMachine):
         assert set(stored) == set(self.jobs)
         for job_id, job in self.jobs.items():
             real = stored[job_id]
+            assert real.phase == job.phase
             told = (real.state, real.attempt, real.crashes, real.generation, real.max_attempts)
             assert told == (job.state, job.attempt, job.crashes, job.generation, job.max_attempts), job
             assert (real.cancel_requested_at is not None) == job.cancel_asked
@@ -313,10 +318,10 @@ class StoreMachine(RuleBasedStateMachine):
     def the_counts_are_true(self) -> None:
         if not hasattr(self, "store"):
             return
-        expected: dict[str, int] = {}
-        for job in self.jobs.values():
-            expected[str(job.state)] = expected.get(str(job.state), 0) + 1
-        assert self.store.phases.counts().get("work", Counts()) == Counts(**expected)
+        counts = self.store.phases.counts()
+        for phase in ("work", "next"):
+            states = Counter(str(job.state) for job in self.jobs.values() if job.phase == phase)
+            assert counts.get(phase, Counts()) == Counts(**states)
 
     # ------------------------------------------------------------------ what the rules share
 
@@ -338,7 +343,7 @@ class StoreMachine(RuleBasedStateMachine):
                 case "release":
                     return holder.release(lease)
                 case "advance":
-                    return holder.advance(lease, "work", how, max_attempts=2)
+                    return holder.advance(lease, "next", how, max_attempts=2)
                 case _:
                     return holder.record([Retried(lease, BOOM, timedelta(seconds=10))])[0]
         return Verdict.LOST

@@ -64,6 +64,10 @@ def _checked(outcome: Outcome) -> Outcome:
             return replace(outcome, delay=delay, error=_storable(outcome.error))
         case Advanced():
             check_advance(outcome.phase, outcome.max_attempts)
+            if outcome.phase == outcome.lease.phase:
+                raise ConfigError(
+                    "phase", outcome.phase, "another phase than the one the job is in: each is visited once"
+                )
             return replace(outcome, output=Json(json_text(outcome.output, "output")))
         case _:
             return outcome

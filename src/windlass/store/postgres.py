@@ -66,10 +66,11 @@ class PostgresTransaction:
         return self._run(verb, parameters)
 
     def confirm(self) -> None:
-        try:
-            self.connection.execute(f"RELEASE SAVEPOINT {EFFECT}")
-        except psycopg.Error as error:
-            raise StoreError(ENDED_BY_HANDLER) from error
+        with translated():  # a lost connection, or a time-out of the server's, is no deed of the handler's
+            try:
+                self.connection.execute(f"RELEASE SAVEPOINT {EFFECT}")
+            except (pg.InvalidSavepointSpecification, pg.NoActiveSqlTransaction) as error:
+                raise StoreError(ENDED_BY_HANDLER) from error
 
     def _run(self, verb: str, parameters: dict[str, object]) -> list[Row]:
         rows: list[Row] = []
