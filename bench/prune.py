@@ -48,7 +48,7 @@ def run(*, jobs: int, seconds: float, batch: int, output: Path | None) -> bool:
             keep = Retention(
                 completed=timedelta(seconds=1), failed=timedelta(days=90), cancelled=timedelta(days=90)
             )
-            removed.append(pruner.upkeep.prune(keep, pause=0.005))
+            removed.append(pruner.upkeep.prune(keep))
             spent.append(time.perf_counter() - began)
 
         worker = threading.Thread(target=prune)

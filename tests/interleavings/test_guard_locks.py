@@ -246,7 +246,7 @@ def test_folding_leaves_out_what_is_locked(scene: Scene) -> None:
 
 def test_pruning_leaves_out_what_is_locked(scene: Scene) -> None:
     locked, _ = scene.ended(), scene.ended()
-    keep = Retention(completed=timedelta(0))
+    keep = Retention(completed=timedelta(0), failed=None, cancelled=None)
     with scene.locking("job_done", "id = %s", locked):
         assert scene.store.upkeep.prune(keep) == 1
     assert scene.store.upkeep.prune(keep) == 1

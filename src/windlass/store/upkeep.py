@@ -61,14 +61,15 @@ class Upkeep:
         *,
         archive: Archive | None = None,
         batch: int = 1000,
-        pause: float = 0.0,
+        pause: float | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> int:
         """Remove ended jobs that are past their time, in short transactions; answers how many.
 
         Whole days past every retention go at once where the database can do that. ``archive`` is given each batch, jobs
         with their attempts, before it is removed, in the same transaction: if it raises, that batch stays. A job that some
-        child still looks at is kept. ``pause`` seconds are slept between batches; ``progress`` is told how many are gone.
+        child still looks at is kept. After each batch as long is slept as it took, so that claims
+        keep their share of the database (``pause`` sets other seconds); ``progress`` is told how many are gone.
         """
         if batch < 1:
             raise ConfigError("batch", batch, "a whole number of 1 or more")
@@ -83,6 +84,7 @@ class Upkeep:
         }
         removed, after = 0 if archive else self._db.drop_history(keep), SMALLEST
         while True:
+            began = time.monotonic()
             # Where there is one write lock, the archive is written before it is taken.
             only = (
                 self._archive_first(before, archive, after, batch)
@@ -96,8 +98,7 @@ class Upkeep:
                 progress(removed)
             if not after:
                 break
-            if pause:
-                time.sleep(pause)
+            time.sleep(time.monotonic() - began if pause is None else pause)
         if archive:
             self._db.drop_history(keep, only_empty=True)
         self._db.run("prune.edges")
