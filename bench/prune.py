@@ -32,7 +32,7 @@ def run(*, jobs: int, seconds: float, batch: int, output: Path | None) -> bool:
             admin.execute(HISTORY, (jobs,))
             admin.execute("INSERT INTO windlass.delta (phase, completed) VALUES ('old', %s)", (jobs,))
             admin.execute("VACUUM ANALYZE windlass.job_done")
-        queued = int(seconds * 40_000) + 20_000
+        queued = int(seconds * 90_000) + 50_000  # more than two and a half measurements can drain
         say(f"filling the queue with {queued:,} jobs")
         fill(store, queued)
         Drainer(store, batch).run(seconds=min(1.0, seconds / 2))  # plans and caches are warm after this
