@@ -192,6 +192,16 @@ def test_a_retried_failure_goes_on_at_its_phase_and_checkpoint(store: Store) -> 
     assert done.progress is not None and done.progress.done == 7
 
 
+def test_a_retry_brings_back_an_output_that_is_null(store: Store) -> None:
+    """JSON null is a value like any other."""
+    job_id = one(store, phase="a")
+    holder = store.join()
+    holder.advance(claim_one(holder, "a"), "b", None)
+    holder.fail(claim_one(holder, "b"), BOOM)
+    job = store.jobs.retry(job_id)
+    assert [(o.phase, o.value) for o in job.outputs] == [("a", None)]
+
+
 def test_a_retried_completion_starts_its_phase_afresh(store: Store) -> None:
     job_id = one(store)
     holder = store.join()

@@ -598,7 +598,7 @@ WITH clock AS MATERIALIZED (
     WHERE t.token IS NOT NULL
 ), outputs AS (
     INSERT INTO windlass.output (job, generation, phase, name, at, value)
-    SELECT t.id, t.generation + 1, o.phase, o.name, c.at, o.value
+    SELECT t.id, t.generation + 1, o.phase, o.name, c.at, COALESCE(o.value, 'null')
     FROM taken AS t
     CROSS JOIN clock AS c
     CROSS JOIN LATERAL jsonb_to_recordset(t.outputs) AS o (phase text, name text, value jsonb)
