@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import IntFlag, StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 
 class Json(str):
@@ -214,16 +214,27 @@ class Want:
     quiet: timedelta = timedelta(0)
 
 
+class Run(NamedTuple):
+    """Where and how long an attempt ran: the number of the processor in its pool, the time from the claim to the start, and
+    the time from the start to the end. A tuple, because one is made for every job."""
+
+    processor: int
+    waited_ms: int
+    ran_ms: int
+
+
 @dataclass(frozen=True, slots=True)
 class Completed:
     lease: Lease
     result: Any = None
+    run: Run | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
     lease: Lease
     error: JobError
+    run: Run | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +250,7 @@ class Retried:
     delay: timedelta
     crashed: bool = False
     counted: bool = True
+    run: Run | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +259,7 @@ class Cancelled:
 
     lease: Lease
     reason: str = "cancelled"
+    run: Run | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +270,7 @@ class Advanced:
     phase: str
     output: Any = None
     max_attempts: int = DEFAULT_MAX_ATTEMPTS
+    run: Run | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +279,7 @@ class Released:
 
     lease: Lease
     counted: bool = False
+    run: Run | None = None
 
 
 Outcome = Completed | Failed | Retried | Cancelled | Advanced | Released
@@ -292,6 +307,30 @@ class Attempt:
     ended_at: datetime
     error: Mapping[str, Any] | None
     traceback: str | None
+    instance: str | None = None
+    processor: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """One attempt on a job's timeline: where it ran, and when.
+
+    From ``claimed_at`` to ``started_at`` the job waited in the memory of its instance (the two are equal where nobody said
+    how long), from there it ran for ``ran``; ``ended_at`` is when that was recorded, None while it is under way.
+    ``outcome`` is completed, failed, cancelled, retried, advanced, recovered (given back to its queue) or processing.
+    """
+
+    phase: str
+    generation: int
+    attempt: int
+    instance: str | None
+    processor: str | None
+    claimed_at: datetime
+    started_at: datetime
+    ended_at: datetime | None
+    outcome: str
+    error: Mapping[str, Any] | None
+    ran: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True)

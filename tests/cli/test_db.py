@@ -17,6 +17,7 @@ from tests.servers.plugin import FreshPostgres
 from windlass.clock import ManualClock
 from windlass.model import JobError, NewJob, Retention
 from windlass.store import Store, open_store
+from windlass.store.migrations import available
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -42,7 +43,7 @@ def url(
 
 def test_migrate_says_what_it_applied_and_then_has_nothing_to_do(empty_url: str, windlass: Windlass) -> None:
     first = windlass("db", "migrate", "--url", empty_url)
-    assert (first.code, first.out) == (0, "start\n")
+    assert (first.code, first.out) == (0, "".join(f"{step.name}\n" for step in available("sqlite")))
     second = windlass("db", "migrate", "--url", empty_url)
     assert (second.code, second.out, second.err) == (0, "", "the database is up to date\n")
 
@@ -50,12 +51,17 @@ def test_migrate_says_what_it_applied_and_then_has_nothing_to_do(empty_url: str,
 def test_status_ends_with_1_while_something_is_pending(empty_url: str, windlass: Windlass) -> None:
     before = windlass("db", "status", "--url", empty_url, "-o", "json")
     assert before.code == 1
-    assert before.json() == [{"version": 1, "name": "start", "state": "pending"}]
+    names = [step.name for step in available("sqlite")]
+    assert before.json() == [
+        {"version": n, "name": name, "state": "pending"} for n, name in enumerate(names, 1)
+    ]
     assert "windlass db migrate" in before.err
     windlass("db", "migrate", "--url", empty_url)
     after = windlass("db", "status", "--url", empty_url, "-o", "json")
     assert after.code == 0
-    assert after.json() == [{"version": 1, "name": "start", "state": "applied"}]
+    assert after.json() == [
+        {"version": n, "name": name, "state": "applied"} for n, name in enumerate(names, 1)
+    ]
 
 
 def test_status_does_not_create_a_file(sqlite_path: Path, windlass: Windlass) -> None:

@@ -102,7 +102,8 @@ def test_the_short_way_ends_what_is_held_and_needs_nothing_else(store: Store, ba
     asked[-1]["token"] = batch.mine.token  # held under our token, but its end needs the long way
     before = rows_without(store, batch.mine.id)
     if store.db.dialect == "sqlite":
-        found = [row[0] for row in store.db.run("record.plain", outcomes=json.dumps(asked), aside=int(ASIDE))]
+        values = {"outcomes": json.dumps(asked), "aside": int(ASIDE), "instance": new_id()}
+        found = [row[0] for row in store.db.run("record.plain", **values)]
     else:
         finished, _ = store.db.step(
             instance=new_id(),

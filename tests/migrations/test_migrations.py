@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 
 import psycopg
@@ -13,15 +15,17 @@ import pytest
 from windlass.errors import StoreError
 from windlass.model import NewJob
 from windlass.store import open_store
+from windlass.store.ids import new_id
 from windlass.store.migrate import migrate, status
 from windlass.store.migrations import NO_TRANSACTION, Migration, available
 from windlass.store.postgres_migrate import migrate_postgres
 from windlass.store.sqlite_migrate import migrate_sqlite
 
-SECOND = Migration(2, "second", "ALTER TABLE windlass.job ADD COLUMN colour text;\n")
-THIRD = Migration(
-    3,
-    "third",
+LATEST = len(available("postgres"))
+NEXT = Migration(LATEST + 1, "next", "ALTER TABLE windlass.job ADD COLUMN colour text;\n")
+AFTER_NEXT = Migration(
+    LATEST + 2,
+    "after_next",
     f"{NO_TRANSACTION}\nCREATE INDEX CONCURRENTLY IF NOT EXISTS job_colour ON windlass.job_later (kind);\nSELECT 1;\n",
 )
 
@@ -47,17 +51,16 @@ def test_ten_migrators_at_once_apply_each_migration_once(postgres_empty_dsn: str
     for url in (postgres_empty_dsn, f"sqlite:///{tmp_path}/new.db"):
         with ThreadPoolExecutor(10) as pool:
             answers = list(pool.map(migrate, [url] * 10))
-        assert sorted(name for answer in answers for name in answer) == [
-            step.name for step in available("sqlite")
-        ]
+        names = [name for answer in answers for name in answer]
+        assert sorted(names) == sorted(step.name for step in available("sqlite"))
 
 
 def test_later_migrations_run_on_a_database_in_use(postgres_dsn: str) -> None:
-    """I-34: the release that knows only the first version still works on the new schema."""
-    steps = (*available("postgres"), SECOND, THIRD)
+    """I-34: the release that does not know the newest version still works on the new schema."""
+    steps = (*available("postgres"), NEXT, AFTER_NEXT)
     with open_store(postgres_dsn) as store:
         store.enqueue([NewJob(kind="work")])
-        assert migrate_postgres(postgres_dsn, migrations=steps) == ["second", "third"]
+        assert migrate_postgres(postgres_dsn, migrations=steps) == ["next", "after_next"]
         assert migrate_postgres(postgres_dsn, migrations=steps) == []
         holder = store.join()
         store.enqueue([NewJob(kind="work")])
@@ -66,9 +69,39 @@ def test_later_migrations_run_on_a_database_in_use(postgres_dsn: str) -> None:
         assert store.enqueue([NewJob(kind="work")])[0].created
 
 
+def test_history_of_the_first_version_is_read_by_this_one(postgres_empty_dsn: str, tmp_path: Path) -> None:
+    """What later versions write beside it is unknown there, and said to be."""
+    sqlite_url = f"sqlite:///{tmp_path}/old.db"
+    migrate_postgres(postgres_empty_dsn, migrations=available("postgres")[:1])
+    migrate_sqlite(sqlite_url, migrations=available("sqlite")[:1])
+    job_id, at = new_id(), datetime.now(UTC)
+    done = (
+        "INSERT INTO {}job_done (id, created_at, finished_at, claimed_at, token, lane, generation, attempt, crashes, "
+        "max_attempts, flags, state, kind, phase, args) "
+        "VALUES ('{}', {at}, {at}, {at}, 2, 4, 1, 1, 0, 3, 0, 'completed', 'work', 'b', '{{}}')"
+    )
+    tried = (
+        "INSERT INTO {}attempt (job, token, started_at, ended_at, generation, attempt, outcome, phase) "
+        "VALUES ('{}', 1, {at}, {at}, 1, 1, 'advanced', 'a')"
+    )
+    with psycopg.connect(postgres_empty_dsn) as postgres, sqlite3.connect(tmp_path / "old.db") as sqlite:
+        for text in (done, tried):
+            postgres.execute(text.format("windlass.", job_id, at=f"'{at.isoformat()}'").encode())
+            sqlite.execute(text.format("windlass_", job_id, at=int(at.timestamp() * 1_000_000)))
+    sqlite.close()
+    for url in (postgres_empty_dsn, sqlite_url):
+        assert migrate(url) == [step.name for step in available("sqlite")[1:]]
+        with open_store(url) as store:
+            spans = store.jobs.timeline(job_id)
+            assert [(span.phase, span.outcome) for span in spans] == [("a", "advanced"), ("b", "completed")]
+            assert {(span.instance, span.processor, span.ran) for span in spans} == {(None, None, None)}
+            assert all(span.started_at == span.claimed_at for span in spans)
+            assert store.jobs.retry(job_id).generation == 2
+
+
 def test_a_long_transaction_delays_the_migration_and_nobody_else(postgres_dsn: str) -> None:
     """lock_timeout: while the migrator waits for its turn, enqueues go on within it."""
-    steps = (*available("postgres"), SECOND)
+    steps = (*available("postgres"), NEXT)
     slowest = 0.0
     with psycopg.connect(postgres_dsn) as report, open_store(postgres_dsn) as store:
         report.execute("SELECT count(*) FROM windlass.job")
@@ -92,25 +125,27 @@ def test_a_migration_that_never_gets_its_lock_gives_up_and_says_so(postgres_dsn:
     with psycopg.connect(postgres_dsn) as report:
         report.execute("SELECT count(*) FROM windlass.job")
         with pytest.raises(StoreError, match="pg_stat_activity"):
-            migrate_postgres(postgres_dsn, patience=0.1, migrations=(*available("postgres"), SECOND))
+            migrate_postgres(postgres_dsn, patience=0.1, migrations=(*available("postgres"), NEXT))
         report.rollback()
-    assert [version for version, _ in status(postgres_dsn).applied] == [1]
+    assert status(postgres_dsn).version == LATEST
 
 
 def test_a_migration_that_fails_leaves_nothing_behind(postgres_dsn: str, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/new.db"
     migrate(url)
     broken = Migration(
-        2, "broken", "CREATE TABLE windlass_x (n INTEGER);\nCREATE TABLE windlass_x (n INTEGER);\n"
+        LATEST + 1, "broken", "CREATE TABLE windlass_x (n INTEGER);\nCREATE TABLE windlass_x (n INTEGER);\n"
     )
     with pytest.raises(StoreError):
         migrate_sqlite(url, migrations=(*available("sqlite"), broken))
-    mended = Migration(2, "broken", "CREATE TABLE windlass_x (n INTEGER);\n")
+    mended = Migration(LATEST + 1, "broken", "CREATE TABLE windlass_x (n INTEGER);\n")
     assert migrate_sqlite(url, migrations=(*available("sqlite"), mended)) == ["broken"]
-    broken = Migration(2, "broken", "CREATE TABLE windlass.x (n int);\nCREATE TABLE windlass.x (n int);\n")
+    broken = Migration(
+        LATEST + 1, "broken", "CREATE TABLE windlass.x (n int);\nCREATE TABLE windlass.x (n int);\n"
+    )
     with pytest.raises(StoreError):
         migrate_postgres(postgres_dsn, migrations=(*available("postgres"), broken))
-    mended = Migration(2, "broken", "CREATE TABLE windlass.x (n int);\n")
+    mended = Migration(LATEST + 1, "broken", "CREATE TABLE windlass.x (n int);\n")
     assert migrate_postgres(postgres_dsn, migrations=(*available("postgres"), mended)) == ["broken"]
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -23,6 +24,7 @@ from windlass.model import (
     NewJob,
     Outcome,
     Output,
+    Run,
     Verdict,
 )
 from windlass.store import outputs, progress
@@ -39,13 +41,21 @@ class EffectTransaction:
     """
 
     def __init__(
-        self, db: Database, enqueuer: Enqueuer, lease: Lease, seconds: float, *, on_end: Callable[[], None]
+        self,
+        db: Database,
+        enqueuer: Enqueuer,
+        lease: Lease,
+        seconds: float,
+        *,
+        on_end: Callable[[], None],
+        run: Callable[[], Run | None] | None = None,
     ) -> None:
         self._db = db
         self._enqueuer = enqueuer
         self._lease = lease
         self._seconds = seconds
         self._on_end = on_end
+        self._run = run
         self._stack = ExitStack()
         self._tx: Effect | None = None
         self._outcome: Outcome | None = None
@@ -113,7 +123,8 @@ class EffectTransaction:
         if self._checkpoint is not None:
             self.cancel_asked = progress.save(tx, lease, must_go_on=True, **self._checkpoint)
         if self._outcome is not None:
-            self.verdict = apply(self._db, tx, [self._outcome])[lease.id]
+            outcome = replace(self._outcome, run=self._run()) if self._run else self._outcome
+            self.verdict = apply(self._db, tx, [outcome])[lease.id]
             if self.verdict in (Verdict.LOST, Verdict.ALREADY_RECORDED):
                 raise LeaseLost(f"effect of job {lease.id}", job_id=lease.id, token=lease.token)
         elif self._checkpoint is None:

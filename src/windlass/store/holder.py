@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -30,6 +30,7 @@ from windlass.model import (
     Output,
     Released,
     Retried,
+    Run,
     Verdict,
     Want,
 )
@@ -286,11 +287,20 @@ class Holder:
         )
         return self._db.transact(lambda tx: outputs.put(tx, lease, row))
 
-    def transaction(self, lease: Lease, *, margin: timedelta = timedelta(seconds=5)) -> EffectTransaction:
-        """A transaction for the handler's own writes that ends with the job's checkpoint, advance or end."""
+    def transaction(
+        self,
+        lease: Lease,
+        *,
+        margin: timedelta = timedelta(seconds=5),
+        run: Callable[[], Run | None] | None = None,
+    ) -> EffectTransaction:
+        """A transaction for the handler's own writes that ends with the job's checkpoint, advance or end.
+
+        ``run`` is asked at the end where the attempt ran and how long it took.
+        """
         seconds = max(0.5, (self.lease - margin).total_seconds())
         return EffectTransaction(
-            self._db, self._enqueuer, lease, seconds, on_end=lambda: self._let_go([lease])
+            self._db, self._enqueuer, lease, seconds, on_end=lambda: self._let_go([lease]), run=run
         )
 
     # ------------------------------------------------------------------ staying alive

@@ -18,6 +18,7 @@ from windlass.model import (
     KeyScope,
     Page,
     Progress,
+    Span,
     State,
 )
 from windlass.payload import body_hash
@@ -25,7 +26,7 @@ from windlass.store import progress
 from windlass.store.contract import Database, Row, Transaction
 from windlass.store.ids import LARGEST, is_id
 from windlass.store.recording import after_end, cancelled_error
-from windlass.store.rows import to_attempt, to_job
+from windlass.store.rows import to_attempt, to_job, to_span
 
 MAX_PAGE = 1000
 _LOOKS = 5  # a job in the middle of a move can be missed by a look at one table after another
@@ -62,6 +63,13 @@ class Jobs:
             if is_id(job_id)
             else []
         )
+
+    def timeline(self, job_id: str) -> Sequence[Span]:
+        """All attempts of a job, oldest first, whatever they came to; the last one may be under way."""
+        rows = self._db.read("timeline", id=job_id) if is_id(job_id) else []
+        if not rows and not (is_id(job_id) and self._db.read("enqueue.present", ids=[job_id])):
+            raise JobNotFoundError(job_id)
+        return [to_span(self._db, row) for row in rows]
 
     def progress(self, job_id: str) -> Progress | None:
         """Where a live job would go on, or None at the beginning."""

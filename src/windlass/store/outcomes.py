@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from windlass.errors import ConfigError, PayloadError
-from windlass.model import Advanced, Cancelled, Completed, Failed, JobError, Json, Lease, Outcome, Retried
+from windlass.model import Advanced, Cancelled, Completed, Failed, JobError, Json, Outcome, Retried
 from windlass.payload import encode
 from windlass.store.names import LONGEST_DELAY, MAX_ATTEMPTS, NAME_RULE, is_name, is_whole
 from windlass.store.rows import MAX_MESSAGE, clean, json_text
@@ -24,11 +24,11 @@ def sound(outcome: Outcome, *, strict: bool = False) -> Outcome:
     except PayloadError as error:
         if strict:
             raise
-        return _bad(outcome.lease, "bad_result", error)
+        return _bad(outcome, "bad_result", error)
     except ConfigError as error:
         if strict:
             raise
-        return _bad(outcome.lease, "bad_outcome", error)
+        return _bad(outcome, "bad_outcome", error)
 
 
 def rounds(outcomes: Iterable[Outcome]) -> list[list[Outcome]]:
@@ -54,11 +54,13 @@ def _checked(outcome: Outcome) -> Outcome:
         case Completed():
             if outcome.result is None or isinstance(outcome.result, Json):
                 return outcome
-            return Completed(outcome.lease, Json(json_text(outcome.result, "result")))
+            return Completed(outcome.lease, Json(json_text(outcome.result, "result")), outcome.run)
         case Failed():
-            return Failed(outcome.lease, _storable(outcome.error)) if outcome.error.details else outcome
+            if not outcome.error.details:
+                return outcome
+            return Failed(outcome.lease, _storable(outcome.error), outcome.run)
         case Cancelled():
-            return Cancelled(outcome.lease, clean(str(outcome.reason), MAX_MESSAGE))
+            return Cancelled(outcome.lease, clean(str(outcome.reason), MAX_MESSAGE), outcome.run)
         case Retried():
             delay = min(outcome.delay, LONGEST_DELAY)
             return replace(outcome, delay=delay, error=_storable(outcome.error))
@@ -91,5 +93,6 @@ def _storable(error: JobError) -> JobError:
     return error
 
 
-def _bad(lease: Lease, code: str, error: Exception) -> Failed:
-    return Failed(lease, JobError(type=type(error).__name__, code=code, message=str(error)))
+def _bad(outcome: Outcome, code: str, error: Exception) -> Failed:
+    told = JobError(type=type(error).__name__, code=code, message=str(error))
+    return Failed(outcome.lease, told, outcome.run)

@@ -29,6 +29,7 @@ from windlass.model import (
     Outcome,
     Released,
     Retried,
+    Run,
     State,
     Verdict,
 )
@@ -42,6 +43,7 @@ from windlass.store.rows import (
     error_json,
     json_text,
     leases_json,
+    run_json,
     traceback_json,
 )
 
@@ -66,7 +68,7 @@ class _Writes:
 def finish_row(outcome: Completed | Failed | Cancelled, *, recovered: bool = False) -> str:
     """The JSON row that ends a job."""
     lease = outcome.lease
-    head = f'{{"id":"{lease.id}","token":{lease.token}'
+    head = f'{{"id":"{lease.id}","token":{lease.token}{run_json(outcome.run)}'
     if recovered:
         head += ',"recovered":true'
     if isinstance(outcome, Completed):
@@ -134,41 +136,49 @@ def _sort(writes: _Writes, outcome: Outcome, flags: Flag, cancel_asked: bool, re
             if not cancel_asked:
                 writes.advances.append(
                     f'{{"id":"{lease.id}","token":{lease.token},"phase":{json.dumps(outcome.phase)},'
-                    f'"max_attempts":{outcome.max_attempts},"outcome":"{"recovered" if recovered else "advanced"}"}}'
+                    f'"max_attempts":{outcome.max_attempts},"outcome":"{"recovered" if recovered else "advanced"}"'
+                    f"{run_json(outcome.run)}}}"
                 )
                 writes.told.add(outcome.phase)
                 return Verdict.RECORDED
             flags |= Flag.OUTPUT
         case Retried():
             if outcome.counted and lease.attempt >= lease.max_attempts and not cancel_asked:
-                return _end(writes, Failed(lease, outcome.error), flags, recovered)
+                return _end(writes, Failed(lease, outcome.error, outcome.run), flags, recovered)
             if not cancel_asked:
                 delay = max(0.0, outcome.delay.total_seconds())
                 writes.retries.append(
                     f'{{"id":"{lease.id}","token":{lease.token},"delay":{delay!r},'
                     f'"crashed":{int(outcome.crashed)},"returned":{int(not outcome.counted)},'
                     f'"outcome":"{"recovered" if recovered else "retried"}",'
-                    f'"error":{error_json(lease, outcome.error)},"traceback":{traceback_json(outcome.error)}}}'
+                    f'"error":{error_json(lease, outcome.error)},"traceback":{traceback_json(outcome.error)}'
+                    f"{run_json(outcome.run)}}}"
                 )
                 writes.is_later = True
                 return Verdict.RECORDED
         case Released():
             if not cancel_asked:
-                writes.releases.append(release_row(lease, returned=not outcome.counted))
+                writes.releases.append(release_row(lease, returned=not outcome.counted, run=outcome.run))
                 writes.nudged.add(lease.phase)
                 return Verdict.RECORDED
-    _end(writes, Cancelled(lease, "cancelled on request"), flags, recovered)
+    _end(writes, Cancelled(lease, "cancelled on request", outcome.run), flags, recovered)
     return Verdict.CANCELLED
 
 
 def release_row(
-    lease: Lease, *, returned: bool, crashed: bool = False, suspect: bool = False, error: str = "null"
+    lease: Lease,
+    *,
+    returned: bool,
+    crashed: bool = False,
+    suspect: bool = False,
+    error: str = "null",
+    run: Run | None = None,
 ) -> str:
     """The JSON row that gives a job back to its queue; a suspect stays one."""
     suspect = suspect or lease.is_suspect
     return (
         f'{{"id":"{lease.id}","token":{lease.token},"returned":{int(returned)},"crashed":{int(crashed)},'
-        f'"suspect":{int(suspect)},"outcome":"recovered","error":{error}}}'
+        f'"suspect":{int(suspect)},"outcome":"recovered","error":{error}{run_json(run)}}}'
     )
 
 

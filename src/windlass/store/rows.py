@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from typing import Any
 
 from windlass.model import (
@@ -20,6 +21,8 @@ from windlass.model import (
     Lease,
     Output,
     Progress,
+    Run,
+    Span,
     State,
 )
 from windlass.payload import DEFAULT_LIMITS, RESULT_LIMITS, encode
@@ -27,6 +30,8 @@ from windlass.store.contract import Database, Row
 
 MAX_MESSAGE = 8_000
 MAX_TRACEBACK = 64_000
+MAX_PROCESSOR = 2**15 - 1
+LONGEST_MS = 2**31 - 1
 
 
 def json_text(value: Any, what: str) -> str:
@@ -70,6 +75,20 @@ def error_json(lease: Lease, error: JobError) -> str:
 def traceback_json(error: JobError) -> str:
     """The traceback as a JSON string or null."""
     return "null" if error.traceback is None else json.dumps(clean(error.traceback, MAX_TRACEBACK))
+
+
+def run_json(run: Run | None) -> str:
+    """Where an attempt ran, as a part of a JSON row; nothing where nobody said.
+
+    Numbers that the columns cannot hold become the nearest that they can: a clock went back, a job hung for a month.
+    """
+    if run is None:
+        return ""
+    processor, waited, ran = run
+    if not (0 <= processor <= MAX_PROCESSOR and 0 <= waited <= LONGEST_MS and 0 <= ran <= LONGEST_MS):
+        processor = min(max(processor, 0), MAX_PROCESSOR)
+        waited, ran = (min(max(value, 0), LONGEST_MS) for value in (waited, ran))
+    return f',"p":{processor},"w":{waited},"r":{ran}'
 
 
 def to_lease(db: Database, row: Row) -> Lease:
@@ -148,7 +167,7 @@ def to_job(db: Database, row: Row) -> Job:
 
 
 def to_attempt(db: Database, row: Row) -> Attempt:
-    job_id, generation, phase, attempt, outcome, started, ended, error, traceback = row
+    job_id, generation, phase, attempt, outcome, started, ended, error, traceback, instance, processor = row
     return Attempt(
         job_id,
         generation,
@@ -159,7 +178,33 @@ def to_attempt(db: Database, row: Row) -> Attempt:
         db.moment(ended),
         None if error is None else json.loads(error),
         traceback,
+        instance,
+        _processor(phase, processor),
     )
+
+
+def to_span(db: Database, row: Row) -> Span:
+    """One attempt of a timeline."""
+    phase, generation, attempt, instance, processor, waited_ms, ran_ms, claimed, ended, outcome, error = row
+    claimed_at = db.moment(claimed)
+    return Span(
+        phase=phase,
+        generation=generation,
+        attempt=attempt,
+        instance=instance,
+        processor=_processor(phase, processor),
+        claimed_at=claimed_at,
+        started_at=claimed_at + timedelta(milliseconds=waited_ms or 0),
+        ended_at=db.moment(ended),
+        outcome=outcome,
+        error=None if error is None else json.loads(error),
+        ran=None if ran_ms is None else timedelta(milliseconds=ran_ms),
+    )
+
+
+def _processor(phase: str, number: int | None) -> str | None:
+    """The name of a processor, as people read it."""
+    return None if number is None else f"{phase}-processor-{number}"
 
 
 def _progress(facts: Mapping[str, Any]) -> Progress:

@@ -198,7 +198,9 @@ class SqliteDatabase:
 
         def work(tx: Transaction) -> tuple[Sequence[str] | None, list[Row]]:
             finished = (
-                [row[0] for row in tx.run("record.plain", outcomes=outcomes, aside=aside)] if expected else []
+                [row[0] for row in tx.run("record.plain", outcomes=outcomes, aside=aside, instance=instance)]
+                if expected
+                else []
             )
             if emptied:
                 tx.run("claim.emptied", emptied=list(emptied), instance=instance)

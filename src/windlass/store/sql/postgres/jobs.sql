@@ -116,7 +116,7 @@ WITH clock AS MATERIALIZED (
 ), given AS MATERIALIZED (
     SELECT g.*
     FROM json_to_recordset(:outcomes::json) AS g (
-        id uuid, token bigint, state text, result jsonb, error jsonb, traceback text
+        id uuid, token bigint, state text, result jsonb, error jsonb, traceback text, p smallint, w integer, r integer
     )
 ), finished AS (
     DELETE FROM windlass.job AS j
@@ -125,12 +125,14 @@ WITH clock AS MATERIALIZED (
         AND j.token = g.token
         AND j.flags & :aside::smallint = 0
     RETURNING j.id, j.created_at, j.claimed_at, j.started_at, j.token, j.lane, j.generation, j.attempt, j.crashes,
-        j.max_attempts, j.flags, j.kind, j.phase, j.correlation, j.args, g.state, g.result, g.error, g.traceback
+        j.max_attempts, j.flags, j.kind, j.phase, j.correlation, j.args, g.state, g.result, g.error, g.traceback, g.p, g.w, g.r
 ), history AS (
     INSERT INTO windlass.job_done (id, created_at, finished_at, claimed_at, started_at, token, lane, generation, attempt,
-        crashes, max_attempts, flags, state, kind, phase, correlation, args, result, error, traceback)
+        crashes, max_attempts, flags, state, kind, phase, correlation, args, result, error, traceback,
+        instance, processor, waited_ms, ran_ms)
     SELECT f.id, f.created_at, c.at, f.claimed_at, f.started_at, f.token, f.lane, f.generation, f.attempt,
-        f.crashes, f.max_attempts, f.flags, f.state, f.kind, f.phase, f.correlation, f.args, f.result, f.error, f.traceback
+        f.crashes, f.max_attempts, f.flags, f.state, f.kind, f.phase, f.correlation, f.args, f.result, f.error, f.traceback,
+        :instance::uuid, f.p, f.w, f.r
     FROM finished AS f
     CROSS JOIN clock AS c
 ), emptied AS (
@@ -231,23 +233,27 @@ FOR UPDATE OF j;
 
 -- name: record.finish
 -- Ends held jobs whatever their flags, with outputs and progress folded into history. The caller tidies the side tables.
--- An end decided by recovery is written under the negative token, or the old holder would take it for its own.
+-- An end decided by recovery is written under the negative token, or the old holder would take it for its own. The
+-- instance is the one that claimed the job, whoever decides.
 WITH clock AS MATERIALIZED (
     SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at
 ), finished AS (
     DELETE FROM windlass.job AS j
     USING json_to_recordset(:outcomes::json) AS g (
-        id uuid, token bigint, state text, result jsonb, error jsonb, traceback text, recovered boolean
+        id uuid, token bigint, state text, result jsonb, error jsonb, traceback text, recovered boolean,
+        p smallint, w integer, r integer
     )
     WHERE j.id = g.id
         AND j.token = g.token
-    RETURNING j.*, g.state, g.result, g.error, g.traceback, g.recovered
+    RETURNING j.*, g.state, g.result, g.error, g.traceback, g.recovered, g.p, g.w, g.r
 ), history AS (
     INSERT INTO windlass.job_done (id, created_at, finished_at, claimed_at, started_at, token, lane, generation, attempt,
-        crashes, max_attempts, flags, state, kind, phase, correlation, args, result, error, traceback, outputs, progress, key)
+        crashes, max_attempts, flags, state, kind, phase, correlation, args, result, error, traceback,
+        instance, processor, waited_ms, ran_ms, outputs, progress, key)
     SELECT f.id, f.created_at, c.at, f.claimed_at, f.started_at, CASE WHEN f.recovered THEN -f.token ELSE f.token END,
         f.lane, f.generation, f.attempt, f.crashes, f.max_attempts, f.flags, f.state, f.kind, f.phase, f.correlation, f.args,
         f.result, f.error, f.traceback,
+        h.instance, f.p, f.w, f.r,
         (
             SELECT jsonb_agg(jsonb_build_object('phase', o.phase, 'name', o.name, 'value', o.value) ORDER BY o.at, o.phase, o.name)
             FROM windlass.output AS o
@@ -267,6 +273,7 @@ WITH clock AS MATERIALIZED (
         )
     FROM finished AS f
     CROSS JOIN clock AS c
+    LEFT JOIN windlass.claim AS h ON h.token = f.token
 ), counted AS (
     INSERT INTO windlass.delta (phase, processing, completed, failed, cancelled)
     SELECT f.phase, -count(*),
@@ -299,11 +306,12 @@ WITH clock AS MATERIALIZED (
 ), moved AS (
     DELETE FROM windlass.job AS j
     USING json_to_recordset(:outcomes::json) AS g (
-        id uuid, token bigint, delay double precision, error jsonb, traceback text, crashed smallint, returned smallint, outcome text
+        id uuid, token bigint, delay double precision, error jsonb, traceback text, crashed smallint, returned smallint, outcome text,
+        p smallint, w integer, r integer
     )
     WHERE j.id = g.id
         AND j.token = g.token
-    RETURNING j.*, g.delay, g.error, g.traceback, g.crashed, g.returned, g.outcome
+    RETURNING j.*, g.delay, g.error, g.traceback, g.crashed, g.returned, g.outcome, g.p, g.w, g.r
 ), later AS (
     INSERT INTO windlass.job_later (id, created_at, run_at, started_at, lane, generation, attempt, crashes, max_attempts,
         flags, reason, kind, phase, correlation, args)
@@ -313,10 +321,13 @@ WITH clock AS MATERIALIZED (
     FROM moved AS m
     CROSS JOIN clock AS c
 ), tried AS (
-    INSERT INTO windlass.attempt (job, token, started_at, ended_at, generation, attempt, outcome, phase, error, traceback)
-    SELECT m.id, m.token, m.claimed_at, c.at, m.generation, m.attempt, m.outcome, m.phase, m.error, m.traceback
+    INSERT INTO windlass.attempt (job, token, started_at, ended_at, generation, attempt, outcome, phase, error, traceback,
+        instance, processor, waited_ms, ran_ms)
+    SELECT m.id, m.token, m.claimed_at, c.at, m.generation, m.attempt, m.outcome, m.phase, m.error, m.traceback,
+        h.instance, m.p, m.w, m.r
     FROM moved AS m
     CROSS JOIN clock AS c
+    LEFT JOIN windlass.claim AS h ON h.token = m.token
 ), counted AS (
     INSERT INTO windlass.delta (phase, processing, scheduled)
     SELECT m.phase, -count(*), count(*)
@@ -333,11 +344,14 @@ WITH clock AS MATERIALIZED (
     SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at
 ), given AS MATERIALIZED (
     SELECT g.*
-    FROM json_to_recordset(:outcomes::json) AS g (id uuid, token bigint, phase text, max_attempts smallint, outcome text)
+    FROM json_to_recordset(:outcomes::json) AS g (
+        id uuid, token bigint, phase text, max_attempts smallint, outcome text, p smallint, w integer, r integer
+    )
 ), held AS MATERIALIZED (
-    SELECT j.id, j.token, j.claimed_at, j.generation, j.attempt, j.phase, g.outcome
+    SELECT j.id, j.token, j.claimed_at, j.generation, j.attempt, j.phase, g.outcome, h.instance, g.p, g.w, g.r
     FROM windlass.job AS j
     JOIN given AS g ON g.id = j.id
+    LEFT JOIN windlass.claim AS h ON h.token = j.token
     WHERE j.token = g.token
 ), moved AS (
     UPDATE windlass.job AS j
@@ -356,8 +370,9 @@ WITH clock AS MATERIALIZED (
         AND j.token = g.token
     RETURNING j.id, g.token, j.phase
 ), tried AS (
-    INSERT INTO windlass.attempt (job, token, started_at, ended_at, generation, attempt, outcome, phase)
-    SELECT h.id, h.token, h.claimed_at, c.at, h.generation, h.attempt, h.outcome, h.phase
+    INSERT INTO windlass.attempt (job, token, started_at, ended_at, generation, attempt, outcome, phase,
+        instance, processor, waited_ms, ran_ms)
+    SELECT h.id, h.token, h.claimed_at, c.at, h.generation, h.attempt, h.outcome, h.phase, h.instance, h.p, h.w, h.r
     FROM held AS h
     CROSS JOIN clock AS c
 ), unfinished AS (
@@ -385,12 +400,14 @@ WITH clock AS MATERIALIZED (
 ), given AS MATERIALIZED (
     SELECT g.*
     FROM json_to_recordset(:outcomes::json) AS g (
-        id uuid, token bigint, returned smallint, crashed smallint, suspect smallint, outcome text, error jsonb
+        id uuid, token bigint, returned smallint, crashed smallint, suspect smallint, outcome text, error jsonb,
+        p smallint, w integer, r integer
     )
 ), held AS MATERIALIZED (
-    SELECT j.id, j.token, j.claimed_at, j.generation, j.attempt, j.phase, g.returned, g.outcome, g.error
+    SELECT j.id, j.token, j.claimed_at, j.generation, j.attempt, j.phase, g.returned, g.outcome, g.error, h.instance, g.p, g.w, g.r
     FROM windlass.job AS j
     JOIN given AS g ON g.id = j.id
+    LEFT JOIN windlass.claim AS h ON h.token = j.token
     WHERE j.token = g.token
 ), moved AS (
     UPDATE windlass.job AS j
@@ -405,8 +422,9 @@ WITH clock AS MATERIALIZED (
         AND j.token = g.token
     RETURNING j.id, g.token, j.phase
 ), tried AS (
-    INSERT INTO windlass.attempt (job, token, started_at, ended_at, generation, attempt, outcome, phase, error)
-    SELECT h.id, h.token, h.claimed_at, c.at, h.generation, h.attempt, h.outcome, h.phase, h.error
+    INSERT INTO windlass.attempt (job, token, started_at, ended_at, generation, attempt, outcome, phase, error,
+        instance, processor, waited_ms, ran_ms)
+    SELECT h.id, h.token, h.claimed_at, c.at, h.generation, h.attempt, h.outcome, h.phase, h.error, h.instance, h.p, h.w, h.r
     FROM held AS h
     CROSS JOIN clock AS c
     WHERE h.returned = 0
@@ -592,8 +610,10 @@ WITH clock AS MATERIALIZED (
     FROM taken AS t
     CROSS JOIN clock AS c
 ), tried AS (
-    INSERT INTO windlass.attempt (job, token, started_at, ended_at, generation, attempt, outcome, phase, error, traceback)
-    SELECT t.id, t.token, t.claimed_at, t.finished_at, t.generation, t.attempt, t.state, t.phase, t.error, t.traceback
+    INSERT INTO windlass.attempt (job, token, started_at, ended_at, generation, attempt, outcome, phase, error, traceback,
+        instance, processor, waited_ms, ran_ms)
+    SELECT t.id, t.token, t.claimed_at, t.finished_at, t.generation, t.attempt, t.state, t.phase, t.error, t.traceback,
+        t.instance, t.processor, t.waited_ms, t.ran_ms
     FROM taken AS t
     WHERE t.token IS NOT NULL
 ), outputs AS (
@@ -643,7 +663,31 @@ WHERE j.id = :id::uuid;
 
 -- name: attempts
 -- The attempts of a job that did not end it, oldest first.
-SELECT a.job, a.generation, a.phase, a.attempt, a.outcome, a.started_at, a.ended_at, a.error, a.traceback
+SELECT a.job, a.generation, a.phase, a.attempt, a.outcome, a.started_at, a.ended_at, a.error, a.traceback, a.instance, a.processor
 FROM windlass.attempt AS a
 WHERE a.job = :id::uuid
 ORDER BY abs(a.token);
+
+-- name: timeline
+-- All attempts of a job, oldest first: those that did not end it, the one that did, and the one under way. One statement,
+-- so that an attempt that ends meanwhile is seen once.
+SELECT t.phase, t.generation, t.attempt, t.instance, t.processor, t.waited_ms, t.ran_ms, t.claimed_at, t.ended_at, t.outcome, t.error
+FROM (
+    SELECT abs(a.token) AS token, a.phase, a.generation, a.attempt, a.instance, a.processor, a.waited_ms, a.ran_ms,
+        a.started_at AS claimed_at, a.ended_at, a.outcome, a.error
+    FROM windlass.attempt AS a
+    WHERE a.job = :id::uuid
+    UNION ALL
+    SELECT abs(d.token), d.phase, d.generation, d.attempt, d.instance, d.processor, d.waited_ms, d.ran_ms,
+        d.claimed_at, d.finished_at, d.state, d.error
+    FROM windlass.job_done AS d
+    WHERE d.id = :id::uuid
+        AND d.token IS NOT NULL
+    UNION ALL
+    SELECT j.token, j.phase, j.generation, j.attempt, h.instance, NULL, NULL, NULL, j.claimed_at, NULL, 'processing', NULL
+    FROM windlass.job AS j
+    LEFT JOIN windlass.claim AS h ON h.token = j.token
+    WHERE j.id = :id::uuid
+        AND j.token IS NOT NULL
+) AS t
+ORDER BY t.token;

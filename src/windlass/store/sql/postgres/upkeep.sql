@@ -141,7 +141,7 @@ ORDER BY d.id;
 
 -- name: prune.attempts
 -- The attempts of a page's jobs, for the archive.
-SELECT a.job, a.generation, a.phase, a.attempt, a.outcome, a.started_at, a.ended_at, a.error, a.traceback
+SELECT a.job, a.generation, a.phase, a.attempt, a.outcome, a.started_at, a.ended_at, a.error, a.traceback, a.instance, a.processor
 FROM windlass.attempt AS a
 WHERE a.job = ANY(:ids::uuid[])
 ORDER BY a.job, abs(a.token);

@@ -133,10 +133,10 @@ WHERE token IN (SELECT g.value FROM json_each(:emptied) AS g)
 -- name: record.plain
 -- Ends held jobs whose end touches no other table. Only the holder of the token, only while no flag asks for more.
 INSERT INTO windlass_job_done (id, created_at, finished_at, claimed_at, started_at, token, lane, generation, attempt, crashes,
-    max_attempts, flags, state, kind, phase, correlation, args, result, error, traceback)
+    max_attempts, flags, state, kind, phase, correlation, args, result, error, traceback, instance, processor, waited_ms, ran_ms)
 SELECT j.id, j.created_at, :now, j.claimed_at, j.started_at, j.token, j.lane, j.generation, j.attempt, j.crashes, j.max_attempts,
     j.flags, g.value ->> '$.state', j.kind, j.phase, j.correlation, j.args, g.value -> '$.result', g.value -> '$.error',
-    g.value ->> '$.traceback'
+    g.value ->> '$.traceback', :instance, g.value ->> '$.p', g.value ->> '$.w', g.value ->> '$.r'
 FROM json_each(:outcomes) AS g
 CROSS JOIN windlass_job AS j ON j.id = g.value ->> '$.id'
 WHERE j.token = g.value ->> '$.token'
@@ -180,13 +180,15 @@ ORDER BY j.id;
 
 -- name: record.finish
 -- Ends held jobs whatever their flags, with outputs and progress folded into history. The caller tidies the side tables.
--- An end decided by recovery is written under the negative token, or the old holder would take it for its own.
+-- An end decided by recovery is written under the negative token, or the old holder would take it for its own. The
+-- instance is the one that claimed the job, whoever decides.
 INSERT INTO windlass_job_done (id, created_at, finished_at, claimed_at, started_at, token, lane, generation, attempt, crashes,
-    max_attempts, flags, state, kind, phase, correlation, args, result, error, traceback, outputs, progress, key)
+    max_attempts, flags, state, kind, phase, correlation, args, result, error, traceback, instance, processor, waited_ms, ran_ms,
+    outputs, progress, key)
 SELECT j.id, j.created_at, :now, j.claimed_at, j.started_at,
     CASE WHEN g.value ->> '$.recovered' THEN -j.token ELSE j.token END, j.lane, j.generation, j.attempt, j.crashes, j.max_attempts,
     j.flags, g.value ->> '$.state', j.kind, j.phase, j.correlation, j.args, g.value -> '$.result', g.value -> '$.error',
-    g.value ->> '$.traceback',
+    g.value ->> '$.traceback', h.instance, g.value ->> '$.p', g.value ->> '$.w', g.value ->> '$.r',
     (
         SELECT CASE WHEN count(*) > 0 THEN json_group_array(json_object('phase', o.phase, 'name', o.name, 'value', json(o.value))) END
         FROM (SELECT * FROM windlass_output AS u WHERE u.job = j.id ORDER BY u.at, u.phase, u.name) AS o
@@ -204,6 +206,7 @@ SELECT j.id, j.created_at, :now, j.claimed_at, j.started_at,
     )
 FROM json_each(:outcomes) AS g
 CROSS JOIN windlass_job AS j ON j.id = g.value ->> '$.id'
+LEFT JOIN windlass_claim AS h ON h.token = j.token
 WHERE j.token = g.value ->> '$.token';
 INSERT INTO windlass_delta (phase, processing, completed, failed, cancelled)
 SELECT j.phase, -count(*), sum(g.value ->> '$.state' = 'completed'), sum(g.value ->> '$.state' = 'failed'),
@@ -241,11 +244,13 @@ SELECT j.id, j.created_at, CAST(:now + (g.value ->> '$.delay') * 1000000 AS INTE
 FROM json_each(:outcomes) AS g
 CROSS JOIN windlass_job AS j ON j.id = g.value ->> '$.id'
 WHERE j.token = g.value ->> '$.token';
-INSERT INTO windlass_attempt (job, token, started_at, ended_at, generation, attempt, outcome, phase, error, traceback)
+INSERT INTO windlass_attempt (job, token, started_at, ended_at, generation, attempt, outcome, phase, error, traceback,
+    instance, processor, waited_ms, ran_ms)
 SELECT j.id, j.token, j.claimed_at, :now, j.generation, j.attempt, g.value ->> '$.outcome', j.phase, g.value -> '$.error',
-    g.value ->> '$.traceback'
+    g.value ->> '$.traceback', h.instance, g.value ->> '$.p', g.value ->> '$.w', g.value ->> '$.r'
 FROM json_each(:outcomes) AS g
 CROSS JOIN windlass_job AS j ON j.id = g.value ->> '$.id'
+LEFT JOIN windlass_claim AS h ON h.token = j.token
 WHERE j.token = g.value ->> '$.token';
 INSERT INTO windlass_delta (phase, processing, scheduled)
 SELECT j.phase, -count(*), count(*)
@@ -265,10 +270,13 @@ RETURNING id, token;
 -- name: record.advance
 -- Moves held jobs to the next phase's queue with a fresh budget; their outputs were stored by output.put before, in the
 -- same transaction. A checkpoint belongs to the phase that wrote it and goes.
-INSERT INTO windlass_attempt (job, token, started_at, ended_at, generation, attempt, outcome, phase)
-SELECT j.id, j.token, j.claimed_at, :now, j.generation, j.attempt, g.value ->> '$.outcome', j.phase
+INSERT INTO windlass_attempt (job, token, started_at, ended_at, generation, attempt, outcome, phase,
+    instance, processor, waited_ms, ran_ms)
+SELECT j.id, j.token, j.claimed_at, :now, j.generation, j.attempt, g.value ->> '$.outcome', j.phase,
+    h.instance, g.value ->> '$.p', g.value ->> '$.w', g.value ->> '$.r'
 FROM json_each(:outcomes) AS g
 CROSS JOIN windlass_job AS j ON j.id = g.value ->> '$.id'
+LEFT JOIN windlass_claim AS h ON h.token = j.token
 WHERE j.token = g.value ->> '$.token';
 DELETE FROM windlass_checkpoint
 WHERE job IN (
@@ -307,10 +315,13 @@ RETURNING id, NULL AS token;
 -- name: record.release
 -- Gives held jobs back to their queue at their old place (ready_at stays). `returned` gives the attempt back, `crashed`
 -- counts a crash, `suspect` makes the next run an isolated one; a release that spent its attempt leaves a trace.
-INSERT INTO windlass_attempt (job, token, started_at, ended_at, generation, attempt, outcome, phase, error)
-SELECT j.id, j.token, j.claimed_at, :now, j.generation, j.attempt, g.value ->> '$.outcome', j.phase, g.value -> '$.error'
+INSERT INTO windlass_attempt (job, token, started_at, ended_at, generation, attempt, outcome, phase, error,
+    instance, processor, waited_ms, ran_ms)
+SELECT j.id, j.token, j.claimed_at, :now, j.generation, j.attempt, g.value ->> '$.outcome', j.phase, g.value -> '$.error',
+    h.instance, g.value ->> '$.p', g.value ->> '$.w', g.value ->> '$.r'
 FROM json_each(:outcomes) AS g
 CROSS JOIN windlass_job AS j ON j.id = g.value ->> '$.id'
+LEFT JOIN windlass_claim AS h ON h.token = j.token
 WHERE j.token = g.value ->> '$.token'
     AND g.value ->> '$.returned' = 0;
 INSERT INTO windlass_delta (phase, queued, processing)
@@ -465,8 +476,10 @@ SELECT d.id, d.created_at, :now, d.lane, d.generation + 1, d.max_attempts,
     d.kind, d.phase, d.correlation, d.args
 FROM windlass_job_done AS d
 WHERE d.id = :id;
-INSERT INTO windlass_attempt (job, token, started_at, ended_at, generation, attempt, outcome, phase, error, traceback)
-SELECT d.id, d.token, d.claimed_at, d.finished_at, d.generation, d.attempt, d.state, d.phase, d.error, d.traceback
+INSERT INTO windlass_attempt (job, token, started_at, ended_at, generation, attempt, outcome, phase, error, traceback,
+    instance, processor, waited_ms, ran_ms)
+SELECT d.id, d.token, d.claimed_at, d.finished_at, d.generation, d.attempt, d.state, d.phase, d.error, d.traceback,
+    d.instance, d.processor, d.waited_ms, d.ran_ms
 FROM windlass_job_done AS d
 WHERE d.id = :id
     AND d.token IS NOT NULL;
@@ -512,7 +525,31 @@ WHERE j.id = :id;
 
 -- name: attempts
 -- The attempts of a job that did not end it, oldest first.
-SELECT a.job, a.generation, a.phase, a.attempt, a.outcome, a.started_at, a.ended_at, a.error, a.traceback
+SELECT a.job, a.generation, a.phase, a.attempt, a.outcome, a.started_at, a.ended_at, a.error, a.traceback, a.instance, a.processor
 FROM windlass_attempt AS a
 WHERE a.job = :id
 ORDER BY abs(a.token);
+
+-- name: timeline
+-- All attempts of a job, oldest first: those that did not end it, the one that did, and the one under way. One statement,
+-- so that an attempt that ends meanwhile is seen once.
+SELECT t.phase, t.generation, t.attempt, t.instance, t.processor, t.waited_ms, t.ran_ms, t.claimed_at, t.ended_at, t.outcome, t.error
+FROM (
+    SELECT abs(a.token) AS token, a.phase, a.generation, a.attempt, a.instance, a.processor, a.waited_ms, a.ran_ms,
+        a.started_at AS claimed_at, a.ended_at, a.outcome, a.error
+    FROM windlass_attempt AS a
+    WHERE a.job = :id
+    UNION ALL
+    SELECT abs(d.token), d.phase, d.generation, d.attempt, d.instance, d.processor, d.waited_ms, d.ran_ms,
+        d.claimed_at, d.finished_at, d.state, d.error
+    FROM windlass_job_done AS d
+    WHERE d.id = :id
+        AND d.token IS NOT NULL
+    UNION ALL
+    SELECT j.token, j.phase, j.generation, j.attempt, h.instance, NULL, NULL, NULL, j.claimed_at, NULL, 'processing', NULL
+    FROM windlass_job AS j
+    LEFT JOIN windlass_claim AS h ON h.token = j.token
+    WHERE j.id = :id
+        AND j.token IS NOT NULL
+) AS t
+ORDER BY t.token;

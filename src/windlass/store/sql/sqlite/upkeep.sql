@@ -150,7 +150,7 @@ ORDER BY d.id;
 
 -- name: prune.attempts
 -- The attempts of a page's jobs, for the archive.
-SELECT a.job, a.generation, a.phase, a.attempt, a.outcome, a.started_at, a.ended_at, a.error, a.traceback
+SELECT a.job, a.generation, a.phase, a.attempt, a.outcome, a.started_at, a.ended_at, a.error, a.traceback, a.instance, a.processor
 FROM windlass_attempt AS a
 WHERE a.job IN (SELECT g.value FROM json_each(:ids) AS g)
 ORDER BY a.job, abs(a.token);
