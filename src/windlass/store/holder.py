@@ -2,7 +2,7 @@
 
 A holder remembers what the protocol needs between calls: the tokens it holds and which jobs are left under each, the
 claim rows that the last commit emptied (they go one step later, never in the commit that emptied them), and the
-low-water marks of the phases it claims from.
+low-water marks of the phases it claims from. What is written of a single held job is in writes.py.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -27,24 +27,20 @@ from windlass.model import (
     JobError,
     Lease,
     Outcome,
-    Output,
     Released,
     Retried,
-    Run,
     Verdict,
     Want,
 )
-from windlass.store import outputs, progress
 from windlass.store.contract import Database
-from windlass.store.effects import EffectTransaction
 from windlass.store.enqueueing import Enqueuer
 from windlass.store.ids import new_id
 from windlass.store.marks import Marks
-from windlass.store.outcomes import check_advance, have_doubles, rounds, sound
+from windlass.store.outcomes import have_doubles, rounds, sound
 from windlass.store.recording import apply, finish_row, release_row, resolve
 from windlass.store.rows import array, leases_json, to_lease
+from windlass.store.writes import LEASE, JobWrites
 
-LEASE = timedelta(seconds=30)
 UNKNOWN_GRACE = timedelta(seconds=5)
 LANES = HIGHEST_PRIORITY + 1
 MAX_CLAIM = 10_000
@@ -66,7 +62,7 @@ class Beat:
     released: int
 
 
-class Holder:
+class Holder(JobWrites):
     """One instance's hold on jobs. Safe to share between threads; every start of a process makes a new one."""
 
     def __init__(
@@ -77,12 +73,8 @@ class Holder:
         lease: timedelta = LEASE,
         info: Mapping[str, Any] | None = None,
     ) -> None:
-        if lease <= timedelta(0):
-            raise ConfigError("lease", lease, "a duration above zero; 30 seconds is the default")
+        super().__init__(db, enqueuer, lease)
         self.id = new_id()
-        self.lease = lease
-        self._db = db
-        self._enqueuer = enqueuer
         self._left: dict[int, set[str]] = {}
         self._emptied: list[int] = []
         self._marks: dict[str, Marks] = {}
@@ -261,47 +253,8 @@ class Holder:
         rows = self._db.run("start", leases=leases_json(leases))
         return {row[0] for row in rows}
 
-    def checkpoint(self, lease: Lease, *, done: int, total: int | None = None, position: Any = None) -> bool:
-        """Save position and progress; True when the job was asked to stop. Progress never goes back."""
-        return self._db.transact(
-            lambda tx: progress.save(tx, lease, done=done, total=total, position=position)
-        )
-
-    def put_output(
-        self,
-        lease: Lease,
-        value: Any,
-        *,
-        name: str = "",
-        next_phase: str | None = None,
-        next_max_attempts: int | None = None,
-    ) -> Output:
-        """Store an output of the job's phase, once. The one without a name says that the phase is done and, with
-        ``next_phase``, where the job goes then: recovery moves it on if the holder dies in between."""
-        if name == "" and next_phase is not None and next_max_attempts is None:
-            next_max_attempts = DEFAULT_MAX_ATTEMPTS
-        if next_phase is not None:
-            check_advance(next_phase, next_max_attempts)
-        row = outputs.output_row(
-            lease, name, value, next_phase=next_phase, next_max_attempts=next_max_attempts
-        )
-        return self._db.transact(lambda tx: outputs.put(tx, lease, row))
-
-    def transaction(
-        self,
-        lease: Lease,
-        *,
-        margin: timedelta = timedelta(seconds=5),
-        run: Callable[[], Run | None] | None = None,
-    ) -> EffectTransaction:
-        """A transaction for the handler's own writes that ends with the job's checkpoint, advance or end.
-
-        ``run`` is asked at the end where the attempt ran and how long it took.
-        """
-        seconds = max(0.5, (self.lease - margin).total_seconds())
-        return EffectTransaction(
-            self._db, self._enqueuer, lease, seconds, on_end=lambda: self._let_go([lease]), run=run
-        )
+    def _ended(self, lease: Lease) -> None:
+        self._let_go([lease])
 
     # ------------------------------------------------------------------ staying alive
 

@@ -7,17 +7,18 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
 
-from windlass.model import Enqueued, NewJob
+from windlass.model import Enqueued, Lease, NewJob, Output, Progress
 from windlass.store.contract import Database, Listener
 from windlass.store.dependencies import Dependencies
 from windlass.store.enqueueing import Enqueuer
-from windlass.store.holder import LEASE, Holder
+from windlass.store.holder import Holder
 from windlass.store.instances import Instances
 from windlass.store.jobs import Jobs
 from windlass.store.outputs import Outputs
 from windlass.store.phases import Phases
 from windlass.store.recovery import Recovery
 from windlass.store.upkeep import Upkeep
+from windlass.store.writes import LEASE, JobWrites
 from windlass.urls import dialect_of
 
 
@@ -60,6 +61,19 @@ class Store:
     def join(self, *, lease: timedelta = LEASE, info: Mapping[str, Any] | None = None) -> Holder:
         """Become an instance that may claim jobs."""
         return Holder(self.db, self.enqueuer, lease=lease, info=info)
+
+    def writes(self, lease: timedelta = LEASE) -> JobWrites:
+        """Write held jobs without being an instance, as a child process does that runs one for its parent: with the parent's
+        leases, of the parent's length."""
+        return JobWrites(self.db, self.enqueuer, lease)
+
+    def resume(self, lease: Lease) -> Progress | None:
+        """Where a held job goes on, or None if it starts at the beginning."""
+        return self.jobs.progress(lease.id)
+
+    def outputs_of(self, lease: Lease) -> list[Output]:
+        """What a held job's phases have produced so far, in the order it was stored."""
+        return self.outputs.of(lease.id)
 
     def listen(self) -> Listener:
         """Hear hints about new work."""
