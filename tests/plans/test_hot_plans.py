@@ -167,6 +167,12 @@ def other_duties_are_bounded(watched: Watched, store: Store, holder: Holder, exp
     plan = watched.again("next_due")
     expect("next_due", plan.ways("job_later") == {"job_later_due"} and plan.buffers <= 10, plan)
 
+    assert holder.look([big.PHASE, "nothing"]) == {big.PHASE}
+    plan = watched.again("look")
+    expect("look: from the marks through job_ready", plan.ways("job") == {"job_ready"}, plan)
+    expect("look: rows", plan.touched("job") <= rows_bound(10), plan)
+    expect("look: buffers", plan.buffers <= buffers_bound(20), plan)
+
     # A claim across lanes, the worst for whoever looks its jobs up by range.
     store.enqueue([NewJob(kind=big.PHASE, priority=priority) for priority in (9, 9)])
     holder.nudge(big.PHASE)
@@ -177,6 +183,7 @@ def other_duties_are_bounded(watched: Watched, store: Store, holder: Holder, exp
     for verb, changed in (
         ("beat", {}),
         ("cancels", {}),
+        ("recover.due", {}),
         ("recover.bury", {}),
         ("recover.pick", {"tokens": [mixed[0].token], "limit": 500}),
         ("recover.pick", {"tokens": None, "limit": 500}),

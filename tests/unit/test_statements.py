@@ -31,7 +31,6 @@ ONLY_SQLITE = {
     "promote.due": "likewise",
     "fold.due": "likewise",
     "link.due": "likewise",
-    "recover.due": "likewise",
 }
 UNREAD = {"enqueue", "settle.promote"}  # on PostgreSQL their answer is who was notified
 UNREAD |= {"enqueue.lock"}  # and here that the lock is held
@@ -100,6 +99,7 @@ def test_both_dialects_take_the_same_parameters() -> None:
     """``now`` apart (SQLite has no clock of its own) and what only one of them needs."""
     extra = {
         "promote": {"mark"},  # low-water marks
+        "look": {"lanes", "marks"},  # likewise
         "prune.delete": {"oldest", "newest"},  # history partitions
         "settle.lock": {"counted", "doomed", "reasons"},  # SQLite has one writer and no locks
         "enqueue.lock": {"ids"},

@@ -35,7 +35,7 @@ from windlass.model import (
 from windlass.store.contract import Database
 from windlass.store.enqueueing import Enqueuer
 from windlass.store.ids import new_id
-from windlass.store.marks import Marks
+from windlass.store.marks import Marks, as_text
 from windlass.store.outcomes import have_doubles, rounds, sound
 from windlass.store.recording import apply, finish_row, release_row, resolve
 from windlass.store.rows import array, leases_json, to_lease
@@ -110,7 +110,7 @@ class Holder(JobWrites):
                 self._give_up(claimed)
                 raise
             verdicts |= short
-        self._let_go(outcome.lease for outcome in outcomes)
+        self.let_go(outcome.lease for outcome in outcomes)
         return Step([verdicts[outcome.lease.id] for outcome in outcomes], claimed)
 
     def _step_in_rounds(self, outcomes: Sequence[Outcome], want: Want | None) -> Step:
@@ -148,6 +148,32 @@ class Holder(JobWrites):
     ) -> Sequence[Lease]:
         """Claim at most ``limit`` jobs of a phase, highest priority first, then oldest first."""
         return self.step((), Want(phase, limit, starting, quiet)).claimed
+
+    def look(self, phases: Sequence[str]) -> set[str]:
+        """Which of these phases have a job to claim now; one read for all of them, which takes no lock.
+
+        It starts where the next claim of each phase would, so what it finds that claim finds, too. A phase that is paused
+        has nothing to claim.
+        """
+        names = sorted(set(phases))
+        if not names:
+            return set()
+        if not self._db.low_water:
+            return {row[0] for row in self._db.read("look", phases=names)}
+        marks = {name: self._marks.setdefault(name, Marks(LANES)) for name in names}
+        plans = {name: marks[name].plan() for name in names}
+        began = time.monotonic()
+        rows = self._db.read(
+            "look",
+            phases=[name for name in names for _ in range(LANES)],
+            lanes=list(range(LANES)) * len(names),
+            marks=as_text([start for _, starts in plans.values() for start in starts]),
+        )
+        found = {row[0] for row in rows}
+        # What was found is the claim's to learn from: its scan has to begin at the same place.
+        for name in set(names) - found:
+            marks[name].learn(plans[name][0], began, (), is_short=True)
+        return found
 
     def record(self, outcomes: Sequence[Outcome]) -> Sequence[Verdict]:
         """Record outcomes; a verdict for each, in order."""
@@ -223,7 +249,8 @@ class Holder(JobWrites):
     def _marks_of(self, phase: str) -> Marks | None:
         return self._marks.setdefault(phase, Marks(LANES)) if self._db.low_water else None
 
-    def _let_go(self, leases: Iterable[Lease]) -> None:
+    def let_go(self, leases: Iterable[Lease]) -> None:
+        """These jobs are no longer held here: their ends are written."""
         with self._lock:
             for lease in leases:
                 # By id, not by count: an outcome may be recorded twice, and must not let go of a neighbour.
@@ -254,7 +281,7 @@ class Holder(JobWrites):
         return {row[0] for row in rows}
 
     def _ended(self, lease: Lease) -> None:
-        self._let_go([lease])
+        self.let_go([lease])
 
     # ------------------------------------------------------------------ staying alive
 

@@ -395,7 +395,8 @@ class PostgresDatabase:
         return sum(sum(held.values()) for held in dropped.values())
 
     def is_worth(self, verb: str, **parameters: object) -> bool:
-        return True  # a look first would cost as much as the verb
+        look = f"{verb}.due"  # most have none: a look first would cost as much as the verb
+        return look not in STATEMENTS or bool(self.read(look, **parameters))
 
     def close(self) -> None:
         for pool in (self._beats, self._effects, self._pool):

@@ -76,6 +76,21 @@ WHERE c.token = ANY(:tokens::bigint[])
         ) AS left_over
     );
 
+-- name: recover.due
+-- Whether an instance is late, or a dead one still has claims or is to be forgotten, or a claim is nobody's: one read, so that a
+-- round of recovery with nothing to do costs one statement instead of four.
+SELECT 1
+FROM windlass.instance AS i
+CROSS JOIN (SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at) AS clock
+WHERE (i.dead_at IS NULL AND i.heartbeat_at + i.lease < clock.at)
+    OR (i.dead_at IS NOT NULL AND EXISTS (SELECT FROM windlass.claim AS c WHERE c.instance = i.id))
+    OR i.dead_at < clock.at - interval '1 hour'
+UNION ALL
+SELECT 1
+FROM windlass.claim AS c
+WHERE NOT EXISTS (SELECT FROM windlass.instance AS i WHERE i.id = c.instance)
+LIMIT 1;
+
 -- name: recover.bury
 -- Declares instances dead whose heartbeat is older than their own lease, tested under the row's lock.
 WITH late AS MATERIALIZED (

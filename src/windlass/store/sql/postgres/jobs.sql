@@ -211,6 +211,27 @@ UNION ALL
 SELECT NULL, c.*
 FROM claimed AS c;
 
+-- name: look
+-- Which of these phases a claim would find a job in, from the low-water mark of each lane on: one read for all of them, so
+-- that an idle instance pays for one statement and locks nothing.
+SELECT DISTINCT l.phase
+FROM unnest(:phases::text[], :lanes::smallint[], :marks::timestamptz[]) AS l (phase, lane, mark)
+CROSS JOIN LATERAL (
+    SELECT
+    FROM windlass.job AS j
+    WHERE j.phase = l.phase
+        AND j.lane = l.lane
+        AND j.ready_at >= l.mark
+        AND j.token IS NULL
+    ORDER BY j.ready_at, j.id
+    LIMIT 1
+) AS ready
+WHERE NOT EXISTS (
+        SELECT FROM windlass.phase AS p
+        WHERE p.name = l.phase
+            AND (p.paused_until IS NULL OR p.paused_until > (SELECT COALESCE(:now::timestamptz, clock_timestamp())))
+    );
+
 -- name: record.resolve
 -- What became of attempts that a step did not finish: still held (its end needs the long way), recorded before, or lost.
 SELECT g.id, g.token,

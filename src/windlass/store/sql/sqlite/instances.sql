@@ -50,12 +50,13 @@ WHERE token IN (SELECT g.value FROM json_each(:tokens) AS g)
     AND token NOT IN (SELECT j.token FROM windlass_job AS j WHERE j.token IS NOT NULL);
 
 -- name: recover.due
--- Whether an instance is late, or a dead one still has claims or waits to be forgotten: a read, so that an idle instance
--- never writes.
+-- Whether an instance is late, or a dead one still has claims or is to be forgotten, or a claim is nobody's: a read, so that
+-- an idle instance never writes.
 SELECT 1
 FROM windlass_instance AS i
-WHERE i.heartbeat_at + i.lease < :now
-    OR i.dead_at IS NOT NULL
+WHERE (i.dead_at IS NULL AND i.heartbeat_at + i.lease < :now)
+    OR (i.dead_at IS NOT NULL AND EXISTS (SELECT 1 FROM windlass_claim AS c WHERE c.instance = i.id))
+    OR i.dead_at < :now - 3600000000
 UNION ALL
 SELECT 1
 FROM windlass_claim AS c

@@ -82,6 +82,23 @@ WHERE j.phase = :phase
     AND j.ready_at <= :upto
 LIMIT 1;
 
+-- name: look
+-- Which of these phases a claim would find a job in: one read for all of them.
+SELECT g.value AS phase
+FROM json_each(:phases) AS g
+WHERE EXISTS (
+        SELECT 1
+        FROM windlass_job AS j
+        WHERE j.phase = g.value
+            AND j.token IS NULL
+    )
+    AND NOT EXISTS (
+        SELECT 1
+        FROM windlass_phase AS p
+        WHERE p.name = g.value
+            AND (p.paused_until IS NULL OR p.paused_until > :now)
+    );
+
 -- name: claim.token
 -- A new fencing token.
 INSERT INTO windlass_claim (instance, at, phase)
