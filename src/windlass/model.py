@@ -380,6 +380,24 @@ class Counts:
     cancelled: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rollup:
+    """What one minute of a phase came to. ``wait`` and ``run`` are histograms: how many jobs fell into each bucket; the
+    buckets are the engine's."""
+
+    minute: datetime
+    phase: str
+    completed: int = 0
+    failed: int = 0
+    retried: int = 0
+    cancelled: int = 0
+    released: int = 0
+    wait: tuple[int, ...] = ()
+    run: tuple[int, ...] = ()
+    wait_ms_sum: int = 0
+    run_ms_sum: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class PhasePause:
     """Why and how long a phase is not served."""

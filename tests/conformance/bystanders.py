@@ -9,7 +9,7 @@ from typing import Any
 from psycopg.types.string import TextLoader
 
 from tests.conformance.life import BOOM, claim_one, one
-from windlass.model import After, DependencyPolicy, Key, KeyScope, NewJob
+from windlass.model import After, DependencyPolicy, Key, KeyScope, NewJob, Rollup
 from windlass.store import Store
 from windlass.store.holder import Holder
 
@@ -25,6 +25,7 @@ TABLES = (
     "job_key",
     "job_dep",
     "phase",
+    "rollup",
 )
 LONG = timedelta(days=20)
 
@@ -106,4 +107,6 @@ def gather(store: Store, other: Store) -> Crowd:
     ids["keyed"] = one(store, "crowd.keyed", key=Key("k", KeyScope.IDEMPOTENT, lasts=LONG))
     store.phases.pause("crowd.queued", "for ever")
     store.phases.pause("crowd.later", "for long", lasts=LONG)
+    minute = store.now().replace(second=0, microsecond=0)
+    store.rollups.put(keeper.id, [Rollup(minute=minute, phase="crowd.held", completed=1)])
     return Crowd(keeper, ids)

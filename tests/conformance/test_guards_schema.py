@@ -25,6 +25,7 @@ COUNTERS = [{"generation": 0}, {"attempt": -1}, {"crashes": -1}, {"max_attempts"
 LANES = [{"lane": -1}, {"lane": 10}]
 AT = object()  # a time, in the dialect's own form
 NO_LEASE = object()
+ODD = object()  # a time that is no whole minute
 
 # Per table and constraint: changes of a good row that must be refused, each by itself.
 REFUSED: dict[str, dict[str, list[dict[str, Any]]]] = {
@@ -67,6 +68,11 @@ REFUSED: dict[str, dict[str, list[dict[str, Any]]]] = {
         "job_dep_state": [{"parent_state": "queued", "parent_ended_at": AT}],
         "job_dep_end": [{"parent_state": "failed"}, {"parent_ended_at": AT}],
     },
+    "rollup": {
+        "rollup_minute": [{"minute": ODD}],
+        "rollup_counts": [{name: -1} for name in ("completed", "failed", "retried", "cancelled", "released")],
+        "rollup_sums": [{"wait_ms_sum": -1}, {"run_ms_sum": -1}],
+    },
 }
 ACCEPTED: dict[str, list[dict[str, Any]]] = {
     "job": [{"token": 9, "claimed_at": AT, "cancel_at": AT}, {"lane": 0}, {"lane": 9}],
@@ -100,7 +106,7 @@ def good(store: Store, opened: Callable[[], Store]) -> Callable[[str], dict[str,
 
     def one_of(table: str) -> dict[str, Any]:
         row = rows(store, table, wanted.get(table, "TRUE"))[0]
-        key = next(name for name in ("id", "job", "parent") if name in row)
+        key = next(name for name in ("id", "job", "parent", "instance") if name in row)
         return {**row, key: new_id(), **({"key": new_id()} if table == "job_key" else {})}
 
     return one_of
@@ -158,6 +164,7 @@ def insert(store: Store, table: str, row: dict[str, Any]) -> None:
     stand_ins = {
         id(AT): store.db.stamp(store.now()),
         id(NO_LEASE): 0 if is_sqlite else timedelta(0),
+        id(ODD): store.db.stamp(store.now().replace(second=7)),
     }
     values = [stand_ins.get(id(value), value) for value in row.values()]
     marks = ", ".join(["?" if is_sqlite else "%s"] * len(values))

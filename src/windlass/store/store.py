@@ -17,6 +17,7 @@ from windlass.store.jobs import Jobs
 from windlass.store.outputs import Outputs
 from windlass.store.phases import Phases
 from windlass.store.recovery import Recovery
+from windlass.store.rollups import Rollups
 from windlass.store.upkeep import Upkeep
 from windlass.store.writes import LEASE, JobWrites
 from windlass.urls import dialect_of
@@ -41,6 +42,7 @@ class Store:
         self.instances = Instances(db)
         self.recovery = Recovery(db)
         self.upkeep = Upkeep(db)
+        self.rollups = Rollups(db)
         self.enqueuer = Enqueuer(db)
 
     @classmethod
