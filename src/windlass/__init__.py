@@ -1,1 +1,61 @@
-"""Windlass: background jobs that run exactly once in effect, visibly, and fast."""
+"""Durable background jobs for Python on SQLite or PostgreSQL.
+
+Names are loaded when they are first used, so that ``windlass --help`` answers at once.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from windlass.app import App as App
+    from windlass.errors import LeaseLost as LeaseLost
+    from windlass.errors import WindlassError as WindlassError
+    from windlass.model import Enqueued as Enqueued
+    from windlass.model import Key as Key
+    from windlass.model import KeyScope as KeyScope
+    from windlass.retry import custom as custom
+    from windlass.retry import exponential as exponential
+    from windlass.retry import fixed as fixed
+    from windlass.retry import linear as linear
+    from windlass.settings import Settings as Settings
+    from windlass.signals import Cancel as Cancel
+    from windlass.signals import Fail as Fail
+    from windlass.signals import Retry as Retry
+    from windlass.signals import Stopped as Stopped
+    from windlass.store import open_store as open_store
+    from windlass.work.context import Context as Context
+
+_HOMES = {
+    "App": "windlass.app",
+    "Cancel": "windlass.signals",
+    "Context": "windlass.work.context",
+    "Enqueued": "windlass.model",
+    "Fail": "windlass.signals",
+    "Key": "windlass.model",
+    "KeyScope": "windlass.model",
+    "LeaseLost": "windlass.errors",
+    "Retry": "windlass.signals",
+    "Settings": "windlass.settings",
+    "Stopped": "windlass.signals",
+    "WindlassError": "windlass.errors",
+    "custom": "windlass.retry",
+    "exponential": "windlass.retry",
+    "fixed": "windlass.retry",
+    "linear": "windlass.retry",
+    "open_store": "windlass.store",
+}
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'windlass' has no attribute {name!r}")
+    return getattr(import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__all__"]

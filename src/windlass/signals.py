@@ -47,3 +47,10 @@ class Cancel(Signal):
     def __init__(self, reason: str = "cancelled by its handler") -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+class Stopped(Signal):
+    """Raised inside a handler that should stop: it was cancelled, ran out of time, or its instance stops."""
+
+    def __init__(self) -> None:
+        super().__init__("this job should stop now")

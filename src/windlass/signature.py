@@ -48,6 +48,8 @@ class Signature:
     _typed: frozenset[str]
     _args: _Schema
     _result: _Schema | None
+    accepts_none: bool
+    """Whether None is a result that fits, so that the usual one of a job need not be looked at each time."""
 
     @classmethod
     def of(
@@ -80,6 +82,7 @@ class Signature:
             fields[parameter.name] = annotation if required else NotRequired[annotation]
             if parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
                 positional.append(parameter.name)
+        result = _result_schema(hints.get("return", Any))
         return cls(
             handler=name,
             parameters=tuple(fields),
@@ -89,7 +92,8 @@ class Signature:
             _positional=tuple(positional),
             _typed=frozenset(key for key in fields if hints.get(key, Any) not in (Any, object)),
             _args=_args_schema(name, fields, hints),
-            _result=_result_schema(hints.get("return", Any)),
+            _result=result,
+            accepts_none=result is None or hints.get("return") is type(None),
         )
 
     def bind(self, /, *args: Any, **kwargs: Any) -> dict[str, Any]:

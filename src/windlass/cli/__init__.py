@@ -13,6 +13,7 @@ import click
 from windlass.cli.db import db
 from windlass.cli.demo import demo
 from windlass.cli.failures import run
+from windlass.cli.worker import worker
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -23,6 +24,7 @@ def windlass() -> None:
 
 windlass.add_command(db)
 windlass.add_command(demo)
+windlass.add_command(worker)
 
 
 def main(arguments: Sequence[str] | None = None, *, program: str = "windlass") -> int:

@@ -7,7 +7,7 @@ supplied, and no phase starves, because none gets more than its share of a cycle
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from windlass.engine.pool import Pool, Processor
 from windlass.engine.queue import Queue
@@ -16,8 +16,7 @@ from windlass.model import Lease
 PER_CYCLE = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Assignment:
+class Assignment(NamedTuple):
     """A job and the processor that is to run it."""
 
     processor: Processor
@@ -47,20 +46,20 @@ class Coordinator:
         made: list[Assignment] = []
         room = self._room()
         while room > 0:
-            before = len(made)
-            for phase in self._order:
-                room -= self._cycle(phase, min(self._per_cycle, room), made)
-            if len(made) == before:
+            ready = [phase for phase in self._order if self._queue.size(phase) and self._pools[phase].free]
+            if not ready:
                 break
+            # Where only one phase has both, its turns follow each other: all at once comes to the same.
+            most = room if len(ready) == 1 else self._per_cycle
+            for phase in ready:
+                room -= self._cycle(phase, min(most, room), made)
         return made
 
     def _cycle(self, phase: str, most: int, made: list[Assignment]) -> int:
         pool = self._pools[phase]
-        count = 0
-        while count < most and pool.free and (lease := self._queue.take(phase)) is not None:
-            made.append(Assignment(pool.assign(lease), lease))
-            count += 1
-        return count
+        leases = self._queue.take_many(phase, min(most, pool.free))
+        made += map(Assignment, pool.assign_many(leases), leases)
+        return len(leases)
 
     def _room(self) -> int:
         free = sum(pool.free for pool in self._pools.values())

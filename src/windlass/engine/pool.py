@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -27,11 +27,16 @@ class ProcessorState(StrEnum):
 class Processor:
     """One slot that runs one job at a time."""
 
-    name: str
+    phase: str
+    number: int
     state: ProcessorState = ProcessorState.IDLE
     lease: Lease | None = None
     since: float = 0.0
     progress_at: float = 0.0
+
+    @property
+    def name(self) -> str:
+        return f"{self.phase}-processor-{self.number}"
 
     def touch(self, now: float) -> None:
         """The job showed a sign of life: its time limit counts from here."""
@@ -40,7 +45,7 @@ class Processor:
 
 @dataclass(slots=True)
 class PoolReport:
-    """How many processors are in which state."""
+    """How many processors are in which state; those in error were replaced, and their threads still run."""
 
     idle: int = 0
     busy: int = 0
@@ -56,9 +61,10 @@ class Pool:
     monotonic: Callable[[], float] = time.monotonic
     _processors: list[Processor] = field(init=False)
     _idle: deque[Processor] = field(init=False)
+    _lost: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        self._processors = [Processor(f"{self.phase}-processor-{n + 1}") for n in range(self.size)]
+        self._processors = [Processor(self.phase, number) for number in range(1, self.size + 1)]
         self._idle = deque(self._processors)
 
     @property
@@ -67,10 +73,19 @@ class Pool:
 
     def assign(self, lease: Lease) -> Processor:
         """Give a job to an idle processor; the caller made sure there is one."""
-        processor = self._idle.popleft()
-        processor.state, processor.lease = ProcessorState.BUSY, lease
-        processor.since = processor.progress_at = self.monotonic()
-        return processor
+        return self.assign_many([lease])[0]
+
+    def assign_many(self, leases: Sequence[Lease]) -> list[Processor]:
+        """Give jobs to idle processors; the caller made sure there are as many."""
+        now, idle, busy = self.monotonic(), self._idle, ProcessorState.BUSY
+        made = []
+        for lease in leases:
+            processor = idle.popleft()
+            processor.state = busy
+            processor.lease = lease
+            processor.since = processor.progress_at = now
+            made.append(processor)
+        return made
 
     def release(self, processor: Processor) -> None:
         """A processor is finished with its job. One that was replaced meanwhile is forgotten."""
@@ -81,7 +96,8 @@ class Pool:
     def replace(self, processor: Processor) -> Processor:
         """Put a processor in error and a fresh one of the same name in its place."""
         processor.state = ProcessorState.ERROR
-        fresh = Processor(processor.name)
+        self._lost += 1
+        fresh = Processor(processor.phase, processor.number)
         self._processors[self._processors.index(processor)] = fresh
         self._idle.append(fresh)
         return fresh
@@ -95,7 +111,11 @@ class Pool:
 
     def report(self) -> PoolReport:
         busy = sum(processor.state is ProcessorState.BUSY for processor in self._processors)
-        return PoolReport(idle=len(self._processors) - busy, busy=busy)
+        return PoolReport(idle=len(self._processors) - busy, busy=busy, error=self._lost)
+
+    def forget(self) -> None:
+        """A replaced processor's job has ended after all."""
+        self._lost -= 1
 
     def __iter__(self) -> Iterator[Processor]:
         return iter(self._processors)

@@ -49,13 +49,20 @@ class Queue:
 
     def take(self, phase: str) -> Lease | None:
         """The next job of a phase, which counts as processed until ``done``."""
+        taken = self.take_many(phase, 1)
+        return taken[0] if taken else None
+
+    def take_many(self, phase: str, most: int) -> list[Lease]:
+        """Up to ``most`` jobs of a phase."""
         waiting = self._waiting.get(phase)
         if not waiting:
-            return None
-        lease = waiting.popleft()
-        del self._place[lease.id]
-        self._processing.add(lease.id)
-        return lease
+            return []
+        taken = [waiting.popleft() for _ in range(min(most, len(waiting)))]
+        place = self._place
+        for lease in taken:
+            del place[lease.id]
+        self._processing.update([lease.id for lease in taken])
+        return taken
 
     def done(self, job_id: str) -> None:
         """A processor is finished with a job, whatever came of it."""

@@ -6,41 +6,55 @@ only place besides the executors that catches broadly.
 
 from __future__ import annotations
 
+import asyncio
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+from windlass.engine.running import Stop
 from windlass.errors import LeaseLost, PayloadError, WindlassError
 from windlass.json_tree import explain
-from windlass.model import Advanced, Cancelled, Completed, Failed, JobError, Json, Lease, Outcome, Retried
-from windlass.signals import Cancel, Fail, Retry
+from windlass.model import (
+    Advanced,
+    Cancelled,
+    Completed,
+    Failed,
+    JobError,
+    Json,
+    Lease,
+    Outcome,
+    Released,
+    Retried,
+    Run,
+)
+from windlass.signals import Cancel, Fail, Retry, Stopped
+from windlass.work.context import Context
 from windlass.work.kind import Phase, Registry
 
-Injector = Callable[[Phase], Mapping[str, Any]]
+STOPPED = (asyncio.CancelledError, Stopped)
+"""What a handler raises that was told to stop and did."""
+
+Injector = Callable[[Phase, Lease], Mapping[str, Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """A handler and the arguments to call it with."""
 
-    phase: Phase
+    handler: Callable[..., Any]
     arguments: Mapping[str, Any]
 
     def __call__(self) -> Any:
-        return self.phase.handler(**self.arguments)
+        return self.handler(**self.arguments)
 
 
 class Runner:
     """Turns leases into calls, and what came of a call into an outcome."""
 
-    def __init__(
-        self, registry: Registry, inject: Callable[[Phase, Lease], Mapping[str, Any]] | None = None
-    ) -> None:
+    def __init__(self, registry: Registry, inject: Injector | None = None) -> None:
         self._registry = registry
         self._inject = inject
 
-    def prepare(self, lease: Lease) -> Call | Outcome:
+    def prepare(self, lease: Lease, context: Callable[[Phase], Context] | None = None) -> Call | Outcome:
         """The call a job asks for; an outcome where there is none to make (I-16: a bad row ends, it does not stop the loop)."""
         phase = self._registry.phase(lease.phase)
         if phase is None or phase.kind != lease.kind:
@@ -48,25 +62,30 @@ class Runner:
             return Failed(lease, JobError(type="UnknownKind", code="unknown_kind", message=message))
         try:
             arguments = phase.signature.decode_args(lease.args_json)
+            if phase.signature.injected:
+                for name, annotation in phase.signature.injected.items():
+                    if annotation is Context and context is not None:
+                        arguments[name] = context(phase)
             if self._inject is not None:
                 arguments = {**arguments, **self._inject(phase, lease)}
         except PayloadError as error:
             return Failed(lease, JobError(type="PayloadError", code="bad_arguments", message=str(error)))
         except Exception as error:  # noqa: BLE001  a factory of a dependency may raise anything
             return self._failed_attempt(lease, phase, error)
-        return Call(phase, arguments)
+        return Call(phase.handler, arguments)
 
-    def returned(self, lease: Lease, phase: Phase, value: Any) -> Outcome:
+    def returned(self, lease: Lease, phase: Phase, value: Any, run: Run | None = None) -> Outcome:
         """The outcome of a handler that returned."""
+        following = phase.following
+        if value is None and following is None and phase.signature.accepts_none:
+            return Completed(lease, None, run)
         try:
             text = Json(phase.signature.encode_result(value))
         except PayloadError as error:
-            return Failed(lease, JobError(type="PayloadError", code="bad_result", message=str(error)))
-        kind = self._registry.kind(lease.kind)
-        following = kind.after(phase.name) if kind else None
+            return Failed(lease, JobError(type="PayloadError", code="bad_result", message=str(error)), run)
         if following is not None:
-            return Advanced(lease, following.name, text, following.retry.attempts)
-        return Completed(lease, None if value is None else text)
+            return Advanced(lease, following.name, text, following.retry.attempts, run)
+        return Completed(lease, None if value is None else text, run)
 
     def raised(self, lease: Lease, phase: Phase, error: BaseException) -> Outcome | None:
         """The outcome of a handler that raised; None where its lease is lost and there is nothing to say."""
@@ -84,9 +103,24 @@ class Runner:
             case _:
                 return self._failed_attempt(lease, phase, error)
 
+    def stopped(
+        self, lease: Lease, phase: Phase, reason: Stop, error: BaseException | None
+    ) -> Outcome | None:
+        """The outcome of a job that ended with an exception after it was told to stop."""
+        match reason:
+            case Stop.CANCELLED:
+                return Cancelled(lease, "cancelled on request")
+            case Stop.TIME_LIMIT:
+                return self.timed_out(lease, phase)
+            case Stop.SHUTDOWN | Stop.LEASE_LOST:
+                if error is None or isinstance(error, STOPPED):
+                    return Released(lease)
+                return self.raised(lease, phase, error)
+
     def timed_out(self, lease: Lease, phase: Phase) -> Outcome:
         """The outcome of a job that outran its phase's time limit (C5)."""
-        message = f"ran longer than its time limit of {phase.timeout:g} s without a sign of progress"
+        limit = f"{phase.timeout:g} s" if phase.timeout else "what its phase allows"
+        message = f"ran longer than its time limit of {limit} without a sign of progress"
         told = JobError(type="TimeLimit", code="time_limit", message=message)
         return Retried(lease, told, phase.retry.delay(lease.attempt))
 

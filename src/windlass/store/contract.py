@@ -59,6 +59,11 @@ class Effect(Transaction, Protocol):
 class Listener(Protocol):
     """Hears hints about new work; hints may be lost, doubled or late, and nothing but speed rests on them."""
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether hints can arrive now; where not, whoever waits should look more often."""
+        ...
+
     def wait(self, timeout: float) -> Sequence[str]:
         """Wait for hints for at most ``timeout`` seconds; empty when none came."""
         ...

@@ -47,7 +47,7 @@ from windlass.store.names import (
 )
 from windlass.store.rows import array, json_text
 
-NOTIFY_EVERY = 0.05
+NOTIFY_EVERY = 0.005
 # JSON has no raw line breaks or tabs but between its tokens, where a blank does as well; a bulk line may have none.
 _ONE_LINE = str.maketrans("\n\r\t", "   ")
 

@@ -40,6 +40,10 @@ class PostgresListener:
         self._had_connection = False
         self._connect()
 
+    @property
+    def is_connected(self) -> bool:
+        return self._connection is not None
+
     def wait(self, timeout: float) -> Sequence[str]:
         """Wait for hints for at most ``timeout`` seconds; empty when none came."""
         deadline = time.monotonic() + timeout

@@ -40,6 +40,8 @@ class Wakeups:
 class SqliteListener:
     """Answers ``@reconnected`` (look at everything) whenever anything was committed: SQLite does not say what."""
 
+    is_connected = True
+
     def __init__(self, connection: sqlite3.Connection, wakeups: Wakeups) -> None:
         self._connection = connection
         self._wakeups = wakeups

@@ -33,8 +33,10 @@ class Store:
     ...         holder.complete(lease, result="sent")
     """
 
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: Database, options: Mapping[str, Any] | None = None) -> None:
         self.db = db
+        self.options: Mapping[str, Any] = dict(options or {})
+        """How to open this store again in another process: its URL, and what else can be written as JSON."""
         self.jobs = Jobs(db)
         self.outputs = Outputs(db)
         self.dependencies = Dependencies(db)
@@ -48,13 +50,14 @@ class Store:
     @classmethod
     def open(cls, url: str, **options: Any) -> Self:
         """Open the database a URL names."""
+        again = {"url": url, **{key: value for key, value in options.items() if key != "clock"}}
         if dialect_of(url) == "sqlite":
             from windlass.store.sqlite import SqliteDatabase
 
-            return cls(SqliteDatabase(url, **options))
+            return cls(SqliteDatabase(url, **options), again)
         from windlass.store.postgres import PostgresDatabase
 
-        return cls(PostgresDatabase(url, **options))
+        return cls(PostgresDatabase(url, **options), again)
 
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """Store jobs durably, all or none; answers in the order given."""

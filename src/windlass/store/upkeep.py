@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -18,6 +19,16 @@ from windlass.store.rows import to_attempt, to_job
 
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 Archive = Callable[[Sequence[Archived]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class AgendaItems:
+    """What there is to see to. ``due_in`` is None when nothing is scheduled."""
+
+    due_in: float | None
+    has_unlinked: bool
+    has_dead: bool
+    has_counts: bool
 
 
 class Upkeep:
@@ -40,6 +51,11 @@ class Upkeep:
         found = [(0, at) for row in rows if (at := self._db.moment(row[2])) is not None]
         self._marks.learn(scan, began, found, sum(moved.values()) < limit)
         return moved
+
+    def agenda(self) -> AgendaItems:
+        """Everything an instance should see to, in one read."""
+        due_in, unlinked, dead, counted = self._db.read("agenda")[0]
+        return AgendaItems(due_in, bool(unlinked), bool(dead), bool(counted))
 
     def next_due(self) -> datetime | None:
         """When the next job becomes due, so that nobody needs to look before."""

@@ -41,6 +41,12 @@ class Phase:
     timeout: float | None = TIME_LIMIT
     processors: int = PROCESSORS
     probe: Callable[..., Any] | None = None
+    _owner: Kind | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def following(self) -> Phase | None:
+        """The phase after this one; None after the last. Looked up when asked: later phases are defined later."""
+        return self._owner.after(self.name) if self._owner else None
 
 
 @dataclass(slots=True)
@@ -56,9 +62,9 @@ class Kind:
 
     def after(self, phase: str) -> Phase | None:
         """The phase that follows the one of this name; None after the last."""
-        names = [item.name for item in self.phases]
-        place = names.index(phase) + 1
-        return self.phases[place] if place < len(names) else None
+        if self.phases[-1].name == phase:
+            return None
+        return self.phases[[item.name for item in self.phases].index(phase) + 1]
 
 
 class Registry:
@@ -91,6 +97,7 @@ class Registry:
             raise ConfigError("timeout", timeout, "seconds above zero, or None for no limit")
         if processors < 1:
             raise ConfigError("processors", processors, "a whole number of 1 or more")
+        owner = self._kinds.get(kind) or Kind(kind)
         phase = Phase(
             name=name,
             label=label or kind,
@@ -102,8 +109,10 @@ class Registry:
             timeout=timeout,
             processors=processors,
             probe=probe,
+            _owner=owner,
         )
-        self._kinds.setdefault(kind, Kind(kind)).phases.append(phase)
+        owner.phases.append(phase)
+        self._kinds[kind] = owner
         self._phases[name] = phase
         return phase
 

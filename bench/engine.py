@@ -1,0 +1,232 @@
+"""The engine by itself: enqueue, pickup, idleness, backlog, load, memory, a held snapshot. On both databases.
+
+Each measurement is a function from a URL to rows; ``bench/compare.py`` has those that need peers beside them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import psycopg
+
+from bench.crew import rate, workers
+from bench.load import fill, percentile
+from bench.report import Row, say
+from bench.store import Meter
+from windlass import App
+from windlass.store import open_store
+
+TEXT = "x" * 75
+
+
+def enqueue(url: str, seconds: float) -> list[Row]:
+    """One after the other, 32 coroutines at once, and many per call."""
+    app = App(url)
+
+    @app.job(name="enqueued")
+    async def noop(number: int, text: str) -> None: ...
+
+    app.store.upkeep.maintain()
+    rows: list[Row] = [_rate("enqueue one at a time", _one_by_one(lambda: noop.enqueue(number=1, text=TEXT), seconds))]
+
+    async def together() -> float:
+        deadline = time.perf_counter() + seconds
+        done = 0
+
+        async def caller() -> None:
+            nonlocal done
+            while time.perf_counter() < deadline:
+                await noop.enqueue_async(number=1, text=TEXT)
+                done += 1
+
+        began = time.perf_counter()
+        await asyncio.gather(*(caller() for _ in range(32)))
+        return done / (time.perf_counter() - began)
+
+    rows.append(_rate("enqueue_async, 32 callers", asyncio.run(together())))
+    calls = [{"number": n, "text": TEXT} for n in range(1000)]
+    rows.append(_rate("enqueue_many, 1000 a call", 1000 * _one_by_one(lambda: noop.enqueue_many(calls), seconds)))
+    app.close()
+    return rows
+
+
+def pickup(url: str, samples: int, interval: float = 0.05) -> Row:
+    """From the return of an enqueue in another process to the start of the handler, with nothing else to do."""
+    with open_store(url) as store:
+        store.upkeep.maintain()
+    with workers(url, processors=10) as (worker,):
+        time.sleep(1.0)
+        _send(url, samples + 5, interval)
+        time.sleep(0.3)
+        waits = worker.answer()["waits"][5:]
+    return _waits("pickup, idle worker", waits)
+
+
+def under_load(url: str, per_second: int, seconds: float) -> Row:
+    """The same while jobs come at a steady rate."""
+    with workers(url, processors=500) as (worker,):
+        time.sleep(0.5)
+        _send(url, int(per_second * seconds), 1 / per_second)
+        time.sleep(0.5)
+        waits = worker.answer()["waits"]
+    return _waits(f"pickup at {per_second:,} jobs/s", waits)
+
+
+def idle(url: str, seconds: float, count: Callable[[str], int] | None) -> Row:
+    """Statements per second of a worker with nothing to do."""
+    with workers(url, processors=10) as _:
+        time.sleep(3.0)
+        before = count(url) if count else 0
+        time.sleep(seconds)
+        after = count(url) if count else 0
+    spent = max(0, after - before - 1)  # the second look is one, too
+    return {"what": "idle worker", "statements/s": spent / seconds}
+
+
+def statements(url: str) -> int:
+    """Transactions the database has seen; a worker's statements are one each."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("SELECT pg_stat_clear_snapshot()")
+        time.sleep(1.1)  # sessions report at most once a second
+        row = connection.execute(
+            "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()"
+        ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def backlog(url: str, queued: int, jobs: int) -> Row:
+    """The rate at which the first of many queued jobs are run."""
+    with open_store(url) as store:
+        store.upkeep.maintain()
+        say(f"queueing {queued:,} jobs")
+        fill(store, queued)
+    _tidy(url)
+    facts = rate(url, jobs)
+    return {"what": f"drain, {queued:,} queued", "jobs/s": facts["rate"], "worker CPU us": facts["cpu_us"]}
+
+
+def costs(url: str, jobs: int) -> Row:
+    """A drain with what it cost the server."""
+    with open_store(url) as store:
+        store.upkeep.maintain()
+        fill(store, jobs)
+    _tidy(url)
+    meter = Meter(url, patience=1.1)
+    meter.start()
+    before = _dead(url)
+    facts = rate(url, jobs)
+    cost = meter.stop(facts["handled"])
+    dead = (_dead(url) - before) / facts["handled"]
+    return {"what": "drain, 1 process", "jobs/s": facts["rate"], **cost, "dead rows/job": dead}
+
+
+def snapshot(url: str, seconds: float) -> list[Row]:
+    """The rate before and while somebody holds a snapshot open."""
+    with open_store(url) as store:
+        store.upkeep.maintain()
+        queued = int(45_000 * (seconds + 5))
+        say(f"queueing {queued:,} jobs")
+        fill(store, queued)
+    _tidy(url)
+    free = rate(url, 100_000)
+    with _held_snapshot(url):
+        with workers(url) as (worker,):
+            time.sleep(seconds)
+            held = worker.answer()
+    share = held["rate"] / free["rate"]
+    return [
+        {"what": "drain, no snapshot held", "jobs/s": free["rate"]},
+        {"what": f"drain, snapshot held for {seconds:g} s", "jobs/s": held["rate"], "ratio": share},
+    ]
+
+
+def memory(url: str, first: int, last: int) -> Row:
+    """Resident memory of one worker after few and after many jobs."""
+    with open_store(url) as store:
+        store.upkeep.maintain()
+        say(f"queueing {last:,} jobs")
+        fill(store, last)
+    _tidy(url)
+    facts = rate(url, last, marks=(first, last))
+    early, late = facts["rss"][str(first)], facts["rss"][str(last)]
+    return {
+        "what": f"memory after {first:,} and {last:,} jobs",
+        "jobs/s": facts["rate"],
+        "MB": early,
+        "MB later": late,
+        "MB more": late - early,
+    }
+
+
+def _one_by_one(call: Callable[[], object], seconds: float) -> float:
+    done, began = 0, time.perf_counter()
+    while time.perf_counter() - began < seconds:
+        call()
+        done += 1
+    return done / (time.perf_counter() - began)
+
+
+def _send(url: str, count: int, interval: float) -> None:
+    """Enqueue jobs at a steady pace, from a few threads where one cannot keep up."""
+    app = App(url)
+
+    @app.job(name="noop")
+    async def noop(sent_at: float, text: str) -> None: ...
+
+    lock, sent = threading.Lock(), 0
+    began = time.perf_counter()
+
+    def send() -> None:
+        nonlocal sent
+        while True:
+            with lock:
+                number, sent = sent, sent + 1
+            if number >= count:
+                return
+            time.sleep(max(0.0, began + number * interval - time.perf_counter()))
+            noop.enqueue(sent_at=time.time(), text=TEXT)
+
+    threads = [threading.Thread(target=send) for _ in range(1 if interval >= 0.01 else 8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    app.close()
+
+
+def _tidy(url: str) -> None:
+    if not url.startswith("sqlite"):
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("VACUUM ANALYZE")
+            connection.execute("CHECKPOINT")
+
+
+def _dead(url: str) -> int:
+    with psycopg.connect(url, autocommit=True) as connection:
+        row = connection.execute("SELECT sum(n_dead_tup) FROM pg_stat_user_tables").fetchone()
+    return int(row[0] or 0) if row else 0
+
+
+@contextmanager
+def _held_snapshot(url: str) -> Iterator[None]:
+    with psycopg.connect(url) as reader:
+        reader.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        reader.execute("SELECT count(*) FROM windlass.wake")
+        yield
+        reader.rollback()
+
+
+def _rate(what: str, rate: float) -> Row:
+    return {"what": what, "jobs/s": rate}
+
+
+def _waits(what: str, waits: list[float]) -> Row:
+    row: Row = {"what": what, "samples": len(waits)}
+    for share in (50, 95, 99):
+        row = {**row, f"p{share} ms": percentile(waits, share / 100)}
+    return row

@@ -1,0 +1,36 @@
+"""Windlass as one of the measured: the same scripts, the same method as its peers; and the bare statement as the limit."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from bench.peers.catalogue import Database, Definition
+from bench.peers.run import Peer
+
+HERE = Path(__file__).parent
+SCRIPTS = HERE / "peers" / "scripts"
+
+
+def _own(name: str, script: str, database: Database, settings: str, **options: Any) -> Peer:
+    definition = Definition(
+        name=name,
+        environment=name,
+        requirements=("windlass==here",),
+        script=script,
+        database=database,
+        settings=settings,
+        options=options,
+    )
+    return Peer(definition, (sys.executable, str(SCRIPTS / script)), HERE.parent)
+
+
+WINDLASS = _own(
+    "windlass", "windlass_peer.py", "postgresql", "async handler, 500 processors, batches of 500", processors=500
+)
+WINDLASS_TEN = _own("windlass-10", "windlass_peer.py", "postgresql", "async handler, 10 processors", processors=10)
+WINDLASS_SQLITE = _own(
+    "windlass-sqlite", "windlass_peer.py", "sqlite", "async handler, 500 processors, synchronous=FULL", processors=500
+)
+RAW = _own("raw-sql", "raw_peer.py", "postgresql", "the bare statement, batches of 500", batch_size=500)

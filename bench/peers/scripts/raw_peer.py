@@ -1,0 +1,91 @@
+"""The limit: Windlass's own statement, claim and complete with history, in a bare loop on one connection, without anything around."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import psycopg
+from protocol import Order, Tally, payload, serve  # type: ignore[import-not-found]
+
+from windlass.model import Json, NewJob
+from windlass.store import open_store
+from windlass.store.migrate import migrate
+from windlass.store.postgres import LANES, STATEMENTS
+
+
+class RawClient:
+    def __init__(self, order: Order) -> None:
+        self._options = order.options
+        self._url = order.store
+        migrate(self._url)
+        self._store = open_store(self._url)
+
+    async def setup(self) -> None:
+        self._store.upkeep.maintain()
+
+    async def one(self, number: int) -> None:
+        self._store.enqueue([_job(number)])
+
+    async def many(self, numbers: Sequence[int]) -> None:
+        self._store.enqueue([_job(number) for number in numbers])
+
+    async def work(self, tally: Tally, stop: asyncio.Event) -> None:
+        await asyncio.to_thread(self._loop, tally)
+        await stop.wait()
+
+    def _loop(self, tally: Tally) -> None:
+        holder = self._store.join()
+        text, names = STATEMENTS["step"][0]
+        batch = int(self._options["batch_size"])
+        marks: Any = ["-infinity"] * len(LANES)
+        with psycopg.connect(self._url, autocommit=True) as connection:
+            connection.execute("SET plan_cache_mode = force_generic_plan")
+            connection.execute("SET jit = off")
+            outcomes, held = "[]", 0
+            while True:
+                values = {
+                    "instance": holder.id, "outcomes": outcomes, "expected": held, "aside": 0, "emptied": [], "phase": "noop",
+                    "limit": batch, "starting": batch, "quiet": 0.0, "lanes": LANES, "marks": marks, "now": None,
+                }  # fmt: skip
+                rows = connection.execute(
+                    text, {name: values[name] for name in names}, prepare=True, binary=True
+                ).fetchall()
+                claimed = [row for row in rows if row[1] is not None]
+                for row in claimed:
+                    tally.start(row[11]["number"])
+                if not claimed and not held:
+                    break
+                outcomes = json.dumps(
+                    [{"id": str(row[1]), "token": row[2], "state": "completed"} for row in claimed]
+                )
+                held = len(claimed)
+                if claimed:  # the low-water mark, as the engine has it
+                    marks[claimed[-1][5]] = max(row[14] for row in claimed).isoformat()
+
+    def left(self) -> int:
+        counts: Any = self._store.phases.counts().get("noop")
+        return counts.queued + counts.processing if counts else 0
+
+    def close(self) -> None:
+        self._store.close()
+
+
+def _job(number: int) -> NewJob:
+    return NewJob(kind="noop", args=Json(json.dumps(payload(number))))
+
+
+@asynccontextmanager
+async def connect(order: Order) -> AsyncIterator[RawClient]:
+    client = RawClient(order)
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+if __name__ == "__main__":
+    serve(connect)

@@ -1,0 +1,307 @@
+"""App: where kinds of work are defined, submitted and served.
+
+app = windlass.App("sqlite:///jobs.db")
+
+@app.job(retry=windlass.exponential(attempts=5), timeout=60)
+async def welcome(user_id: int) -> str: ...
+
+welcome.enqueue(user_id=7)        # from anywhere
+app.worker().run()                # or: windlass worker app:app
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
+
+from windlass.engine.engine import Engine
+from windlass.errors import ConfigError
+from windlass.model import DEFAULT_PRIORITY, After, Enqueued, Json, Key, NewJob
+from windlass.retry import RetryPolicy
+from windlass.settings import Settings
+from windlass.store import Store, open_store
+from windlass.submit import Submitter
+from windlass.work.context import Context
+from windlass.work.kind import PROCESSORS, TIME_LIMIT, Phase, Registry
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+DEFAULT_URL = "sqlite:///windlass.db"
+OPTIONS = frozenset({"key", "delay", "run_at", "priority", "after", "correlation_id", "max_attempts", "id"})
+
+
+class App:
+    """The kinds of work of one application, and the database they are kept in. Nothing is global: make as many as you like."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        settings: Settings | None = None,
+        store: Store | None = None,
+        **options: Any,
+    ) -> None:
+        self._url = url
+        self.settings = settings or Settings()
+        self.registry = Registry()
+        self._options = options
+        self._store = store
+        self._owns_store = store is None
+        self._submitter: Submitter | None = None
+        self._lock = threading.Lock()
+
+    # ------------------------------------------------------------------ defining
+
+    @overload
+    def job(self, handler: Callable[P, R], /) -> JobKind[P, R]: ...
+
+    @overload
+    def job(
+        self,
+        handler: None = None,
+        /,
+        *,
+        name: str | None = None,
+        retry: RetryPolicy | None = None,
+        timeout: float | None = TIME_LIMIT,
+        processors: int = PROCESSORS,
+        executor: str | None = None,
+        probe: Callable[..., Any] | None = None,
+    ) -> Callable[[Callable[P, R]], JobKind[P, R]]: ...
+
+    def job(self, handler: Any = None, /, *, name: str | None = None, **options: Any) -> Any:
+        """Define a kind of work: the handler stays a plain function, and gets ``enqueue``."""
+        if handler is None:
+            return functools.partial(self._define_job, name=name, **options)
+        return self._define_job(handler)
+
+    def _define_job(
+        self, handler: Callable[P, R], *, name: str | None = None, **options: Any
+    ) -> JobKind[P, R]:
+        phase = self.registry.define(
+            str(name or getattr(handler, "__name__", "job")), handler, injected=is_injected, **options
+        )
+        return JobKind(self, handler, phase)
+
+    def pipeline(self, name: str) -> Pipeline:
+        """A kind of work with several phases, each with its own pool, retry policy and time limit."""
+        return Pipeline(self, name)
+
+    # ------------------------------------------------------------------ submitting
+
+    @property
+    def url(self) -> str:
+        """The database: the URL given, else WINDLASS_DATABASE_URL, else a SQLite file in the current folder."""
+        return self._url or os.environ.get("WINDLASS_DATABASE_URL") or DEFAULT_URL
+
+    @property
+    def store(self) -> Store:
+        """The database, opened when it is first needed."""
+        with self._lock:
+            if self._store is None:
+                self._store = open_store(self.url, **self._options)
+            return self._store
+
+    @property
+    def submitter(self) -> Submitter:
+        store = self.store
+        with self._lock:
+            if self._submitter is None:
+                self._submitter = Submitter(store)
+            return self._submitter
+
+    def enqueue(self, kind: str, /, **arguments: Any) -> Enqueued:
+        """Submit a job by the name of its kind, which must be defined in this app."""
+        found = self.registry.kind(kind)
+        if found is None:
+            known = ", ".join(sorted(item.name for item in self.registry)) or "none"
+            raise ConfigError("kind", kind, f"one of the kinds that are defined: {known}")
+        return self.submitter.submit(new_job(found.first, (), arguments, {}))
+
+    # ------------------------------------------------------------------ serving
+
+    def worker(self, settings: Settings | None = None, /, **changes: Any) -> Engine:
+        """An engine that serves this app's jobs; start it with ``start()``, stop it with ``stop()``."""
+        return Engine(self.store, self.registry, (settings or self.settings).changed(**changes))
+
+    def close(self) -> None:
+        """Close what this app opened."""
+        with self._lock:
+            if self._submitter is not None:
+                self._submitter.close()
+                self._submitter = None
+            if self._store is not None and self._owns_store:
+                self._store.close()
+                self._store = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class _Submittable:
+    """What can be enqueued: a first phase, and options that stick."""
+
+    def __init__(self, app: App, options: Mapping[str, Any] | None = None) -> None:
+        self._app = app
+        self._options = dict(options or {})
+
+    @property
+    def _first(self) -> Phase:
+        raise NotImplementedError
+
+    def enqueue(self, /, *args: Any, **kwargs: Any) -> Enqueued:
+        """Submit a job with these arguments. Options (key, delay, run_at, priority, after, correlation_id, …) may be given beside
+        them; where the handler has a parameter of that name, use ``with_options``."""
+        return self._app.submitter.submit(self._new(args, kwargs))
+
+    async def enqueue_async(self, /, *args: Any, **kwargs: Any) -> Enqueued:
+        """The same from a coroutine, without blocking its event loop."""
+        return await self._app.submitter.submit_async(self._new(args, kwargs))
+
+    def enqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[Enqueued]:
+        """Submit many jobs, all or none: one mapping of arguments (and options) each."""
+        return self._app.submitter.submit_many([self._new((), dict(call)) for call in calls])
+
+    async def enqueue_many_async(self, calls: Iterable[Mapping[str, Any]]) -> list[Enqueued]:
+        """The same from a coroutine."""
+        return await self._app.submitter.submit_many_async([self._new((), dict(call)) for call in calls])
+
+    def _new(self, args: Sequence[Any], kwargs: dict[str, Any]) -> NewJob:
+        return new_job(self._first, args, kwargs, self._options)
+
+
+class JobKind(_Submittable, Generic[P, R]):
+    """A handler that can be called as before, and enqueued."""
+
+    def __init__(
+        self, app: App, handler: Callable[P, R], phase: Phase, options: Mapping[str, Any] | None = None
+    ) -> None:
+        super().__init__(app, options)
+        self._handler = handler
+        self.windlass_phase = phase
+        functools.update_wrapper(self, handler)
+
+    @property
+    def name(self) -> str:
+        return self.windlass_phase.kind
+
+    @property
+    def _first(self) -> Phase:
+        return self.windlass_phase
+
+    def with_options(self, **options: Any) -> JobKind[P, R]:
+        """The same kind with options for each job that is enqueued through it."""
+        return JobKind(self._app, self._handler, self.windlass_phase, {**self._options, **_known(options)})
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._handler(*args, **kwargs)
+
+
+class Pipeline(_Submittable):
+    """A kind of several phases; a job goes through them in the order they were defined."""
+
+    def __init__(self, app: App, name: str, options: Mapping[str, Any] | None = None) -> None:
+        super().__init__(app, options)
+        self.name = name
+
+    def phase(self, label: str, **options: Any) -> Callable[[Callable[P, R]], PipelinePhase[P, R]]:
+        """Define the next phase."""
+
+        def define(handler: Callable[P, R]) -> PipelinePhase[P, R]:
+            phase = self._app.registry.define(
+                self.name, handler, label=label, injected=is_injected, **options
+            )
+            return PipelinePhase(handler, phase)
+
+        return define
+
+    @property
+    def _first(self) -> Phase:
+        kind = self._app.registry.kind(self.name)
+        if kind is None:
+            raise ConfigError(
+                "pipeline", self.name, "a pipeline with at least one phase; define one with @pipeline.phase"
+            )
+        return kind.first
+
+    def with_options(self, **options: Any) -> Pipeline:
+        """The same pipeline with options for each job that is enqueued through it."""
+        return Pipeline(self._app, self.name, {**self._options, **_known(options)})
+
+
+class PipelinePhase(Generic[P, R]):
+    """A phase's handler; it can be called as before."""
+
+    def __init__(self, handler: Callable[P, R], phase: Phase) -> None:
+        self._handler = handler
+        self.windlass_phase = phase
+        functools.update_wrapper(self, handler)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._handler(*args, **kwargs)
+
+
+def is_injected(annotation: Any) -> bool:
+    """Whether a parameter is supplied when the job runs."""
+    return annotation is Context
+
+
+def new_job(first: Phase, args: Sequence[Any], kwargs: dict[str, Any], options: Mapping[str, Any]) -> NewJob:
+    """The request that a call of ``enqueue`` stands for: validated arguments, and options."""
+    if kwargs.keys() & OPTIONS:
+        parameters = first.signature.parameters
+        own = {name: kwargs.pop(name) for name in OPTIONS & kwargs.keys() if name not in parameters}
+        options = {**options, **own}
+    args_json = Json(first.signature.encode_args(*args, **kwargs))
+    if not options:
+        return NewJob(kind=first.kind, phase=first.name, args=args_json, max_attempts=first.retry.attempts)
+    return NewJob(
+        kind=first.kind,
+        phase=first.name,
+        args=args_json,
+        priority=options.get("priority", DEFAULT_PRIORITY),
+        max_attempts=options.get("max_attempts", first.retry.attempts),
+        delay=_duration(options.get("delay")),
+        run_at=_moment(options.get("run_at")),
+        correlation_id=options.get("correlation_id"),
+        key=_key(options.get("key")),
+        after=[_after(item) for item in options.get("after") or ()],
+        id=options.get("id"),
+    )
+
+
+def _known(options: Mapping[str, Any]) -> Mapping[str, Any]:
+    for name in options:
+        if name not in OPTIONS:
+            raise ConfigError("option", name, f"one of {', '.join(sorted(OPTIONS))}")
+    return options
+
+
+def _duration(value: Any) -> Any:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return timedelta(seconds=value) if is_number else value
+
+
+def _moment(value: Any) -> datetime | None:
+    return value  # type: ignore[no-any-return]  # checked with the rest of the job
+
+
+def _key(value: Any) -> Key | None:
+    return Key(value) if isinstance(value, str) else value
+
+
+def _after(item: Any) -> Any:
+    if isinstance(item, Enqueued):
+        return After(item.id)
+    return After(item) if isinstance(item, str) else item

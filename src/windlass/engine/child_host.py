@@ -1,0 +1,285 @@
+"""The inside of a child process: hears the instance on one thread, runs handlers on the main one.
+
+Plain handlers run right on the main thread, async ones on one event loop that is kept from job to job.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import logging
+import os
+import resource
+import socket
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+from windlass.engine.child_store import ChildHold
+from windlass.engine.executors import current_job
+from windlass.engine.pool import Processor
+from windlass.engine.remote import tell
+from windlass.engine.running import Running
+from windlass.engine.wire import Frames, Message, pack, to_lease
+from windlass.errors import PayloadError
+from windlass.model import Lease, Run
+from windlass.retry import fixed
+from windlass.work.address import INJECT, PHASE, Address, find
+from windlass.work.context import Context
+from windlass.work.kind import Kind, Phase, Registry
+
+TOUCH_EVERY = 0.2
+LONGEST_GOODBYE = 10.0
+_M_ARENA_MAX = -8
+
+
+class HostedJob:
+    """The job this process runs, as both threads see it."""
+
+    def __init__(self, message: Message) -> None:
+        self.message = message
+        self.number: int = message["job"]
+        self.is_over = False
+        self.is_asked = False
+        self._lock = threading.Lock()
+        self._stop: list[Callable[[], object]] = []
+
+    def on_stop(self, function: Callable[[], object]) -> None:
+        """Have this called when the job is asked to stop, or now if it was."""
+        with self._lock:
+            self._stop.append(function)
+            asked = self.is_asked
+        if asked:
+            function()
+
+    def ask_to_stop(self) -> None:
+        with self._lock:
+            self.is_asked = True
+            stop = list(self._stop)
+        for function in stop:
+            with suppress(RuntimeError):  # a loop that was closed meanwhile
+                function()
+
+
+class ChildContext(Context):
+    """A context whose job's end is told to the instance at the moment it is committed."""
+
+    def __init__(self, lease: Lease, phase: Phase, hold: ChildHold, host: Host, number: int) -> None:
+        super().__init__(lease, phase, hold, touch=lambda: host.touch(number))
+        self._tell = partial(host.send, {"do": "recorded", "job": number})
+
+    def _on_end(self) -> None:
+        super()._on_end()
+        self._tell()
+
+
+class Host:
+    """Everything this process does."""
+
+    def __init__(self, line: socket.socket) -> None:
+        self._line = line
+        self._sending = threading.Lock()
+        self._work: SimpleQueue[HostedJob | Message | None] = SimpleQueue()
+        self._job: HostedJob | None = None
+        self._touched = 0.0
+        self._hold = ChildHold({}, 30.0)
+        self._main: Mapping[str, Any] | None = None
+        self._phases: dict[str, tuple[Phase, Any]] = {}
+        self._runner = asyncio.Runner()
+
+    def serve(self) -> None:
+        """Run what comes until the instance hangs up."""
+        threading.Thread(target=self._listen, name="windlass-line", daemon=True).start()
+        is_fit = True
+        while is_fit and (item := self._work.get()) is not None:
+            if isinstance(item, HostedJob):
+                is_fit = self._run(item)
+            else:
+                self._set_up(item)
+        self._runner.close()
+        self._hold.close()
+
+    def send(self, message: Message) -> None:
+        with self._sending:
+            self._line.sendall(pack(message))
+
+    def touch(self, number: int) -> None:
+        """Pass on a sign of life of a job, but not each of thousands."""
+        now = time.monotonic()
+        if now - self._touched >= TOUCH_EVERY:
+            self._touched = now
+            self.send({"do": "touch", "job": number})
+
+    # ------------------------------------------------------------------ hearing
+
+    def _listen(self) -> None:
+        frames = Frames()
+        try:
+            while data := self._line.recv(65536):
+                for message in frames.feed(data):
+                    self._hear(message)
+        except Exception:  # noqa: BLE001  out of memory, say: a process that does not listen is no use
+            traceback.print_exc()
+            os._exit(1)
+        if self._job is not None and not self._job.is_over:
+            os._exit(1)  # the instance is gone, and with it the lease; nothing this job still does can count
+        self._work.put(None)
+        time.sleep(LONGEST_GOODBYE)  # for what user code does at exit; this thread ends with the process
+        os._exit(1)
+
+    def _hear(self, message: Message) -> None:
+        match message["do"]:
+            case "run":
+                self._job = HostedJob(message)
+                self._work.put(self._job)
+            case "stop":
+                if self._job is not None and self._job.number == message["job"]:
+                    self._job.ask_to_stop()
+            case _:
+                self._work.put(message)
+
+    # ------------------------------------------------------------------ running
+
+    def _set_up(self, message: Message) -> None:
+        sys.argv = list(message["argv"])
+        self._main = message["main"]
+        self._hold = ChildHold(message["store"], message["lease"])
+        if message["log_level"] is not None:
+            logging.basicConfig(
+                level=message["log_level"], format="%(asctime)s %(levelname)s %(name)s %(message)s"
+            )
+        if message["memory_limit"] is not None:
+            _limit_memory(message["memory_limit"])
+        self.send({"do": "ready", "max_rss": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss})
+
+    def _run(self, job: HostedJob) -> bool:
+        """Run a job and tell its end; whether this process is fit for another one."""
+        self.send({"do": "begun", "job": job.number})
+        told = contextvars.copy_context().run(self._attempt, job)
+        is_fit = told.get("type") != "MemoryError"
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(Exception):
+                stream.flush()
+        job.is_over = True
+        self.send({"do": "ended", "job": job.number, "fit": is_fit, **told})
+        return is_fit
+
+    def _attempt(self, job: HostedJob) -> Message:
+        if job.is_asked:
+            return {"how": "stopped"}
+        lease = to_lease(job.message["lease"])
+        began = time.monotonic()
+        context: ChildContext | None = None
+        try:
+            phase, inject = self._phase(job.message["phase"])
+            number, waited = job.message["processor"], job.message["waited_ms"]
+            hold = self._hold.for_run(
+                lambda: Run(number, waited, max(0, int((time.monotonic() - began) * 1000)))
+            )
+            context = ChildContext(lease, phase, hold, self, job.number)
+            job.on_stop(context.ask_to_stop)
+            current_job.set(Running(lease, phase, Processor(lease.phase, number), began, began, False))
+            try:
+                arguments = phase.signature.decode_args(lease.args_json)
+            except PayloadError as error:
+                return {"how": "refused", "code": "bad_arguments", "message": str(error)}
+            for name, annotation in phase.signature.injected.items():
+                if annotation is Context:
+                    arguments[name] = context
+            if inject is not None:
+                arguments = {**arguments, **inject(phase, lease)}
+            value = phase.handler(**arguments)
+            if inspect.isawaitable(value):
+                value = self._await(value, job)
+        except BaseException as error:  # noqa: BLE001  SystemExit and KeyboardInterrupt of a handler are its own, too
+            if context is not None and context.is_recorded:
+                return {"how": "recorded"}
+            return tell(error, asked=context is not None and context.should_stop)
+        if context.is_recorded:
+            return {"how": "recorded"}
+        try:
+            return {
+                "how": "returned",
+                "text": phase.signature.encode_result(value),
+                "is_none": value is None,
+            }
+        except PayloadError as error:
+            return {"how": "refused", "code": "bad_result", "message": str(error)}
+
+    def _await(self, value: Awaitable[Any], job: HostedJob) -> Any:
+        loop = self._runner.get_loop()
+
+        async def wait() -> Any:
+            if (task := asyncio.current_task()) is not None:
+                job.on_stop(lambda: loop.call_soon_threadsafe(task.cancel))
+            return await value
+
+        return loop.run_until_complete(wait())
+
+    def _phase(self, facts: Message) -> tuple[Phase, Any]:
+        """The phase a job is in, as the instance has it: this process may have loaded only a part of a pipeline."""
+        known = self._phases.get(facts["name"])
+        if known is None:
+            found = find(Address(facts["module"], facts["qualname"]), self._main)
+            made = getattr(found, PHASE, None)
+            if not isinstance(made, Phase):
+                made = Registry().define(
+                    facts["kind"], found, injected=lambda annotation: annotation is Context
+                )
+            owner = Kind(facts["kind"])
+            phase = Phase(
+                name=facts["name"],
+                label=facts["label"],
+                kind=facts["kind"],
+                handler=made.handler,
+                signature=made.signature,
+                retry=made.retry,
+                where=made.where,
+                _owner=owner,
+            )
+            owner.phases.append(phase)
+            if facts["following"] is not None:
+                name, attempts = facts["following"]
+                owner.phases.append(
+                    Phase(
+                        name=name,
+                        label=name,
+                        kind=facts["kind"],
+                        handler=made.handler,
+                        signature=made.signature,
+                        retry=fixed(attempts),
+                        where=made.where,
+                        _owner=owner,
+                    )
+                )
+            known = self._phases[facts["name"]] = phase, getattr(found, INJECT, None)
+        return known
+
+
+def _limit_memory(limit: int) -> None:
+    """Let this process take ``limit`` bytes of address space beyond what it has now; then Python raises ``MemoryError``.
+
+    The C library sets 64 MB of it aside for each thread unless told not to, which a small limit could not bear.
+    """
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
+        limit += int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    if hard != resource.RLIM_INFINITY:
+        limit = min(limit, hard)
+    try:
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    except (ValueError, OSError) as error:
+        logging.getLogger("windlass.engine").warning(
+            "this system does not limit the memory of a process: %s", error
+        )

@@ -1,0 +1,45 @@
+"""Whether there is anything left to do: for workers that end when there is not, and for tests."""
+
+from __future__ import annotations
+
+import time
+
+from windlass.engine.engine import Engine
+from windlass.model import Counts
+from windlass.store import Store
+
+HORIZON = 60.0
+
+
+class Drain:
+    """Looks at what this instance holds first, and asks the database only when that is nothing."""
+
+    def __init__(self, engine: Engine, store: Store, *, horizon: float = HORIZON) -> None:
+        self._engine = engine
+        self._store = store
+        self._horizon = horizon
+
+    def is_over(self) -> bool:
+        """Whether no job of the phases served here is queued, running (here or elsewhere) or due within the horizon."""
+        if not self._engine.is_idle:
+            return False
+        counts = self._store.phases.counts()
+        ours = [counts.get(phase, Counts()) for phase in self._engine.phases]
+        if any(count.queued or count.processing for count in ours):
+            return False
+        agenda = self._store.upkeep.agenda()
+        if agenda.has_unlinked:
+            return False
+        if not any(count.scheduled for count in ours):
+            return True
+        # None: it was promoted between the two reads.
+        return agenda.due_in is not None and agenda.due_in > self._horizon
+
+    def wait(self, timeout: float = 60.0, every: float = 0.02) -> bool:
+        """Wait until it is over; False when the time ran out."""
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            if self.is_over():
+                return True
+            time.sleep(every)
+        return False

@@ -1,0 +1,421 @@
+"""One instance: owns the parts, starts them in order, stops them so that nothing is lost.
+
+Threads: step (records and claims), heartbeat, listener, upkeep, watchdog; and those of the executors. Start: pools, queue, discovery,
+coordinator, in this order. Stop: claim nothing more, give back what only waits, let running jobs finish for the grace time, stop
+and give back the rest.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import threading
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from windlass.engine.discovery import Discovery
+from windlass.engine.executors import Bench, Ended
+from windlass.engine.floor import Floor
+from windlass.engine.heartbeat import Heartbeat
+from windlass.engine.hosts import Hosts
+from windlass.engine.listening import Listening
+from windlass.engine.recorder import Recorder
+from windlass.engine.runner import Injector, Runner
+from windlass.engine.running import Running, Stop
+from windlass.engine.stats import Stats
+from windlass.engine.stepper import Stepper
+from windlass.engine.waker import Waker
+from windlass.engine.watchdog import Watchdog
+from windlass.errors import ConfigError, WindlassError
+from windlass.model import Cancelled, Lease, Outcome, Recovered, Released
+from windlass.observe import events
+from windlass.observe.check import HealthCheck
+from windlass.observe.report import EngineReport, PhaseReport
+from windlass.observe.summary import Summary
+from windlass.settings import Settings
+from windlass.store import Store
+from windlass.store.holder import Holder
+from windlass.upkeep.agenda import Agenda
+from windlass.upkeep.caretaker import Caretaker, Duty
+from windlass.upkeep.recoverer import Recoverer
+from windlass.upkeep.rollups import RollupWriter
+from windlass.work.kind import Registry
+
+WAKE_EVERY, WAKE_LASTS = 10.0, 25.0
+MAINTAIN_EVERY, SWEEP_EVERY = 3600.0, 600.0
+SUMMARY_EVERY = 10.0
+STOP_WAIT = 2.5  # for jobs that were told to stop, after the grace time
+
+
+class Engine:
+    """Runs the jobs of a registry from a store. One start, one stop; every start of a process makes a new instance."""
+
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        settings: Settings | None = None,
+        *,
+        inject: Injector | None = None,
+        info: dict[str, Any] | None = None,
+    ) -> None:
+        self.settings = settings = settings or Settings()
+        self._store = store
+        self._info = dict(info or {})
+        self.phases = _served(registry, settings)
+        self.stats = Stats()
+        self.state = "starting"
+        self._started_at = datetime.now(UTC)
+        self._waker = Waker()
+        self._floor = Floor(self.phases, settings)
+        self._recorder = Recorder(self.stats)
+        self._discovery = Discovery(self.phases, settings)
+        self._runner = Runner(registry, inject)
+        self._stop_lock = threading.Lock()
+        self._hurry = threading.Event()
+        self._stopped = threading.Event()
+
+    # ------------------------------------------------------------------ start
+
+    def start(self) -> None:
+        """Become an instance and begin to serve."""
+        from datetime import timedelta
+
+        settings, phases = self.settings, self.phases
+        info = {"pid": os.getpid(), "host": platform.node(), "phases": sorted(phases), **self._info}
+        lease = timedelta(seconds=settings.lease)
+        self._heartbeat = Heartbeat(
+            join=lambda: self._store.join(lease=lease, info=info),
+            settings=settings,
+            stats=self.stats,
+            on_cancelled=self._cancel_all,
+            on_lost=self._on_lost,
+            on_good=self._on_good,
+        )
+        self._hosts = Hosts(
+            Bench(self._runner, _Hold(self)), phases, settings, self._store, self._on_ended, self._on_recorded
+        )
+        self._watchdog = Watchdog(
+            floor=self._floor,
+            phases=phases,
+            loop=self._hosts.loop,
+            settings=settings,
+            stats=self.stats,
+            lease_left=lambda: self._heartbeat.left,
+            stop_job=self._stop_job,
+            give_up=self._give_up,
+            on_lease_over=self._on_lease_over,
+        )
+        self._stepper = Stepper(
+            holder=lambda: self._heartbeat.holder,
+            floor=self._floor,
+            discovery=self._discovery,
+            recorder=self._recorder,
+            dispatch=self._hosts.dispatch,
+            may_claim=lambda: self._watchdog.has_lease,
+            on_claim_failed=self._heartbeat.claim_failed,
+            settings=settings,
+            stats=self.stats,
+            waker=self._waker,
+        )
+        self._recoverer = Recoverer(
+            self._store,
+            holder=lambda: self._heartbeat.holder,
+            phases=phases,
+            crash_cap=settings.crash_cap,
+            record=self._record,
+            in_thread=self._hosts.in_thread,
+            on_recovered=self._on_recovered,
+        )
+        self._caretaker = Caretaker(self._duties())
+        self._listening = Listening(
+            self._store.listen,
+            on_phase=self._on_hint,
+            on_later=lambda: self._caretaker.ask("agenda"),
+            on_nudge=self._on_nudge,
+            on_cancel=self.cancel,
+            on_listening=self._on_listening,
+        )
+        self._announce()
+        for part in (self._watchdog, self._heartbeat, self._listening, self._stepper, self._caretaker):
+            part.start()
+        self.state = "running"
+        events.instance_started(self.id, sorted(phases))
+
+    def _duties(self) -> list[Duty]:
+        store, settings = self._store, self.settings
+        agenda = Agenda(store, self._recoverer, every=settings.recovery, on_promoted=self._on_promoted)
+        self._rollups = RollupWriter(
+            store, self.stats, lambda: self.id, every=settings.rollup, keep_days=settings.rollup_days
+        )
+        summary = Summary(self.stats.report, self._waiting)
+        check = HealthCheck(self.report)
+        return [
+            Duty("agenda", agenda.run, settings.recovery, at_start=True),
+            Duty("wake", self._announce, WAKE_EVERY),
+            Duty("maintain", store.upkeep.maintain, MAINTAIN_EVERY, at_start=True),
+            Duty("orphans", self._recoverer.sweep, SWEEP_EVERY),
+            Duty("rollups", self._rollups.run, settings.rollup),
+            Duty("summary", lambda: _only(summary.tell()), SUMMARY_EVERY),
+            Duty("health", lambda: _only(check.look()), settings.health),
+        ]
+
+    def _announce(self) -> None:
+        """Say that somebody waits for these phases, so that enqueues tell."""
+        self._store.wait([*self.phases, "@later"], WAKE_LASTS)
+
+    # ------------------------------------------------------------------ stop
+
+    def stop(self, grace: float | None = None) -> None:
+        """Stop in order; answers when everything is given back. A second call (or ``hurry``) cuts the grace time short."""
+        if self._stop_lock.locked():
+            self.hurry()
+        with self._stop_lock:
+            if self.state != "running":
+                return
+            self.state = "stopping"
+            grace = self.settings.grace if grace is None else grace
+            events.instance_stopping(self.id, len(self._floor.running()), grace)
+            self._stepper.stop_claiming()
+            self._floor.close()
+            self._give_back(self._floor.clear())
+            self._await_idle(grace)
+            for running in self._floor.running():
+                self._stop_job(running, Stop.SHUTDOWN)
+            self._await_idle(STOP_WAIT, may_hurry=False)
+            self._give_back(
+                running.lease for running in self._floor.running() if self._floor.give_up(running)
+            )
+            self._give_back(self._floor.clear())
+            self._end()
+            self.state = "stopped"
+            events.instance_stopped(self.id)
+            self._stopped.set()
+
+    def hurry(self) -> None:
+        """Do not wait for running jobs any longer."""
+        self._hurry.set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the engine has stopped."""
+        return self._stopped.wait(timeout)
+
+    def _await_idle(self, seconds: float, *, may_hurry: bool = True) -> None:
+        deadline = time.monotonic() + seconds
+        while self._floor.running() and time.monotonic() < deadline:
+            if may_hurry and self._hurry.wait(0.01):
+                return
+            if not may_hurry:
+                time.sleep(0.01)
+
+    def _end(self) -> None:
+        self._caretaker.stop(1.0)
+        was_written = self._stepper.finish(time.monotonic() + 2.0)
+        self._listening.stop()
+        self._heartbeat.stop()
+        self._watchdog.stop()
+        self._hosts.close()
+        if was_written:
+            try:
+                self._rollups.run()
+                self._heartbeat.holder.leave()
+            except WindlassError as error:
+                events.store_unreachable(error)
+
+    # ------------------------------------------------------------------ what the parts tell
+
+    def _on_ended(self, ended: Sequence[Ended]) -> None:
+        firsts, following = self._floor.end([item.running for item in ended])
+        outcomes = [
+            item.outcome
+            for item, first in zip(ended, firsts, strict=True)
+            if first and item.outcome is not None
+        ]
+        if outcomes:
+            self._recorder.put(outcomes)
+        for item, first in zip(ended, firsts, strict=True):
+            if first and item.outcome is None:
+                self._recorder.recorded_elsewhere(item.running)
+        if following:
+            self._stepper.begin(following)
+        self._waker.wake()
+
+    def _on_recorded(self, lease: Lease) -> None:
+        """A child process ended its job in a transaction of its own."""
+        self._heartbeat.holder.let_go([lease])
+
+    def _record(self, outcome: Outcome) -> None:
+        self._recorder.put([outcome])
+        self._waker.wake()
+
+    def _give_back(self, leases: Any) -> None:
+        self._recorder.put([Released(lease) for lease in leases])
+        self._waker.wake()
+
+    def _stop_job(self, running: Running, reason: Stop) -> None:
+        if self._floor.stop(running, reason):
+            self._hosts.stop_job(running)
+
+    def _give_up(self, stubborn: Sequence[Running]) -> None:
+        for running in stubborn:
+            if not self._floor.give_up(running):
+                continue
+            events.processor_replaced(running, running.stop or "")
+            if running.phase is not None and running.stop is Stop.TIME_LIMIT:
+                self._record(self._runner.timed_out(running.lease, running.phase))
+        self._stepper.begin(self._floor.assign())
+
+    def cancel(self, job_id: str) -> None:
+        """A job was asked to stop: here is where it happens, if it is here."""
+        found = self._floor.find(job_id)
+        if isinstance(found, Running):
+            self._stop_job(found, Stop.CANCELLED)
+        elif found is not None:
+            self._record(Cancelled(found, "cancelled on request"))
+
+    def _cancel_all(self, job_ids: Sequence[str]) -> None:
+        for job_id in job_ids:
+            self.cancel(job_id)
+
+    def _on_hint(self, phase: str | None) -> None:
+        if phase is None:
+            self._caretaker.ask("wake")
+        if self._discovery.hint(phase):
+            self._waker.wake()
+
+    def _on_nudge(self, phase: str) -> None:
+        self._heartbeat.holder.nudge(phase)
+        self._on_hint(phase)
+
+    def _on_listening(self, is_listening: bool) -> None:
+        if is_listening:
+            self.stats.count("reconnects")
+        self._discovery.heard(is_listening)
+        self._waker.wake()
+
+    def _on_promoted(self, phase: str, count: int) -> None:
+        self.stats.count("promoted", count)
+        self._on_hint(phase)
+
+    def _on_recovered(self, item: Recovered) -> None:
+        self.stats.count("recovered", label=item.verdict)
+        events.recovered(item)
+
+    def _on_good(self, is_new: bool) -> None:
+        if is_new or not self._watchdog.has_lease:
+            self._watchdog.lease_is_good()
+            self._discovery.hint()
+            self._waker.wake()
+
+    def _on_lease_over(self) -> None:
+        """The lease is about to end unrenewed: stop everything, and give it back if the database can still be told."""
+        self.stats.count("self_stops")
+        events.self_stopped(self.id)
+        self._give_back(self._floor.clear())
+        for running in self._floor.running():
+            self._stop_job(running, Stop.LEASE_LOST)
+
+    def _on_lost(self, why: str) -> None:
+        """Others have our jobs now: what waits is dropped, what runs is stopped."""
+        self._floor.clear()
+        for running in self._floor.running():
+            self._stop_job(running, Stop.LEASE_LOST)
+
+    # ------------------------------------------------------------------ looking
+
+    def _waiting(self) -> dict[str, int]:
+        return {name: waiting for name, (_, waiting) in self._floor.report().items()}
+
+    @property
+    def id(self) -> str:
+        return self._heartbeat.holder.id
+
+    @property
+    def holder(self) -> Holder:
+        return self._heartbeat.holder
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is held: no job waits in memory or runs, and no outcome is unwritten."""
+        return self._floor.is_empty and not len(self._recorder)
+
+    def report(self) -> EngineReport:
+        """How this instance is doing."""
+        has_begun = self.state != "starting"
+        degraded = []
+        if has_begun and not self._stepper.is_reachable:
+            degraded.append("store: the database does not answer; outcomes wait in memory")
+        if has_begun and not self._listening.is_listening:
+            degraded.append("listener: no notifications; polling instead")
+        if has_begun and not self._watchdog.has_lease:
+            degraded.append("lease: it could not be renewed in time; nothing is claimed")
+        lag = self._watchdog.loop_lag if has_begun else 0.0
+        if lag >= self.settings.blocked_after:
+            degraded.append("loop: a handler blocks the event loop")
+        return EngineReport(
+            instance=self.id if has_begun else "",
+            started_at=self._started_at,
+            state=self.state,
+            phases={
+                name: PhaseReport(pool.idle, pool.busy, pool.error, waiting)
+                for name, (pool, waiting) in self._floor.report().items()
+            },
+            lease_left=self._heartbeat.left if has_begun else 0.0,
+            last_step_seconds_ago=time.monotonic() - self._stepper.turned_at if has_begun else 0.0,
+            step_limit=max(90.0, 3 * self.settings.scan),
+            store_reachable=self._stepper.is_reachable if has_begun else False,
+            listening=self._listening.is_listening if has_begun else False,
+            degraded=degraded,
+            loop_lag=lag,
+        )
+
+    def processors(self) -> list[tuple[str, str, str | None, float]]:
+        """Each processor: name, state, the job it runs, and for how many seconds."""
+        return self._floor.processors()
+
+
+class _Hold:
+    """What running jobs may ask of the store: the holder of the moment, and the store's reads."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def checkpoint(self, lease: Lease, **what: Any) -> bool:
+        return self._engine.holder.checkpoint(lease, **what)
+
+    def put_output(self, lease: Lease, value: Any, *, name: str = "") -> Any:
+        output = self._engine.holder.put_output(lease, value, name=name)
+        if not output.created:
+            self._engine.stats.count("duplicates_prevented")
+            events.duplicate_prevented(lease.id, lease.phase, name)
+        return output
+
+    def transaction(self, lease: Lease) -> Any:
+        return self._engine.holder.transaction(lease)
+
+    def resume(self, lease: Lease) -> Any:
+        return self._engine._store.resume(lease)
+
+    def outputs_of(self, lease: Lease) -> Any:
+        return self._engine._store.outputs_of(lease)
+
+    def enqueue(self, jobs: Any) -> Any:
+        return self._engine._store.enqueue(jobs)
+
+
+def _only(_answer: object) -> None:
+    """A duty's answer is when it wants to run next; these have no wish."""
+
+
+def _served(registry: Registry, settings: Settings) -> dict[str, Any]:
+    known = registry.phases
+    wanted = settings.phases if settings.phases is not None else tuple(known)
+    for key, names in (("phases", wanted), ("processors", tuple(settings.processors))):
+        for name in names:
+            if name not in known:
+                raise ConfigError(
+                    key, name, f"one of the phases that are defined: {', '.join(known) or 'none'}"
+                )
+    return {name: known[name] for name in known if name in wanted}

@@ -1,0 +1,97 @@
+"""What all executors share: how a job is prepared, how its end is told, and the job a thread or task works on.
+
+An executor is given batches of running jobs and tells their ends in batches. It may be called from any thread.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, Protocol
+
+from windlass.engine.runner import STOPPED, Call, Runner
+from windlass.engine.running import Running, Stop
+from windlass.model import Outcome, Released
+from windlass.observe.current import current_job as current_job
+from windlass.work.context import Context, Hold
+from windlass.work.kind import Phase
+
+
+class Ended(NamedTuple):
+    """A job that came to its end on a processor; no outcome where its lease is lost or its end is recorded already."""
+
+    running: Running
+    outcome: Outcome | None
+
+
+OnEnded = Callable[[Sequence[Ended]], None]
+
+
+class Executor(Protocol):
+    """Hosts handlers."""
+
+    def submit(self, batch: Sequence[Running]) -> None:
+        """Run these jobs, each at once."""
+        ...
+
+    def stop_job(self, running: Running) -> None:
+        """Make a job stop that was told to (``running.stop`` is set), as far as this executor can."""
+        ...
+
+    def close(self, *, wait: float = 0.0) -> None:
+        """Stop hosting; jobs that still run are left to their fate after ``wait`` seconds."""
+        ...
+
+
+class Bench:
+    """The tools every executor uses on a job: prepare the call, make the outcome."""
+
+    def __init__(self, runner: Runner, hold: Hold) -> None:
+        self._runner = runner
+        self._hold = hold
+
+    def prepare(self, running: Running) -> Call | Outcome:
+        """The call a job asks for, or the outcome where there is none to make."""
+        if running.stop is not None and running.phase is not None:
+            stopped = self._runner.stopped(running.lease, running.phase, running.stop, None)
+            return stopped or Released(running.lease)
+        phase = running.phase
+        if phase is None or not phase.signature.injected:
+            return self._runner.prepare(running.lease)
+
+        def context(phase: Phase) -> Context:
+            touch = running.processor.touch
+            made = Context(running.lease, phase, self._hold, touch=lambda: touch(time.monotonic()))
+            running.context = made
+            if running.stop is not None:
+                made.ask_to_stop()
+            return made
+
+        return self._runner.prepare(running.lease, context)
+
+    def returned(self, running: Running, value: Any) -> Outcome | None:
+        """The outcome of a handler that returned."""
+        if running.phase is None or (running.context is not None and running.context.is_recorded):
+            return None
+        return self._runner.returned(running.lease, running.phase, value, running.run(time.monotonic()))
+
+    def raised(self, running: Running, error: BaseException) -> Outcome | None:
+        """The outcome of a handler that raised."""
+        phase = running.phase
+        if phase is None or (running.context is not None and running.context.is_recorded):
+            return None
+        if running.stop is not None:
+            outcome = self._runner.stopped(running.lease, phase, running.stop, error)
+        elif isinstance(error, STOPPED) and running.context is not None and running.context.should_stop:
+            # A checkpoint was told of the cancel before the engine heard of it.
+            outcome = self._runner.stopped(running.lease, phase, Stop.CANCELLED, error)
+        else:
+            outcome = self._runner.raised(running.lease, phase, error)
+        return self.timed(running, outcome)
+
+    def timed(self, running: Running, outcome: Outcome | None) -> Outcome | None:
+        """The outcome with where and how long it ran."""
+        if outcome is None or isinstance(outcome, Released):
+            return outcome
+        return replace(outcome, run=running.run(time.monotonic()))

@@ -1,0 +1,210 @@
+"""The shop floor: what this instance holds in memory, what runs, and on which processor.
+
+Every thread of the engine comes here (the step thread brings claimed jobs, executors bring ended ones, the watchdog and the listener
+stop some), so everything happens under one lock, in calls that handle many jobs at once and never wait for anything.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from windlass.engine.coordinator import Coordinator
+from windlass.engine.pool import Pool, PoolReport
+from windlass.engine.queue import Queue, Refusal
+from windlass.engine.running import Running, Stop
+from windlass.model import Flag, Lease
+from windlass.settings import Settings
+from windlass.work.kind import Phase
+
+_STARTED, _SUSPECT = int(Flag.STARTED), int(Flag.SUSPECT)
+CLAIMS_KEPT = 10_000
+and_ = int.__and__  # a Flag's own costs a microsecond
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What a phase can take: jobs that start at once, and how many more may wait in memory."""
+
+    starting: int
+    busy: int
+    waiting: int
+    size: int
+    left: int
+
+
+class Floor:
+    """Queue, pools and coordinator of one instance. Safe to call from any thread."""
+
+    def __init__(
+        self, phases: Mapping[str, Phase], settings: Settings, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._phases = phases
+        self._monotonic = monotonic
+        sizes = settings.processors
+        self._pools = {
+            name: Pool(name, sizes.get(name, phase.processors), monotonic) for name, phase in phases.items()
+        }
+        self._queue = Queue(phases, settings.capacity)
+        self._limit = settings.max_concurrent_calls
+        self._coordinator = Coordinator(
+            self._queue, self._pools, list(phases), per_cycle=settings.per_cycle, limit=self._limit
+        )
+        self._running: dict[str, Running] = {}
+        self._claimed: dict[int, float] = {}
+        self._lock = threading.Lock()
+        self._closed = False
+
+    # ------------------------------------------------------------------ jobs come and go
+
+    def offer(self, leases: Iterable[Lease]) -> list[tuple[Lease, Refusal]]:
+        """Take claimed jobs in; answers those that were refused and why."""
+        refused = []
+        now, offer = self._monotonic(), self._queue.offer
+        token = None
+        with self._lock:
+            for lease in leases:
+                refusal = offer(lease)
+                if refusal is not None:
+                    refused.append((lease, refusal))
+                elif lease.token != token:
+                    token = lease.token
+                    self._note_claim(token, now)
+        return refused
+
+    def _note_claim(self, token: int, now: float) -> None:
+        """When a batch came, for the waiting times of its jobs; forgotten when many more have come since."""
+        self._claimed[token] = now
+        if len(self._claimed) > CLAIMS_KEPT:
+            del self._claimed[next(iter(self._claimed))]
+
+    def assign(self) -> list[Running]:
+        """Give waiting jobs to idle processors, as the coordinator says."""
+        with self._lock:
+            return self._assign()
+
+    def _assign(self) -> list[Running]:
+        if self._closed:
+            return []
+        made = []
+        now, phases, running, claimed = self._monotonic(), self._phases, self._running, self._claimed
+        for processor, lease in self._coordinator.assign():
+            at = claimed.get(lease.token, now)
+            started = Running(
+                lease, phases[lease.phase], processor, at, now, and_(lease.flags, _SUSPECT) != 0
+            )
+            running[lease.id] = started
+            made.append(started)
+        return made
+
+    def end(self, ended: Sequence[Running]) -> tuple[list[bool], list[Running]]:
+        """Jobs came to their end: whether each was still ours to end, and what runs next on the freed processors."""
+        with self._lock:
+            firsts = [self._end(running) for running in ended]
+            return firsts, self._assign()
+
+    def _end(self, running: Running) -> bool:
+        pool = self._pools[running.processor.phase]
+        if running.is_over:  # given up before, and its processor replaced
+            pool.forget()
+            return False
+        running.is_over = True
+        pool.release(running.processor)
+        if self._running.get(running.lease.id) is running:
+            del self._running[running.lease.id]
+        self._queue.done(running.lease.id)
+        return True
+
+    # ------------------------------------------------------------------ stopping
+
+    def stop(self, running: Running, reason: Stop) -> bool:
+        """Note that a running job should stop; False if it ended, or was told before."""
+        with self._lock:
+            if running.is_over or running.stop is not None:
+                return False
+            running.stop = reason
+            running.stopped = self._monotonic()
+        if running.context is not None:
+            running.context.ask_to_stop()
+        return True
+
+    def give_up(self, running: Running) -> bool:
+        """A job that does not stop: its processor is put in error and replaced; what it still does changes nothing."""
+        with self._lock:
+            if running.is_over:
+                return False
+            running.is_over = True
+            self._pools[running.processor.phase].replace(running.processor)
+            if self._running.get(running.lease.id) is running:
+                del self._running[running.lease.id]
+            self._queue.done(running.lease.id)
+            return True
+
+    def find(self, job_id: str) -> Running | Lease | None:
+        """A job by id: running, or taken out of the queue if it only waits."""
+        with self._lock:
+            running = self._running.get(job_id)
+            if running is not None:
+                return running
+            return self._queue.drop(job_id)
+
+    def clear(self) -> list[Lease]:
+        """Take out everything that waits, to give it back."""
+        with self._lock:
+            return self._queue.drain()
+
+    def close(self) -> None:
+        """Start nothing from here on."""
+        with self._lock:
+            self._closed = True
+
+    # ------------------------------------------------------------------ looking
+
+    def room(self, phase: str) -> Room:
+        """How much a phase can take now."""
+        with self._lock:
+            pool, waiting = self._pools[phase], self._queue.size(phase)
+            busy = pool.size - pool.free
+            free = pool.free
+            size = pool.size
+            if self._limit is not None:
+                free = min(free, max(0, self._limit - len(self._running)))
+                size = min(size, self._limit)
+            return Room(max(0, free - waiting), busy, waiting, size, self._queue.room(phase))
+
+    def running(self) -> list[Running]:
+        with self._lock:
+            return list(self._running.values())
+
+    @property
+    def is_empty(self) -> bool:
+        with self._lock:
+            return not self._running and not len(self._queue)
+
+    def report(self) -> dict[str, tuple[PoolReport, int]]:
+        """For each phase its processors by state and how many jobs wait in memory."""
+        with self._lock:
+            return {name: (pool.report(), self._queue.size(name)) for name, pool in self._pools.items()}
+
+    def processors(self) -> list[tuple[str, str, str | None, float]]:
+        """Each processor: name, state, the job it runs, and for how many seconds."""
+        now = self._monotonic()
+        with self._lock:
+            return [
+                (
+                    item.name,
+                    str(item.state),
+                    item.lease.id if item.lease else None,
+                    now - item.since if item.lease else 0.0,
+                )
+                for pool in self._pools.values()
+                for item in pool
+            ]
+
+
+def needs_start(lease: Lease) -> bool:
+    """Whether it must be durable that this job runs before it does: where a crash has to be counted against it and no other."""
+    flags = lease.flags
+    return and_(flags, _SUSPECT) != 0 or (lease.attempt >= lease.max_attempts and not and_(flags, _STARTED))

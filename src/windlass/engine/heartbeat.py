@@ -1,0 +1,130 @@
+"""Keeps the leases of an instance alive, on a thread and a connection of its own.
+
+A handler that blocks the event loop, a slow step or a long report cannot stop it. What it cannot do is stop itself in time when the
+database freezes in the middle of a beat: that is the watchdog's, which looks at ``left`` and never touches the database.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from windlass.engine.stats import Stats
+from windlass.errors import LeaseLost, StoreError
+from windlass.observe import events
+from windlass.settings import Settings
+from windlass.store.holder import UNKNOWN_GRACE, Holder
+
+log = logging.getLogger("windlass.engine")
+
+RETRY = 1.0
+
+
+class Heartbeat:
+    """Beats, and says what it learned: jobs to stop, a lease that is lost, a lease that is good again."""
+
+    def __init__(
+        self,
+        *,
+        join: Callable[[], Holder],
+        settings: Settings,
+        stats: Stats,
+        on_cancelled: Callable[[Sequence[str]], None],
+        on_lost: Callable[[str], None],
+        on_good: Callable[[bool], None],
+    ) -> None:
+        self._join = join
+        self._settings = settings
+        self._stats = stats
+        self._on_cancelled = on_cancelled
+        self._on_lost = on_lost
+        self._on_good = on_good
+        began = time.monotonic()
+        self.holder = join()
+        self._good_until = began + settings.lease
+        self._beaten_at = began
+        self._soon_at = float("inf")
+        self._is_lost = False
+        self._wake = threading.Event()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="windlass-heartbeat", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._over.set()
+        self._wake.set()
+        self._thread.join(5)
+
+    @property
+    def left(self) -> float:
+        """Seconds of the lease that are left by our own clock, counted from before the last good beat was sent."""
+        return -1.0 if self._is_lost else self._good_until - time.monotonic()
+
+    def soon(self, seconds: float = 0.0) -> None:
+        """Beat earlier than planned: a claim's reply was lost, and the beat finds its jobs."""
+        self._soon_at = min(self._soon_at, time.monotonic() + seconds)
+        self._wake.set()
+
+    def claim_failed(self) -> None:
+        """A claim may have been committed without our knowing: beat as soon as it is old enough to be told apart."""
+        self.soon(UNKNOWN_GRACE.total_seconds() + 0.2)
+
+    # ------------------------------------------------------------------ the thread
+
+    def _run(self) -> None:
+        next_at = self._beaten_at + self._settings.heartbeat
+        while not self._over.is_set():
+            at = min(next_at, self._soon_at)
+            self._wake.wait(max(0.0, min(1.0, at - time.monotonic())))
+            self._wake.clear()
+            now = time.monotonic()
+            if self._over.is_set() or (now < min(next_at, self._soon_at)):
+                continue
+            self._soon_at = float("inf")
+            next_at = now + (
+                self._settings.heartbeat if self._beat(now) else min(RETRY, self._settings.heartbeat)
+            )
+
+    def _beat(self, sent_at: float) -> bool:
+        is_new = self._is_lost
+        try:
+            if is_new:
+                self._rejoin()
+            beat = self.holder.beat()
+        except LeaseLost:
+            self._lost("others declared this instance dead")
+            self._soon_at = sent_at
+            return False
+        except StoreError as error:
+            self._stats.count("beat_errors")
+            log.debug("a heartbeat failed: %s", error)
+            return False
+        except Exception:
+            self._stats.count("beat_errors")
+            log.exception("a heartbeat met an error it did not expect; it goes on")
+            return False
+        self._beaten_at = sent_at
+        self._good_until = sent_at + self._settings.lease
+        self._on_good(is_new)
+        if beat.released:
+            self._stats.count("recovered", beat.released, label="unknown claim")
+        if beat.cancelled:
+            self._on_cancelled(beat.cancelled)
+        return True
+
+    def _lost(self, why: str) -> None:
+        if not self._is_lost:
+            self._is_lost = True
+            self._stats.count("lease_lost")
+            events.lease_lost(self.holder.id, why)
+            self._on_lost(why)
+
+    def _rejoin(self) -> None:
+        began = time.monotonic()
+        self.holder = self._join()
+        self._good_until = began + self._settings.lease
+        self._is_lost = False

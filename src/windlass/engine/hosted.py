@@ -1,0 +1,55 @@
+"""A job in a child process, as the supervisor of the children sees it."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from windlass.engine.child_process import Child
+from windlass.engine.running import Running
+from windlass.engine.wire import Message, lease_facts
+from windlass.work.address import Address
+from windlass.work.context import Context, Hold
+from windlass.work.kind import Phase
+
+
+class Hosted:
+    """A running job, the child that runs it, and how far that got."""
+
+    __slots__ = ("address", "child", "is_begun", "is_recorded", "number", "phase", "running", "tries")
+
+    def __init__(self, running: Running, phase: Phase, address: Address, number: int) -> None:
+        self.running = running
+        self.phase = phase
+        self.address = address
+        self.number = number
+        self.child: Child | None = None
+        self.tries = 0
+        self.is_begun = False  # from here on the death of its child counts against it
+        self.is_recorded = False
+
+    def message(self) -> Message:
+        """What a child needs to know to run it; which phase follows is told, because a child may have loaded only a part."""
+        running, phase, following = self.running, self.phase, self.phase.following
+        return {
+            "do": "run",
+            "job": self.number,
+            "lease": lease_facts(running.lease),
+            "processor": running.processor.number,
+            "waited_ms": running.run(running.started).waited_ms,
+            "phase": {
+                "module": self.address.module,
+                "qualname": self.address.qualname,
+                "name": phase.name,
+                "label": phase.label,
+                "kind": phase.kind,
+                "following": None if following is None else [following.name, following.retry.attempts],
+            },
+        }
+
+    def note_recorded(self) -> None:
+        """A transaction ended the job. The context that knows is in the child; a shadow of it tells the engine."""
+        nothing = None
+        self.is_recorded = True
+        shadow = Context(self.running.lease, self.phase, cast(Hold, nothing))
+        shadow.is_recorded = True
+        self.running.context = shadow

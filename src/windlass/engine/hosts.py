@@ -1,0 +1,91 @@
+"""Which executor hosts which job: coroutines on the loop, functions in threads, heavy or suspect ones in processes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+from windlass.engine.executors import Bench, Executor, OnEnded
+from windlass.engine.loop_executor import LoopExecutor
+from windlass.engine.process_executor import ProcessExecutor
+from windlass.engine.running import Running
+from windlass.engine.thread_executor import ThreadExecutor
+from windlass.model import Lease
+from windlass.settings import Settings
+from windlass.store import Store
+from windlass.work.kind import Phase, Where
+
+log = logging.getLogger("windlass.engine")
+
+
+class Hosts:
+    """The executors of one instance; each is made when the first job needs it, the loop at once if any phase is async."""
+
+    def __init__(
+        self,
+        bench: Bench,
+        phases: Mapping[str, Phase],
+        settings: Settings,
+        store: Store,
+        on_ended: OnEnded,
+        on_recorded: Callable[[Lease], None],
+    ) -> None:
+        has_coroutines = any(phase.where is Where.LOOP for phase in phases.values())
+        self.loop = LoopExecutor(bench, on_ended) if has_coroutines else None
+        self._threads = ThreadExecutor(bench, on_ended)
+        self._processes = ProcessExecutor(
+            bench,
+            on_ended,
+            on_recorded=on_recorded,
+            open_store=store.options,
+            lease=settings.lease,
+            crash_cap=settings.crash_cap,
+            cancel_grace=settings.cancel_grace,
+            memory_limit=settings.memory_limit,
+        )
+        self._warned: set[str] = set()
+
+    def dispatch(self, batch: Sequence[Running]) -> None:
+        """Start jobs, each where it belongs."""
+        if self.loop is not None and all(_is_plain(running) for running in batch):
+            self.loop.submit(batch)
+            return
+        groups: dict[int, tuple[Executor, list[Running]]] = {}
+        for running in batch:
+            host = self._host(running)
+            groups.setdefault(id(host), (host, []))[1].append(running)
+        for host, jobs in groups.values():
+            host.submit(jobs)
+
+    def in_thread(self, function: Callable[[], None]) -> None:
+        """Run something that is no job on a thread."""
+        self._threads.run(function)
+
+    def stop_job(self, running: Running) -> None:
+        """Make a job stop that was told to."""
+        self._host(running).stop_job(running)
+
+    def close(self) -> None:
+        for host in (self._threads, self._processes, self.loop):
+            if host is not None:
+                host.close(wait=0.5)
+
+    def _host(self, running: Running) -> Executor:
+        phase = running.phase
+        if phase is None:
+            return self._threads
+        if running.is_alone or phase.where is Where.PROCESS:
+            if self._processes.can_host(phase):
+                return self._processes
+            if phase.name not in self._warned:
+                self._warned.add(phase.name)
+                log.warning(
+                    "the handler of phase %s cannot be imported by another process, so a job that may have killed its instance "
+                    "runs beside the others; define the handler at the top level of a module",
+                    phase.name,
+                )
+        return self.loop if phase.where is Where.LOOP and self.loop is not None else self._threads
+
+
+def _is_plain(running: Running) -> bool:
+    return running.phase is not None and running.phase.where is Where.LOOP and not running.is_alone

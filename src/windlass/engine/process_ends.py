@@ -1,0 +1,130 @@
+"""What came of a job in a child process, as an outcome: told by the child, or read from how the child died.
+
+Retry policies and time limits are asked here, in the instance, so that a delay comes from one place whatever hosted the job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from windlass.engine.child_process import Exit
+from windlass.engine.executors import Bench
+from windlass.engine.remote import rebuild, told_by
+from windlass.engine.runner import describe
+from windlass.engine.running import Running
+from windlass.engine.wire import Message
+from windlass.model import (
+    Advanced,
+    Cancelled,
+    Completed,
+    Failed,
+    JobError,
+    Json,
+    Outcome,
+    Released,
+    Retried,
+)
+from windlass.signals import Stopped
+from windlass.store.recovery import crash_delay
+
+START_AGAIN = timedelta(seconds=5)
+
+
+class Ends:
+    """Makes outcomes."""
+
+    def __init__(self, bench: Bench, *, crash_cap: int, memory_limit: int | None) -> None:
+        self._bench = bench
+        self._crash_cap = crash_cap
+        self._memory_limit = memory_limit
+
+    def told(self, running: Running, message: Message) -> Outcome | None:
+        """The outcome of a job whose child told its end."""
+        phase, lease = running.phase, running.lease
+        if phase is None or message["how"] == "recorded":
+            return None
+        match message["how"]:
+            case "returned":
+                text, following = Json(message["text"]), phase.following
+                outcome: Outcome = (
+                    Completed(lease, None if message["is_none"] else text)
+                    if following is None
+                    else Advanced(lease, following.name, text, following.retry.attempts)
+                )
+                return self._bench.timed(running, outcome)
+            case "refused":
+                error = JobError(type="PayloadError", code=message["code"], message=message["message"])
+                return self._bench.timed(running, Failed(lease, error))
+            case "stopped" if (
+                running.stop is None
+            ):  # a checkpoint said "cancelled" before the engine heard of it
+                return self._bench.timed(running, Cancelled(lease, "cancelled on request"))
+            case "stopped":
+                return self._judged(running, Stopped())
+            case _:
+                return self._raised(running, rebuild(message))
+
+    def stopped(self, running: Running) -> Outcome | None:
+        """The outcome of a job that was told to stop and did not, so that its process was killed."""
+        return Released(running.lease) if running.stop is None else self._judged(running, Stopped())
+
+    def died(self, running: Running, how: Exit, what: str, last_words: str) -> Outcome | None:
+        """The outcome of a job whose process died under it: a crash, counted against it and no other."""
+        lease = running.lease
+        crashes = lease.crashes + 1
+        details: dict[str, Any] = {"signal": how.signal, "exit_code": how.code, "crashes": crashes}
+        if how.max_rss is not None:
+            details["max_rss_bytes"] = how.max_rss
+        if self._memory_limit is not None:
+            details["memory_limit"] = self._memory_limit
+        error = _process_error("process_died", f"the process that ran this job {what}", last_words, details)
+        if crashes < self._crash_cap:
+            return self._bench.timed(running, Retried(lease, error, crash_delay(crashes), crashed=True))
+        advice = "look at what it does to its process, then retry it"
+        capped = replace(
+            error,
+            code="crash_cap",
+            message=f"the process that ran this job died {crashes} times, the last time it {what}; {advice}",
+        )
+        return self._bench.timed(running, Failed(lease, capped))
+
+    def unstarted(self, running: Running, why: str, last_words: str) -> Outcome | None:
+        """The outcome of a job for which there was no process to run it; not its fault, so nothing is counted."""
+        error = _process_error(
+            "process_start", f"no process could be started for this job: {why}", last_words
+        )
+        return self._bench.timed(running, Retried(running.lease, error, START_AGAIN, counted=False))
+
+    def unhostable(self, running: Running) -> Outcome | None:
+        """The outcome of a job whose handler no other process can find."""
+        message = (
+            f"the handler of phase {running.lease.phase!r} cannot be found by another process; "
+            "define it at the top of a module, then retry this job"
+        )
+        error = JobError(type="ConfigError", code="config", message=message)
+        return self._bench.timed(running, Failed(running.lease, error))
+
+    def _judged(self, running: Running, error: BaseException) -> Outcome | None:
+        try:
+            return self._bench.raised(running, error)
+        except Exception as broken:  # noqa: BLE001  the retry policy may be the user's own
+            return self._bench.timed(running, Failed(running.lease, describe(broken)))
+
+    def _raised(self, running: Running, error: BaseException) -> Outcome | None:
+        outcome = self._judged(running, error)
+        told = told_by(error)
+        if told is not None and isinstance(outcome, Retried | Failed) and outcome.error == describe(error):
+            return replace(outcome, error=told)
+        return outcome
+
+
+def _process_error(
+    code: str, message: str, last_words: str, details: Mapping[str, Any] | None = None
+) -> JobError:
+    kind = "ProcessDied" if code == "process_died" else "ProcessStartError"
+    return JobError(
+        type=kind, code=code, message=message, traceback=last_words or None, details=details or {}
+    )

@@ -1,0 +1,303 @@
+"""Handlers in processes of their own: heavy ones, and *suspects*, whose instance died while it held them.
+
+    any thread:   submit, stop_job ──> inbox ──wake──> supervisor thread ──> on_ended(batch)
+    supervisor:   sockets, output pipes and exits of all children (crew.py), deadlines
+
+A child runs one job at a time and is used again for the next. It can be killed, so a job that outruns its time limit, or does not stop
+when told to, ends here and now. A child that dies takes only its own job with it, and that job's error says how it died.
+All children are started by the supervisor thread: the kernel kills them when that thread ends, however this process ends.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from windlass.engine.child_process import Child, Exit
+from windlass.engine.crew import GOODBYE, Crew
+from windlass.engine.executors import Bench, Ended, OnEnded
+from windlass.engine.hosted import Hosted
+from windlass.engine.process_ends import Ends
+from windlass.engine.running import Running, Stop
+from windlass.engine.wire import Message
+from windlass.errors import ConfigError
+from windlass.json_tree import explain
+from windlass.model import Lease, Outcome, Released
+from windlass.store.recovery import CRASH_CAP
+from windlass.work.address import Address, locate, main_script, refuse_in_main_script
+from windlass.work.kind import Phase
+
+log = logging.getLogger("windlass.engine")
+
+IDLE_KEPT = 2
+IDLE_SECONDS = 60.0
+TRIES = 2  # children that may end before they begin with a job
+STARTING = 10.0  # seconds that do not count against a job's time limit while its child starts
+
+
+class ProcessExecutor:
+    """Runs functions and coroutines in child processes.
+
+    ``open_store`` is how children open the database: a mapping of JSON values with ``url``; ``lease`` is how many seconds a lease
+    of this instance lasts, ``cancel_grace`` how many a job has that was told to stop. ``memory_limit`` bounds the bytes a child may
+    take beyond those it starts with. ``on_recorded`` hears, at once, of leases whose jobs ended in a transaction of their handlers.
+    """
+
+    def __init__(
+        self,
+        bench: Bench,
+        on_ended: OnEnded,
+        *,
+        on_recorded: Callable[[Lease], None] = lambda lease: None,
+        open_store: Mapping[str, Any] | None = None,
+        lease: float = 30.0,
+        crash_cap: int = CRASH_CAP,
+        cancel_grace: float = 5.0,
+        memory_limit: int | None = None,
+        log_level: int | None = None,
+        idle_kept: int = IDLE_KEPT,
+        idle_seconds: float = IDLE_SECONDS,
+    ) -> None:
+        refuse_in_main_script()
+        self._bench = bench
+        self._on_ended = on_ended
+        self._on_recorded = on_recorded
+        self._ends = Ends(bench, crash_cap=crash_cap, memory_limit=memory_limit)
+        self._cancel_grace = cancel_grace
+        self._init = {
+            "store": _as_json(open_store or {}),
+            "lease": lease,
+            "memory_limit": memory_limit,
+            "log_level": log_level,
+        }
+        self._idle = {"idle_kept": idle_kept, "idle_seconds": idle_seconds}
+        self._addresses: dict[str, tuple[Phase, Address | None]] = {}
+        self._lock = threading.Lock()
+        self._inbox: list[tuple[str, Running]] = []
+        self._thread: threading.Thread | None = None
+        self._wake: socket.socket | None = None
+        self._crew: Crew | None = None
+        self._closing_at: float | None = None
+        self._numbers = itertools.count(1)
+        self._ended: list[Ended] = []
+
+    # ------------------------------------------------------------------ from any thread
+
+    def can_host(self, phase: Phase) -> bool:
+        """Whether another process can find this phase's handler."""
+        return self._address(phase) is not None
+
+    def submit(self, batch: Sequence[Running]) -> None:
+        """Run these jobs, each at once. Once this is closed they are left to whoever recovers their leases."""
+        self._put([("run", running) for running in batch])
+
+    def stop_job(self, running: Running) -> None:
+        """Stop a job: at once if it ran out of time, otherwise by asking, and by force after the grace time."""
+        self._put([("stop", running)])
+
+    def close(self, *, wait: float = 0.0) -> None:
+        """Take no more jobs, give running ones ``wait`` seconds, then kill what is left. Nothing of it remains."""
+        with self._lock:
+            thread = self._thread
+            until = time.monotonic() + wait
+            self._closing_at = until if self._closing_at is None else min(self._closing_at, until)
+            self._nudge()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(wait + GOODBYE + 5.0)
+
+    @property
+    def pids(self) -> list[int]:
+        """The ids of the processes there are now."""
+        return self._crew.pids if self._crew else []
+
+    def _put(self, items: Sequence[tuple[str, Running]]) -> None:
+        with self._lock:
+            if self._closing_at is not None and self._wake is None:
+                return  # closed
+            self._inbox.extend(items)
+            if self._thread is None:
+                ours, self._wake = socket.socketpair()
+                ours.setblocking(False)
+                self._wake.setblocking(False)
+                crew = self._crew = Crew(self._first_message, ours, **self._idle)  # type: ignore[arg-type]
+                self._thread = threading.Thread(
+                    target=self._supervise, args=(crew,), name="windlass-processes", daemon=True
+                )
+                self._thread.start()
+            elif len(self._inbox) == len(items) and self._thread is not threading.current_thread():
+                self._nudge()  # otherwise it was told and has not come yet, or is right here
+
+    def _nudge(self) -> None:
+        if self._wake is not None:
+            with suppress(BlockingIOError):  # full of nudges that were not read yet
+                self._wake.send(b"!")
+
+    def _address(self, phase: Phase) -> Address | None:
+        known = self._addresses.get(phase.name)
+        if known is None or known[0] is not phase:
+            known = self._addresses[phase.name] = phase, locate(phase.handler)
+        return known[1]
+
+    # ------------------------------------------------------------------ the supervisor
+
+    def _supervise(self, crew: Crew) -> None:
+        while not self._is_over(crew):
+            try:
+                for child, event in crew.attend(0.0 if self._inbox else self._patience()):
+                    self._handle(crew, child, event)
+                with self._lock:
+                    inbox, self._inbox = self._inbox, []
+                for what, running in inbox:
+                    if what == "run":
+                        self._begin(crew, running)
+                    else:
+                        self._stop(crew, running)
+                crew.enforce(self._closing_at)
+            except Exception:
+                log.exception("the supervisor of processes met an error it did not expect; it goes on")
+                time.sleep(0.1)  # it may be one that stays
+            self._flush()
+        crew.close()
+
+    def _is_over(self, crew: Crew) -> bool:
+        """Whether everything is done; from then on nothing is taken in."""
+        with self._lock:
+            if self._closing_at is None or len(crew) or self._inbox or self._wake is None:
+                return False
+            self._wake.close()
+            self._wake = None
+            return True
+
+    def _patience(self) -> float | None:
+        return None if self._closing_at is None else max(0.0, self._closing_at - time.monotonic())
+
+    def _handle(self, crew: Crew, child: Child, event: Message | Exit) -> None:
+        if isinstance(event, Exit):
+            if child.work is not None:
+                self._lost(crew, child, child.work, event)
+            return
+        try:
+            self._hear(crew, child, event)
+        except Exception as error:
+            log.exception("a process said what cannot be understood")
+            crew.blame(child, f"sent what cannot be understood ({error!r})")
+
+    def _hear(self, crew: Crew, child: Child, message: Message) -> None:
+        work: Hosted | None = child.work
+        if message["do"] == "ready":
+            child.ready(message["max_rss"])
+        if work is None or message.get("job") != work.number:
+            return
+        match message["do"]:
+            case "begun":
+                work.is_begun = True
+                work.running.processor.touch(time.monotonic())
+            case "touch":
+                work.running.processor.touch(time.monotonic())
+            case "recorded":
+                self._recorded(work)
+            case "ended":
+                outcome = None if work.is_recorded else self._ends.told(work.running, message)
+                self._end(work, outcome)
+                crew.rest(child, is_fit=message["fit"])
+
+    # ------------------------------------------------------------------ jobs
+
+    def _begin(self, crew: Crew, running: Running) -> None:
+        phase = running.phase
+        if self._closing_at is not None:
+            self._ended.append(Ended(running, Released(running.lease)))
+            return
+        if running.stop is not None or phase is None or phase.kind != running.lease.kind:
+            outcome: Any = self._bench.prepare(running)  # none of these comes to a call
+            self._ended.append(Ended(running, self._bench.timed(running, outcome)))
+            return
+        address = self._address(phase)
+        if address is None:
+            self._ended.append(Ended(running, self._ends.unhostable(running)))
+            return
+        running.handle = Hosted(running, phase, address, next(self._numbers))
+        self._assign(crew, running.handle)
+
+    def _assign(self, crew: Crew, work: Hosted) -> None:
+        running = work.running
+        try:
+            child = crew.take(work)
+        except Exception as error:  # noqa: BLE001  whatever keeps a process from starting, it is not this job's fault
+            self._end(work, self._ends.unstarted(running, explain(error), ""))
+            return
+        work.tries += 1
+        work.child = child
+        if not child.is_ready:
+            running.processor.touch(time.monotonic() + STARTING)
+        crew.say(child, work.message())
+
+    def _stop(self, crew: Crew, running: Running) -> None:
+        work = running.handle
+        if not isinstance(work, Hosted) or work.child is None:
+            return  # it has ended
+        if running.stop is Stop.TIME_LIMIT:
+            crew.kill(work.child)
+        elif work.child.kill_at is None:
+            work.child.kill_at = time.monotonic() + self._cancel_grace
+            crew.say(work.child, {"do": "stop", "job": work.number})
+
+    def _lost(self, crew: Crew, child: Child, work: Hosted, how: Exit) -> None:
+        """A child has ended; so has its job, unless it had not begun."""
+        running, what = work.running, child.fault or str(how)
+        if work.is_recorded:
+            self._end(work, None)
+        elif child.was_killed or running.stop in (Stop.CANCELLED, Stop.TIME_LIMIT):
+            self._end(work, self._ends.stopped(running))
+        elif work.is_begun:
+            self._end(work, self._ends.died(running, how, what, child.last_words))
+        elif work.tries < TRIES and self._closing_at is None:
+            log.warning("a process %s before it began with job %s; trying another", what, running.lease.id)
+            self._assign(crew, work)
+        else:
+            self._end(work, self._ends.unstarted(running, f"it {what}", child.last_words))
+
+    def _end(self, work: Hosted, outcome: Outcome | None) -> None:
+        work.child = None
+        self._ended.append(Ended(work.running, outcome))
+
+    def _recorded(self, work: Hosted) -> None:
+        work.note_recorded()
+        try:
+            self._on_recorded(work.running.lease)
+        except Exception:
+            log.exception("the end of job %s could not be told", work.running.lease.id)
+
+    def _flush(self) -> None:
+        if self._ended:
+            ended, self._ended = self._ended, []
+            try:
+                self._on_ended(ended)
+            except Exception:
+                log.exception("the ends of %d jobs could not be told", len(ended))
+
+    def _first_message(self) -> Message:
+        root = logging.getLogger()
+        level = self._init["log_level"] or (root.level if root.handlers else None)
+        return {
+            **self._init,
+            "do": "init",
+            "argv": sys.argv,
+            "main": main_script(),
+            "log_level": level,
+        }
+
+
+def _as_json(options: Mapping[str, Any]) -> Any:
+    try:
+        return json.loads(json.dumps(dict(options)))
+    except (TypeError, ValueError) as error:
+        raise ConfigError("open_store", sorted(options), f"values that JSON can hold ({error})") from error

@@ -1,0 +1,113 @@
+"""Gathers what attempts came to, until the step thread writes it: the pure half that brings results home.
+
+Executors put outcomes in from their threads; the step thread takes up to a batch of them whenever it is free. With little load each
+is written at once, with much load batches form by themselves. When the database is slow or away, outcomes wait here, and since the
+same thread claims, nothing new is begun meanwhile.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence
+
+from windlass.engine.running import Running
+from windlass.engine.stats import Stats
+from windlass.model import (
+    Advanced,
+    Cancelled,
+    Completed,
+    Failed,
+    Lease,
+    Outcome,
+    Released,
+    Retried,
+    Run,
+    Verdict,
+)
+from windlass.observe import events
+
+_NAMES = {
+    Completed: "completed",
+    Failed: "failed",
+    Retried: "retried",
+    Cancelled: "cancelled",
+    Advanced: "advanced",
+    Released: "released",
+}
+
+
+class Recorder:
+    """Outcomes on their way to the database."""
+
+    def __init__(self, stats: Stats) -> None:
+        self._stats = stats
+        self._waiting: deque[Outcome] = deque()
+        self._elsewhere: deque[tuple[Lease, str, Run]] = deque()
+
+    def put(self, outcomes: Iterable[Outcome]) -> None:
+        """Take outcomes in; from any thread."""
+        self._waiting.extend(outcomes)
+
+    def take(self, limit: int) -> list[Outcome]:
+        """Up to ``limit`` outcomes, oldest first; step thread only."""
+        waiting = self._waiting
+        return [waiting.popleft() for _ in range(min(limit, len(waiting)))]
+
+    def put_back(self, outcomes: Sequence[Outcome]) -> None:
+        """Outcomes that could not be written: they are next again."""
+        self._waiting.extendleft(reversed(outcomes))
+
+    def recorded(self, outcomes: Sequence[Outcome], verdicts: Sequence[Verdict]) -> Counter[str]:
+        """Count and tell what was written; answers how many jobs of each phase ended."""
+        ended: Counter[str] = Counter()
+        plain: dict[str, list[Run | None]] = {}
+        is_debug = events.enabled(logging.DEBUG)
+        for outcome, verdict in zip(outcomes, verdicts, strict=True):
+            phase = outcome.lease.phase
+            if type(outcome) is Completed and verdict is Verdict.RECORDED and not is_debug:
+                plain.setdefault(phase, []).append(outcome.run)
+                continue
+            name = _name(outcome, verdict)
+            self._stats.ended_many(phase, name, [outcome.run])
+            ended[phase] += 1
+            events.ended(outcome, name)
+        for phase, runs in plain.items():
+            self._stats.ended_many(phase, "completed", runs)
+            ended[phase] += len(runs)
+        return ended
+
+    def count_elsewhere(self) -> Counter[str]:
+        """Count the jobs that were recorded elsewhere since; step thread only."""
+        ended: Counter[str] = Counter()
+        while self._elsewhere:
+            lease, name, run = self._elsewhere.popleft()
+            self._stats.ended_many(lease.phase, name, [run])
+            events.ended_elsewhere(lease, name, run)
+            ended[lease.phase] += 1
+        return ended
+
+    def recorded_elsewhere(self, running: Running) -> None:
+        """A job whose end its own transaction wrote, or whose lease is lost; from any thread."""
+        is_recorded = running.context is not None and running.context.is_recorded
+        run = running.run(time.monotonic())
+        self._elsewhere.append((running.lease, "completed" if is_recorded else "lost", run))
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+
+def _name(outcome: Outcome, verdict: Verdict) -> str:
+    """What the database made of an outcome."""
+    if verdict is Verdict.LOST:
+        return "lost"
+    if verdict is Verdict.CANCELLED:
+        return "cancelled"
+    if (
+        isinstance(outcome, Retried)
+        and outcome.counted
+        and outcome.lease.attempt >= outcome.lease.max_attempts
+    ):
+        return "failed"  # the budget is spent
+    return _NAMES[type(outcome)]

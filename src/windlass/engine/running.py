@@ -1,0 +1,61 @@
+"""A job on a processor: what every thread of the engine needs to know about it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+from windlass.engine.pool import Processor
+from windlass.model import Lease, Run
+from windlass.work.context import Context
+from windlass.work.kind import Phase
+
+
+class Stop(StrEnum):
+    """Why a running job was told to stop."""
+
+    CANCELLED = "cancelled"
+    TIME_LIMIT = "time limit"
+    SHUTDOWN = "shutdown"
+    LEASE_LOST = "lease lost"
+
+
+class Running:
+    """One attempt under way. ``stop`` and ``is_over`` are written under the floor's lock only."""
+
+    __slots__ = (
+        "claimed", "context", "handle", "is_alone", "is_over", "lease", "phase", "processor", "started", "stop", "stopped",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        lease: Lease,
+        phase: Phase | None,
+        processor: Processor,
+        claimed: float,
+        started: float,
+        is_alone: bool,
+    ) -> None:
+        self.lease = lease
+        self.phase = phase
+        self.processor = processor
+        self.claimed = claimed
+        self.started = started
+        self.is_alone = is_alone  # a suspect: it runs in a process where only it can die
+        self.context: Context | None = None
+        self.handle: Any = None  # the executor's own: a task, a child
+        self.stop: Stop | None = None
+        self.stopped = 0.0
+        self.is_over = False
+
+    def run(self, now: float) -> Run:
+        """Where and how long this attempt ran."""
+        started = self.started
+        return Run(
+            self.processor.number,
+            int((started - self.claimed) * 1000 + 0.5),
+            int((now - started) * 1000 + 0.5),
+        )
+
+    def __repr__(self) -> str:
+        return f"<{self.lease.phase} job {self.lease.id} on {self.processor.name}>"

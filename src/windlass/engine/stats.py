@@ -1,0 +1,204 @@
+"""What happened on this instance since it started: counters, histograms, and the values of the minute for the roll-ups.
+
+The hot path is ``ended`` (0.6 µs) and ``ended_many`` (0.2 µs a job), called by the step thread. Only totals are kept there; the
+values of a minute are the difference to the totals at its beginning. Everything is under one lock that is held for microseconds,
+so that readers see whole jobs and nothing is ever lost between two minutes.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from bisect import bisect_left
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+
+from windlass.model import Rollup, Run
+from windlass.observe.report import BOUNDS_MS, BUCKETS, OUTCOMES, Histogram, PhaseStats, StatsReport
+
+MINUTE = timedelta(minutes=1)
+MAX_CLOSED = 10_000
+"""Rows of past minutes that are kept for a writer that does not come."""
+
+
+class Stats:
+    """Counts. Every method may be called from any thread."""
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._phases: dict[str, _Totals] = {}
+        self._counts: Counter[tuple[str, str]] = Counter()
+        self._count_lock = threading.Lock()
+        self._is_changed = False
+        self._minute: datetime | None = None
+        self._minute_ends = float(
+            "inf"
+        )  # by the monotonic clock; unknown until the database's clock was told
+        self._closed: deque[Rollup] = deque(maxlen=MAX_CLOSED)
+
+    # ------------------------------------------------------------------ counting
+
+    def ended(self, phase: str, outcome: str, waited_ms: float, ran_ms: float) -> None:
+        """An attempt ended. One that never ran (``ran_ms`` below zero), was released or lost is counted, its times are not."""
+        with self._lock:
+            if self._monotonic() >= self._minute_ends:
+                self._next_minute()
+            totals = self._phases.get(phase)
+            if totals is None:
+                totals = self._phases[phase] = _Totals()
+            totals.outcomes[outcome] += 1
+            if ran_ms >= 0 and outcome not in _UNTIMED:
+                totals.wait[bisect_left(BOUNDS_MS, waited_ms)] += 1
+                totals.run[bisect_left(BOUNDS_MS, ran_ms)] += 1
+                totals.wait_ms += waited_ms
+                totals.run_ms += ran_ms
+            self._is_changed = True
+
+    def ended_many(self, phase: str, outcome: str, runs: Iterable[Run | None]) -> None:
+        """The same for many attempts of a phase that came to the same; a third of the price."""
+        with self._lock:
+            if self._monotonic() >= self._minute_ends:
+                self._next_minute()
+            totals = self._phases.get(phase)
+            if totals is None:
+                totals = self._phases[phase] = _Totals()
+            wait, run, bounds, find = totals.wait, totals.run, BOUNDS_MS, bisect_left
+            is_timed = outcome not in _UNTIMED
+            count = wait_ms = run_ms = 0
+            for item in runs:
+                count += 1
+                if item is not None and is_timed:
+                    _, waited, ran = item
+                    wait[find(bounds, waited)] += 1
+                    run[find(bounds, ran)] += 1
+                    wait_ms += waited
+                    run_ms += ran
+            totals.outcomes[outcome] += count
+            totals.wait_ms += wait_ms
+            totals.run_ms += run_ms
+            self._is_changed = True
+
+    def count(self, name: str, n: int = 1, label: str = "") -> None:
+        """Something rarer happened; the names are those in observe/metrics.py."""
+        with self._count_lock:
+            self._counts[name, str(label)] += n
+
+    # ------------------------------------------------------------------ reading
+
+    def report(self) -> StatsReport:
+        """All counters at this moment."""
+        with self._count_lock:
+            counts = dict(self._counts)
+        with self._lock:
+            phases = {name: totals.report() for name, totals in self._phases.items()}
+        return StatsReport(phases, counts)
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether ``take_rollups`` would answer something it has not answered before."""
+        return self._is_changed
+
+    def take_rollups(self, now: datetime, *, restart: bool = False) -> list[Rollup]:
+        """Rows with what changed since they were last taken, each whole: all of its minute so far.
+
+        ``now`` is the database's clock. Between two calls the monotonic clock tells the minutes apart. A minute that is over comes
+        once more with its final values. With ``restart`` the next rows count from here: another instance id writes them.
+        """
+        with self._lock:
+            moment = self._monotonic()
+            if moment >= self._minute_ends:
+                self._next_minute()
+            minute = now.replace(second=0, microsecond=0)
+            if self._minute is None:
+                self._minute = minute
+            elif minute > self._minute or minute < self._minute - MINUTE:  # or the clock was set back
+                self._close(self._minute)
+                self._minute = minute
+            self._minute_ends = moment + (self._minute + MINUTE - now).total_seconds()
+            rows = [*self._closed, *self._changed(self._minute)]
+            self._closed.clear()
+            self._is_changed = False
+            if restart:
+                self._begin()
+            return rows
+
+    def _next_minute(self) -> None:
+        """The minute is over by our own clock."""
+        assert self._minute is not None
+        passed = 1 + int((self._monotonic() - self._minute_ends) // 60)
+        self._close(self._minute)
+        self._minute += passed * MINUTE
+        self._minute_ends += passed * 60
+
+    def _close(self, minute: datetime) -> None:
+        self._closed.extend(self._changed(minute))
+        self._begin()
+
+    def _begin(self) -> None:
+        for totals in self._phases.values():
+            totals.begin()
+
+    def _changed(self, minute: datetime) -> list[Rollup]:
+        rows = []
+        for name, totals in self._phases.items():
+            row = totals.rollup(minute, name)
+            if row is not None:
+                rows.append(row)
+        return rows
+
+
+_UNTIMED = frozenset({"released", "lost"})
+
+
+class _Totals:
+    """One phase: what was counted since the start, where that stood when the minute began, and when it was last taken."""
+
+    __slots__ = ("_base", "_taken", "outcomes", "run", "run_ms", "wait", "wait_ms")
+
+    def __init__(self) -> None:
+        self.outcomes = dict.fromkeys(OUTCOMES, 0)
+        self.wait, self.run = [0] * BUCKETS, [0] * BUCKETS
+        self.wait_ms: float = 0
+        self.run_ms: float = 0
+        self._base = self._taken = self._now()
+
+    def _now(self) -> tuple[float, ...]:
+        return (*self.outcomes.values(), *self.wait, *self.run, self.wait_ms, self.run_ms)
+
+    def begin(self) -> None:
+        """A minute begins."""
+        self._base = self._taken = self._now()
+
+    def rollup(self, minute: datetime, phase: str) -> Rollup | None:
+        """The minute so far; None where that was taken already."""
+        current = self._now()
+        if current == self._taken:
+            return None
+        self._taken = current
+        spent = [int(after - before) for after, before in zip(current, self._base, strict=True)]
+        number = dict(zip(OUTCOMES, spent, strict=False))
+        if number.pop("lost") and not any(number.values()):
+            return None
+        first = len(OUTCOMES)
+        return Rollup(
+            minute=minute,
+            phase=phase,
+            completed=number["completed"] + number["advanced"],
+            failed=number["failed"],
+            retried=number["retried"],
+            cancelled=number["cancelled"],
+            released=number["released"],
+            wait=tuple(spent[first : first + BUCKETS]),
+            run=tuple(spent[first + BUCKETS : first + 2 * BUCKETS]),
+            wait_ms_sum=spent[-2],
+            run_ms_sum=spent[-1],
+        )
+
+    def report(self) -> PhaseStats:
+        return PhaseStats(
+            dict(self.outcomes),
+            Histogram(tuple(self.wait), self.wait_ms),
+            Histogram(tuple(self.run), self.run_ms),
+        )

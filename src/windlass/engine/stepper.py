@@ -1,0 +1,247 @@
+"""The step thread: records what ended, claims what is next, hands it over; one connection, one statement a turn.
+
+Everything else waits for nobody: executors put outcomes in and go on, and this thread writes as many as there are. When the
+database does not answer it keeps what it has, tries again with growing pauses, and claims nothing meanwhile.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from windlass.engine.discovery import Discovery
+from windlass.engine.floor import Floor, needs_start
+from windlass.engine.recorder import Recorder
+from windlass.engine.running import Running
+from windlass.engine.stats import Stats
+from windlass.engine.waker import Waker
+from windlass.errors import LeaseLost, StoreError, StoreUnreachableError, WindlassError
+from windlass.model import Failed, JobError, Lease, Outcome, Released, Verdict, Want
+from windlass.observe import events
+from windlass.settings import Settings
+from windlass.store.holder import Holder
+
+log = logging.getLogger("windlass.engine")
+
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
+REFUSED_PAUSE = 1.0
+
+
+class Stepper:
+    """Owns the step thread. ``holder`` is asked for each time: after a lost lease there is another one."""
+
+    def __init__(
+        self,
+        *,
+        holder: Callable[[], Holder],
+        floor: Floor,
+        discovery: Discovery,
+        recorder: Recorder,
+        dispatch: Callable[[Sequence[Running]], None],
+        may_claim: Callable[[], bool],
+        on_claim_failed: Callable[[], None],
+        settings: Settings,
+        stats: Stats,
+        waker: Waker,
+    ) -> None:
+        self._holder = holder
+        self._floor = floor
+        self._discovery = discovery
+        self._recorder = recorder
+        self._dispatch = dispatch
+        self._may_claim = may_claim
+        self._on_claim_failed = on_claim_failed
+        self._settings = settings
+        self._stats = stats
+        self.waker = waker
+        self._to_start: list[Running] = []
+        self._start_lock = threading.Lock()
+        self._is_claiming = True
+        self._is_over = False
+        self._pause = 0.0
+        self.is_reachable = True
+        self.turned_at = time.monotonic()
+        self._thread = threading.Thread(target=self._run, name="windlass-step", daemon=True)
+
+    # ------------------------------------------------------------------ from other threads
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def begin(self, batch: Sequence[Running]) -> None:
+        """Give jobs to their executors; those whose start must be durable first pass through this thread."""
+        careful = [running for running in batch if needs_start(running.lease)]
+        if careful:
+            batch = [running for running in batch if not needs_start(running.lease)]
+            with self._start_lock:
+                self._to_start += careful
+            self.waker.wake()
+        if batch:
+            events.started(batch)
+            self._dispatch(batch)
+
+    def stop_claiming(self) -> None:
+        self._is_claiming = False
+        self.waker.wake()
+
+    def finish(self, deadline: float) -> bool:
+        """Write what is left and end the thread; False when the database did not take it in time."""
+        self._is_over = True
+        self.waker.wake()
+        self._thread.join(max(0.0, deadline - time.monotonic()))
+        return not self._thread.is_alive() and not len(self._recorder)
+
+    @property
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    # ------------------------------------------------------------------ the thread
+
+    def _run(self) -> None:
+        while True:
+            try:
+                if self._turn():
+                    continue
+            except Exception:
+                log.exception("the step thread met an error it did not expect; it goes on")
+                self._stats.count("step_errors")
+                self.waker.sleep(LONGEST_PAUSE)
+                continue
+            if self._is_over and not len(self._recorder):
+                self._last()
+                return
+            self.waker.sleep(min(self._discovery.wait() if self._is_claiming else 60.0, 60.0))
+
+    def _turn(self) -> bool:
+        """One step, if there is anything to do; False when there is not."""
+        self.turned_at = time.monotonic()
+        self._start_careful()
+        if elsewhere := self._recorder.count_elsewhere():
+            self._discovery.finished(elsewhere)
+        outcomes = self._recorder.take(self._settings.batch)
+        want = self._want()
+        if not outcomes and want is None:
+            return False
+        try:
+            step = self._holder().step(outcomes, want)
+        except StoreError as error:
+            self._failed(outcomes, want, error)
+            return True
+        self._succeeded()
+        if outcomes:
+            self._discovery.finished(self._recorder.recorded(outcomes, step.verdicts))
+        if want is not None:
+            self._discovery.learn(want, len(step.claimed))
+            if step.claimed:
+                self._take_in(step.claimed)
+        return True
+
+    def _want(self) -> Want | None:
+        if not self._is_claiming or not self._may_claim():
+            return None
+        due: Sequence[str] = self._discovery.due()
+        if not due:
+            return None
+        if len(due) > 1:  # by the clock, not by hints: one look for all of them
+            due = self._look(due)
+        return self._discovery.next(self._floor.room) if due else None
+
+    def _look(self, due: Sequence[str]) -> Sequence[str]:
+        if any(self._discovery.is_hot(phase) for phase in due):
+            return due
+        try:
+            found = self._holder().look(due)
+        except StoreError as error:
+            self._failed((), None, error)
+            return ()
+        self._succeeded()
+        self._discovery.nothing(phase for phase in due if phase not in found)
+        return sorted(found)
+
+    def _take_in(self, claimed: Sequence[Lease]) -> None:
+        refused = self._floor.offer(claimed)
+        for lease, reason in refused:
+            events.refused(lease, reason)
+            self._stats.count("refused", label=reason)
+            self._discovery.postpone(lease.phase, REFUSED_PAUSE)
+        self._recorder.put(Released(lease) for lease, _ in refused)
+        self.begin(self._floor.assign())
+
+    def _start_careful(self) -> None:
+        """Note durably that these jobs run now, then run those that are still ours."""
+        if not self._to_start:
+            return
+        with self._start_lock:
+            careful, self._to_start = self._to_start, []
+        try:
+            held = self._holder().start([running.lease for running in careful])
+        except StoreError as error:
+            with self._start_lock:
+                self._to_start = careful + self._to_start
+            self._failed((), None, error)
+            return
+        now = time.monotonic()
+        for running in careful:
+            running.started = now
+        gone = [running for running in careful if running.lease.id not in held]
+        if gone:
+            self._stats.count("lease_lost", len(gone))
+            _, following = self._floor.end(gone)
+            self.begin(following)
+        begun = [running for running in careful if running.lease.id in held]
+        events.started(begun)
+        self._dispatch(begun)
+
+    def _last(self) -> None:
+        """Remove the claim rows that the last records emptied."""
+        try:
+            self._holder().step()
+        except WindlassError:
+            log.debug("could not tidy the last claims; recovery will", exc_info=True)
+
+    # ------------------------------------------------------------------ when the database does not answer
+
+    def _succeeded(self) -> None:
+        if not self.is_reachable:
+            self.is_reachable = True
+            events.store_back()
+        self._pause = 0.0
+
+    def _failed(self, outcomes: Sequence[Outcome], want: Want | None, error: StoreError) -> None:
+        self._stats.count("step_errors")
+        if want is not None:
+            self._on_claim_failed()
+        if isinstance(error, StoreUnreachableError) or not outcomes:
+            self._recorder.put_back(outcomes)
+            self.is_reachable = not isinstance(error, StoreUnreachableError)
+            events.store_unreachable(error)
+            self._pause = min(LONGEST_PAUSE, max(SHORTEST_PAUSE, self._pause * 2))
+            if self._is_over:
+                self.waker.sleep(SHORTEST_PAUSE)
+            else:
+                time.sleep(self._pause)
+            return
+        self._one_by_one(outcomes, error)
+
+    def _one_by_one(self, outcomes: Sequence[Outcome], error: StoreError) -> None:
+        """The database refused a batch: find out whose fault it is, so that the others are not held up."""
+        log.warning("a batch of %d outcomes was refused (%s); writing them one by one", len(outcomes), error)
+        for outcome in outcomes:
+            try:
+                verdicts = self._holder().record([outcome])
+            except StoreUnreachableError:
+                self._recorder.put_back([outcome])
+                continue
+            except StoreError as refused:
+                verdicts = self._refuse(outcome, refused)
+            self._recorder.recorded([outcome], verdicts)
+
+    def _refuse(self, outcome: Outcome, refused: StoreError) -> Sequence[Verdict]:
+        told = JobError(type=type(refused).__name__, code="unrecordable", message=str(refused))
+        try:
+            return self._holder().record([Failed(outcome.lease, told)])
+        except (StoreError, LeaseLost):
+            log.exception("job %s cannot be recorded; its lease is left to run out", outcome.lease.id)
+            return [Verdict.LOST]

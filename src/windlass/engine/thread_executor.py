@@ -1,0 +1,93 @@
+"""Plain handlers: threads that are started when there is work for them and stay.
+
+A thread cannot be stopped from outside. A job that does not stop when told keeps its thread; its processor is replaced, and a new
+thread is started for it.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import itertools
+import threading
+import time
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
+from typing import Any
+
+from windlass.engine.executors import Bench, Ended, OnEnded
+from windlass.engine.runner import Call
+from windlass.engine.running import Running
+from windlass.observe.current import current_job
+
+
+class ThreadExecutor:
+    """Runs plain functions."""
+
+    def __init__(self, bench: Bench, on_ended: OnEnded) -> None:
+        self._bench = bench
+        self._on_ended = on_ended
+        self._work: SimpleQueue[Running | Callable[[], None] | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._idle = 0
+        self._count = itertools.count(1)
+        self._threads: list[threading.Thread] = []
+
+    def submit(self, batch: Sequence[Running]) -> None:
+        self._add(batch)
+
+    def run(self, function: Callable[[], None]) -> None:
+        """Run something that is no job (a probe) on a thread of this pool; it must not raise."""
+        self._add([function])
+
+    def stop_job(self, running: Running) -> None:
+        """A thread is asked through its context, and that was done."""
+
+    def close(self, *, wait: float = 0.0) -> None:
+        with self._lock:
+            threads = list(self._threads)
+        for _ in threads:
+            self._work.put(None)
+        deadline = time.monotonic() + wait
+        for thread in threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+
+    def _add(self, items: Sequence[Running | Callable[[], None]]) -> None:
+        with self._lock:
+            missing = len(items) - self._idle
+            self._idle -= len(items)
+            for _ in range(missing):
+                self._idle += 1
+                thread = threading.Thread(
+                    target=self._serve, name=f"windlass-thread-{next(self._count)}", daemon=True
+                )
+                self._threads.append(thread)
+                thread.start()
+        for item in items:
+            self._work.put(item)
+
+    def _serve(self) -> None:
+        while (item := self._work.get()) is not None:
+            if not isinstance(item, Running):
+                item()
+                with self._lock:
+                    self._idle += 1
+                continue
+            ended = self._execute(item)
+            with self._lock:
+                self._idle += 1
+            self._on_ended([ended])
+
+    def _execute(self, running: Running) -> Ended:
+        call = self._bench.prepare(running)
+        if not isinstance(call, Call):
+            return Ended(running, self._bench.timed(running, call))
+        context = contextvars.copy_context()
+        return context.run(self._call, running, call)
+
+    def _call(self, running: Running, call: Call) -> Ended:
+        current_job.set(running)
+        try:
+            value = call()
+        except BaseException as error:  # noqa: BLE001  SystemExit and KeyboardInterrupt of a handler are its own, too
+            return Ended(running, self._bench.raised(running, error))
+        return Ended(running, self._bench.returned(running, value))

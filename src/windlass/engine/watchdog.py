@@ -1,0 +1,125 @@
+"""Looks after time: leases, time limits, jobs that do not stop, a blocked event loop. Never touches the database.
+
+Time limits are looked at in one sweep over the busy processors, several times a second, instead of a timer per job. A lease that
+could not be renewed ends here, by this machine's own monotonic clock and a margin before the database's verdict, even when the
+heartbeat hangs in a call to a server that froze.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from windlass.engine.floor import Floor
+from windlass.engine.loop_executor import LoopExecutor
+from windlass.engine.running import Running, Stop
+from windlass.engine.stats import Stats
+from windlass.observe import events
+from windlass.settings import Settings
+from windlass.work.kind import Phase
+
+log = logging.getLogger("windlass.engine")
+
+LONGEST_TICK, SHORTEST_TICK = 0.25, 0.02
+
+
+class Watchdog:
+    """Owns the watching thread; acts through the callables it is given."""
+
+    def __init__(
+        self,
+        *,
+        floor: Floor,
+        phases: Mapping[str, Phase],
+        loop: LoopExecutor | None,
+        settings: Settings,
+        stats: Stats,
+        lease_left: Callable[[], float],
+        stop_job: Callable[[Running, Stop], None],
+        give_up: Callable[[Sequence[Running]], None],
+        on_lease_over: Callable[[], None],
+    ) -> None:
+        self._floor = floor
+        self._phases = phases
+        self._loop = loop
+        self._settings = settings
+        self._stats = stats
+        self._lease_left = lease_left
+        self._stop_job = stop_job
+        self._give_up = give_up
+        self._on_lease_over = on_lease_over
+        limits = [phase.timeout for phase in phases.values() if phase.timeout]
+        shortest = min([*limits, settings.cancel_grace or LONGEST_TICK, settings.lease - settings.margin])
+        self._tick = max(SHORTEST_TICK, min(LONGEST_TICK, shortest / 5))
+        self._has_lease = True
+        self._pong: threading.Event | None = None
+        self._pinged_at = 0.0
+        self._is_blocked = False
+        self.loop_lag = 0.0
+        self.looked_at = time.monotonic()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="windlass-watchdog", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._over.set()
+        self._thread.join(5)
+
+    def lease_is_good(self) -> None:
+        """A beat went through: jobs may be claimed again."""
+        self._has_lease = True
+
+    @property
+    def has_lease(self) -> bool:
+        """Whether the lease has enough time left to begin something under it."""
+        return self._has_lease
+
+    def _run(self) -> None:
+        while not self._over.wait(self._tick):
+            try:
+                self._look()
+            except Exception:
+                log.exception("the watchdog met an error it did not expect; it goes on")
+
+    def _look(self) -> None:
+        self.looked_at = now = time.monotonic()
+        if self._has_lease and self._lease_left() <= self._settings.margin:
+            self._has_lease = False
+            self._on_lease_over()
+        stubborn = []
+        for running in self._floor.running():
+            phase = running.phase
+            if running.stop is None:
+                limit = phase.timeout if phase else None
+                if limit is not None and now - running.processor.progress_at > limit:
+                    self._stats.count("time_limits")
+                    self._stop_job(running, Stop.TIME_LIMIT)
+            elif now - running.stopped > self._settings.cancel_grace:
+                if running.stop is Stop.TIME_LIMIT or running.stop is Stop.LEASE_LOST:
+                    stubborn.append(running)
+        if stubborn:
+            self._give_up(stubborn)
+        if self._loop is not None:
+            self._look_at_loop(self._loop, now)
+
+    def _look_at_loop(self, loop: LoopExecutor, now: float) -> None:
+        if self._pong is None:
+            self._pong, self._pinged_at = threading.Event(), now
+            loop.ping(self._pong)
+            return
+        lag = now - self._pinged_at
+        if self._pong.is_set():
+            self._pong = None
+            self._is_blocked = False
+            self.loop_lag = 0.0
+            return
+        self.loop_lag = lag
+        if lag >= self._settings.blocked_after and not self._is_blocked:
+            self._is_blocked = True  # once per blockade
+            self._stats.count("loop_blocked")
+            blocker, stack = loop.blocker()
+            events.loop_blocked(blocker.lease if blocker else None, lag, stack)

@@ -1,0 +1,1 @@
+"""What makes a running instance visible: logs, metrics, health. Looks at plain reports and never touches the engine."""

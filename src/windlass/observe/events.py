@@ -1,0 +1,287 @@
+"""Every transition of a job and of an instance as one structured log record with a stable name.
+
+The names are the interface: programs search for ``job.retried``, people read the message. Records go to the logger
+``windlass.engine``; what a name carries is in docs/guides/logs-and-metrics.md. Plain ends are DEBUG: they cost nothing while that
+level is off, and ``Summary`` (summary.py) says every ten seconds how many there were.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from windlass.json_tree import explain
+from windlass.model import Advanced, Cancelled, Failed, JobError, Lease, Outcome, Recovered, Retried, Run
+from windlass.observe.current import CurrentJob, lease_fields
+
+log = logging.getLogger("windlass.engine")
+
+ON_REQUEST = "cancelled on request"
+
+LEVELS = {
+    "job.started": logging.DEBUG,
+    "job.completed": logging.DEBUG,
+    "job.advanced": logging.DEBUG,
+    "job.retried": logging.WARNING,
+    "job.failed": logging.ERROR,
+    "job.cancelled": logging.INFO,
+    "job.released": logging.INFO,
+    "job.recovered": logging.WARNING,
+    "job.lost": logging.WARNING,
+    "job.refused": logging.WARNING,
+    "job.summary": logging.INFO,
+    "duplicate.prevented": logging.INFO,
+    "lock.held": logging.INFO,
+    "processor.replaced": logging.WARNING,
+    "lease.lost": logging.ERROR,
+    "instance.started": logging.INFO,
+    "instance.stopping": logging.INFO,
+    "instance.stopped": logging.INFO,
+    "instance.self_stopped": logging.ERROR,
+    "instance.health": logging.INFO,
+    "loop.blocked": logging.WARNING,
+    "store.unreachable": logging.WARNING,
+    "store.back": logging.INFO,
+}
+"""Every event and its level; ``instance.health`` is a WARNING where something is degraded or down."""
+
+
+def enabled(level: int) -> bool:
+    """Whether records of a level go anywhere, so that whole batches can be left out."""
+    return log.isEnabledFor(level)
+
+
+def emit(event: str, message: str, *, level: int | None = None, **fields: Any) -> None:
+    """One record; fields that are None are left out."""
+    level = LEVELS[event] if level is None else level
+    if log.isEnabledFor(level):
+        known = {name: value for name, value in fields.items() if value is not None}
+        log.log(level, message, extra={"event": event, **known}, stacklevel=3)
+
+
+# ---------------------------------------------------------------------- jobs
+
+
+def started(jobs: Iterable[CurrentJob]) -> None:
+    """Jobs were given to their processors."""
+    if not log.isEnabledFor(logging.DEBUG):
+        return
+    for job in jobs:
+        emit("job.started", "started", processor=job.processor.name, **lease_fields(job.lease))
+
+
+def ended(outcome: Outcome, name: str) -> None:
+    """An attempt came to its end; ``name`` is what the database made of the outcome (completed, failed, retried, …, lost)."""
+    event = f"job.{name}"
+    if not log.isEnabledFor(LEVELS[event]):
+        return
+    lease, run = outcome.lease, outcome.run
+    fields = {**lease_fields(lease), **_ran(lease, run)}
+    match name:
+        case "failed" | "retried" if isinstance(outcome, Failed | Retried):
+            delay = (
+                outcome.delay.total_seconds() if name == "retried" and isinstance(outcome, Retried) else None
+            )
+            emit(
+                event,
+                _failure(outcome.error, lease, delay),
+                error=_error(outcome.error),
+                delay_seconds=delay,
+                **fields,
+            )
+        case "cancelled":
+            reason = outcome.reason if isinstance(outcome, Cancelled) else ON_REQUEST
+            emit(event, reason, reason=reason, **fields)
+        case "advanced" if isinstance(outcome, Advanced):
+            emit(event, f"goes on in {outcome.phase}", next_phase=outcome.phase, **fields)
+        case _:
+            emit(event, _PLAIN.get(name, name), **fields)
+
+
+def ended_elsewhere(lease: Lease, name: str, run: Run | None = None) -> None:
+    """The same for an attempt that its own transaction ended, or that has no outcome because its lease is lost."""
+    if log.isEnabledFor(LEVELS[f"job.{name}"]):
+        emit(f"job.{name}", _PLAIN.get(name, name), **lease_fields(lease), **_ran(lease, run))
+
+
+def recovered(item: Recovered) -> None:
+    """A job of a dead instance was taken over."""
+    fields: dict[str, Any] = lease_fields(item.lease) if item.lease else {"job_id": item.job_id}
+    message = f"its instance died; {_VERDICTS.get(item.verdict, item.verdict)}"
+    emit("job.recovered", message, verdict=item.verdict, **fields)
+
+
+def refused(lease: Lease, reason: str) -> None:
+    """The queue did not take a claimed job; its claim is given back."""
+    emit("job.refused", f"not taken: {reason}", reason=str(reason), **lease_fields(lease))
+
+
+def duplicate_prevented(job_id: str, phase: str, name: str = "") -> None:
+    """An output was there already; the first value stands."""
+    what = f"output {name!r}" if name else "the output"
+    emit(
+        "duplicate.prevented",
+        f"duplicate prevented: {what} of {phase} is there",
+        job_id=job_id,
+        phase=phase,
+        output=name,
+    )
+
+
+def lock_held(job_id: str, holder: str | None = None) -> None:
+    """Somebody else has a request's lock; the job was not touched."""
+    emit("lock.held", "its lock is held by another; skipped", job_id=job_id, holder=holder)
+
+
+def processor_replaced(job: CurrentJob, reason: str) -> None:
+    """A job did not stop when told: its processor is in error, and another one took its place."""
+    message = f"{job.processor.name} did not let go of its job ({reason}); another processor took its place"
+    emit(
+        "processor.replaced",
+        message,
+        reason=str(reason),
+        processor=job.processor.name,
+        **lease_fields(job.lease),
+    )
+
+
+# ---------------------------------------------------------------------- the instance
+
+
+def instance_started(instance: str, phases: Sequence[str]) -> None:
+    emit(
+        "instance.started",
+        f"serves {', '.join(phases) or 'no phase'}",
+        instance=instance,
+        phases=list(phases),
+    )
+
+
+def instance_stopping(instance: str, running: int, grace: float) -> None:
+    message = f"stopping: {running:,} jobs run, and have {grace:g} s to finish"
+    emit("instance.stopping", message, instance=instance, running=running, grace_seconds=grace)
+
+
+def instance_stopped(instance: str) -> None:
+    emit("instance.stopped", "stopped", instance=instance)
+
+
+def self_stopped(instance: str) -> None:
+    """The lease is about to end and could not be renewed."""
+    message = "the lease could not be renewed in time; all jobs were told to stop, and nothing is claimed until it is"
+    emit("instance.self_stopped", message, instance=instance)
+
+
+def lease_lost(instance: str, why: str) -> None:
+    """Others have this instance's jobs now."""
+    emit("lease.lost", f"all leases of this instance are lost: {why}", instance=instance, reason=why)
+
+
+def loop_blocked(lease: Lease | None, seconds: float, stack: str) -> None:
+    """A coroutine keeps the event loop from running others."""
+    who = f"job {lease.id} of {lease.phase}" if lease else "something that is no job"
+    message = (
+        f"{who} blocks the event loop for {seconds:.1f} s; use `await`, or make its handler a plain function"
+    )
+    fields = lease_fields(lease) if lease else {}
+    emit("loop.blocked", message, blocked_seconds=round(seconds, 3), stack=stack, **fields)
+
+
+def health(status: str, parts: Mapping[str, str]) -> None:
+    """What the health check found, for whoever calls it when that changes; ``parts`` are the ones that are not well."""
+    level = logging.INFO if status == "ok" else logging.WARNING
+    told = "; ".join(f"{name}: {text}" for name, text in parts.items())
+    emit(
+        "instance.health",
+        f"{status}: {told}" if told else status,
+        level=level,
+        status=status,
+        parts=dict(parts),
+    )
+
+
+# ---------------------------------------------------------------------- the database, once a second at most
+
+
+class Quiet:
+    """Lets one record a second through and counts the others."""
+
+    def __init__(self, seconds: float = 1.0, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._seconds = seconds
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._next = float("-inf")
+        self._skipped = 0
+
+    def skipped(self) -> int | None:
+        """How many were left out before this one; None where this one is to be left out, too."""
+        with self._lock:
+            now = self._monotonic()
+            if now < self._next:
+                self._skipped += 1
+                return None
+            self._next = now + self._seconds
+            count, self._skipped = self._skipped, 0
+            return count
+
+
+_unreachable, _back = Quiet(), Quiet()
+
+
+def store_unreachable(error: BaseException, *, quiet: Quiet = _unreachable) -> None:
+    """The database does not answer; outcomes wait in memory."""
+    if log.isEnabledFor(logging.WARNING) and (skipped := quiet.skipped()) is not None:
+        told = {"type": type(error).__name__, "code": getattr(error, "code", None), "message": explain(error)}
+        message = f"the database does not answer; outcomes wait in memory, and nothing is claimed: {told['message']}"
+        emit("store.unreachable", message, error=told, skipped=skipped or None)
+
+
+def store_back(*, quiet: Quiet = _back) -> None:
+    """It answers again."""
+    if log.isEnabledFor(logging.INFO) and quiet.skipped() is not None:
+        emit("store.back", "the database answers again")
+
+
+# ---------------------------------------------------------------------- words
+
+_PLAIN = {
+    "completed": "completed",
+    "advanced": "goes on in its next phase",
+    "released": "given back to its queue",
+    "lost": "its lease was lost; what this attempt did was not recorded",
+    "failed": "failed",
+    "retried": "is tried again",
+}
+_VERDICTS = {
+    "released": "given back to its queue",
+    "retried": "tried again after a pause",
+    "failed": "failed: out of attempts",
+    "completed": "its output was there, so it is completed",
+    "advanced": "its output was there, so it goes on in its next phase",
+    "cancelled": "a cancel had been asked for",
+    "held": "held here while its probe is asked",
+}
+
+
+def _failure(error: JobError, lease: Lease, delay: float | None) -> str:
+    told = error.message if error.message.startswith(error.type) else f"{error.type}: {error.message}"
+    if delay is None:
+        return f"{told}; no further attempt"
+    return f"{told}; again in {delay:.3g} s"
+
+
+def _error(error: JobError) -> dict[str, Any]:
+    return {"type": error.type, "code": error.code, "message": error.message, "traceback": error.traceback}
+
+
+def _ran(lease: Lease, run: Run | None) -> dict[str, Any]:
+    if run is None:
+        return {}
+    return {
+        "processor": f"{lease.phase}-processor-{run.processor}",
+        "waited_ms": run.waited_ms,
+        "ran_ms": run.ran_ms,
+    }

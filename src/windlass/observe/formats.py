@@ -1,0 +1,185 @@
+"""The two forms of a log line: an object for machines, aligned text for people. Neither raises, whatever the record holds."""
+
+from __future__ import annotations
+
+import json
+import logging
+import traceback
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from windlass.observe.redaction import HIDDEN, Secrets
+from windlass.observe.text import escaped, json_escaped, plain, safe_str, shown, shown_end
+
+JOB_FIELDS = (
+    "job_id", "kind", "phase", "attempt", "max_attempts", "correlation_id", "processor", "instance",
+)  # fmt: skip
+"""What a line says about the job it belongs to, beside ``fields``, which are the caller's own."""
+
+TRACEBACK_LIMIT = 8192
+
+_STANDARD = frozenset(vars(logging.LogRecord("", 0, "", 0, "", None, None))) | {
+    "message",
+    "asctime",
+    "taskName",
+}
+_LEVELS = {"WARNING": "WARN", "CRITICAL": "FATAL"}
+_COLOURS = {"DEBUG": "2", "INFO": "32", "WARNING": "33", "ERROR": "31", "CRITICAL": "31;1"}
+
+
+class _Formatter(logging.Formatter):
+    """What both forms need of a record."""
+
+    def __init__(self, secrets: Secrets) -> None:
+        super().__init__()
+        self._secrets = secrets
+
+    def format(self, record: logging.LogRecord) -> str:
+        try:
+            return self._line(record)
+        except Exception as error:  # noqa: BLE001  a log line must not end a job
+            return self._last_resort(record, type(error).__name__)
+
+    def _line(self, record: logging.LogRecord) -> str:
+        raise NotImplementedError
+
+    def _last_resort(self, record: logging.LogRecord, why: str) -> str:
+        raise NotImplementedError
+
+    def _message(self, record: logging.LogRecord) -> str:
+        try:
+            text = record.getMessage()
+        except Exception as error:  # noqa: BLE001  arguments that do not fit, or cannot be shown
+            text = f"{safe_str(record.msg)} (its arguments could not be put in: {type(error).__name__})"
+        return shown(text, self._secrets)
+
+    def _fields(self, record: logging.LogRecord) -> dict[str, Any]:
+        """The caller's own fields."""
+        found: dict[str, Any] = {}
+        for name, value in record.__dict__.items():
+            if name in _STANDARD or name in JOB_FIELDS or name == "event":
+                continue
+            if name == "error" and isinstance(value, Mapping):
+                continue
+            found[shown(name, self._secrets, 200)] = (
+                HIDDEN if self._secrets.is_secret(name) else plain(value, self._secrets)
+            )
+        if record.stack_info:
+            found["stack"] = shown_end(safe_str(record.stack_info), self._secrets, TRACEBACK_LIMIT)
+        return found
+
+    def _error(self, record: logging.LogRecord) -> dict[str, Any] | None:
+        """The exception a record carries, or the error an event tells of."""
+        told = record.__dict__.get("error")
+        if isinstance(record.exc_info, tuple) and isinstance(record.exc_info[1], BaseException):
+            error = record.exc_info[1]
+            told = {"type": type(error).__name__, "message": safe_str(error), "traceback": _trace(error)}
+        if not isinstance(told, Mapping):
+            return None
+        made = {
+            name: shown(told[name], self._secrets)
+            for name in ("type", "code", "message")
+            if told.get(name) is not None
+        }
+        if trace := told.get("traceback"):
+            made["traceback"] = shown_end(safe_str(trace), self._secrets, TRACEBACK_LIMIT)
+        return made
+
+
+class JsonFormatter(_Formatter):
+    """One object a line: ts, level, logger, event, message, the job's fields, ``fields`` and ``error``."""
+
+    def _line(self, record: logging.LogRecord) -> str:
+        made: dict[str, Any] = {
+            "ts": _utc(record).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "logger": shown(record.name, self._secrets),
+            "event": shown(record.__dict__.get("event") or "log", self._secrets),
+            "message": self._message(record),
+        }
+        for name in JOB_FIELDS:
+            if (value := record.__dict__.get(name)) is not None:
+                made[name] = plain(value, self._secrets)
+        if fields := self._fields(record):
+            made["fields"] = fields
+        if error := self._error(record):
+            made["error"] = error
+        return json_escaped(json.dumps(made, ensure_ascii=False, separators=(",", ":")))
+
+    def _last_resort(self, record: logging.LogRecord, why: str) -> str:
+        told = {
+            "level": record.levelname.lower(),
+            "event": "log",
+            "message": f"a line that could not be written: {why}",
+        }
+        return json_escaped(
+            json.dumps({"ts": _utc(record).isoformat(), "logger": "windlass.observe", **told})
+        )
+
+
+class ConsoleFormatter(_Formatter):
+    """``12:00:01.234 WARN  job.retried    welcome 0190… attempt 2/3  message  name=value``."""
+
+    def __init__(self, secrets: Secrets, *, colours: bool = False, tracebacks: bool = False) -> None:
+        super().__init__(secrets)
+        self._colours = colours
+        self._tracebacks = tracebacks
+
+    def _line(self, record: logging.LogRecord) -> str:
+        known = record.__dict__
+        level = _LEVELS.get(record.levelname, record.levelname)
+        event = shown(known.get("event") or record.name, self._secrets, 100)
+        parts = [f"{event:<15}", *self._job(known), self._message(record)]
+        parts += [f"{name}={_value(value)}" for name, value in self._fields(record).items()]
+        correlation = known.get("correlation_id")
+        if correlation and correlation != known.get("job_id"):  # which is what it is unless somebody gave one
+            parts.append(f"correlation_id={_value(plain(correlation, self._secrets))}")
+        error = self._error(record)
+        if error and record.exc_info:
+            parts.append(f"{error.get('type', 'error')}: {error.get('message', '')}")
+        at = _utc(record).astimezone()
+        head = f"{at:%H:%M:%S}.{at.microsecond // 1000:03d} {self._paint(record.levelname, f'{escaped(level):<5}')}"
+        line = f"{head} {escaped(' '.join(parts))}".rstrip()
+        if self._tracebacks and error and (trace := error.get("traceback")):
+            line += "".join(f"\n    | {escaped(text)}" for text in trace.splitlines())
+        return line
+
+    def _job(self, known: Mapping[str, Any]) -> list[str]:
+        parts = [
+            shown(known[name], self._secrets, 200)
+            for name in ("kind", "job_id")
+            if known.get(name) is not None
+        ]
+        phase, kind = known.get("phase"), known.get("kind")
+        if phase is not None and phase != kind:
+            parts[0:1] = [shown(phase, self._secrets, 200)]  # "kind:label" says both
+        if (attempt := known.get("attempt")) is not None and (most := known.get("max_attempts")) is not None:
+            parts.append(f"attempt {safe_str(attempt)}/{safe_str(most)}")
+        return [*parts, ""] if parts else []
+
+    def _paint(self, level: str, text: str) -> str:
+        colour = _COLOURS.get(level) if self._colours else None
+        return f"\x1b[{colour}m{text}\x1b[0m" if colour else text
+
+    def _last_resort(self, record: logging.LogRecord, why: str) -> str:
+        return f"{_utc(record).astimezone():%H:%M:%S} {escaped(record.levelname):<5} a line that could not be written: {why}"
+
+
+def _utc(record: logging.LogRecord) -> datetime:
+    return datetime.fromtimestamp(record.created, UTC)
+
+
+def _trace(error: BaseException) -> str:
+    try:
+        return "".join(traceback.format_exception(error))
+    except Exception:  # noqa: BLE001  __str__ or __cause__ of a user's exception raised
+        return "the traceback could not be formatted"
+
+
+def _value(value: Any) -> str:
+    """A field's value so that where it ends is plain to see."""
+    if isinstance(value, str):
+        is_plain = value and not any(char.isspace() or char in "\"'=" for char in value)
+        return value if is_plain else json.dumps(value, ensure_ascii=False)
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,191 @@
+"""Whether an instance lives, is ready, and which of its parts are not well. Pure: a report in, an answer out.
+
+Live means that restarting the process would not help. Ready means that it can take jobs. A database that does not answer makes an
+instance unready but not dead: it holds outcomes in memory that a restart would throw away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from windlass.model import Counts
+from windlass.observe.report import EngineReport
+
+OK, DEGRADED, DOWN = "ok", "degraded", "down"
+LAG_LIMIT = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Yes or no, and why not."""
+
+    is_well: bool
+    reasons: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return self.is_well
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of an instance: ok, degraded (it works, less well) or down, what is seen, and what to do about it."""
+
+    name: str
+    state: str
+    seen: str
+    advice: str = ""
+
+
+def live(report: EngineReport) -> Answer:
+    """Whether the process should be left running."""
+    reasons = []
+    if report.state == "stopped":
+        reasons.append("the instance has stopped")
+    if _is_hung(report):
+        reasons.append(f"the step thread has not come round for {report.last_step_seconds_ago:.0f} s")
+    return Answer(not reasons, tuple(reasons))
+
+
+def ready(report: EngineReport) -> Answer:
+    """Whether the instance claims and runs jobs now."""
+    reasons = [*live(report).reasons]
+    if report.state not in ("running", "stopped"):
+        reasons.append(f"the instance is {report.state}")
+    if not report.store_reachable:
+        reasons.append("the database does not answer")
+    if report.state == "running" and report.lease_left <= 0:
+        reasons.append("the lease is over")
+    return Answer(not reasons, tuple(reasons))
+
+
+def detailed(report: EngineReport, counts: Mapping[str, Counts] | None = None) -> dict[str, Any]:
+    """The whole picture, ready for JSON; ``counts`` are the jobs in the database, by phase and state."""
+    parts = list(_parts(report))
+    answer: dict[str, Any] = {
+        "status": status(report),
+        "live": bool(live(report)),
+        "ready": bool(ready(report)),
+        "instance": report.instance,
+        "state": report.state,
+        "started_at": report.started_at.isoformat(),
+        "parts": {part.name: _shown(part) for part in parts},
+        "phases": {name: asdict(phase) for name, phase in report.phases.items()},
+    }
+    if counts is not None:
+        answer["jobs"] = {name: asdict(number) for name, number in counts.items()}
+    return answer
+
+
+def status(report: EngineReport) -> str:
+    """As bad as the worst part."""
+    states = {part.state for part in _parts(report)}
+    return DOWN if DOWN in states else DEGRADED if DEGRADED in states else OK
+
+
+def unwell(report: EngineReport) -> dict[str, str]:
+    """The parts that are not ok, with what is seen; for the log line of the health check."""
+    return {part.name: part.seen for part in _parts(report) if part.state != OK}
+
+
+# ---------------------------------------------------------------------- the parts
+
+
+def _parts(report: EngineReport) -> Iterator[Part]:
+    told = dict(_told(line) for line in report.degraded)
+    yield _engine(report)
+    yield _store(report, told.pop("store", ""))
+    yield _listener(report, told.pop("listener", ""))
+    yield _lease(report, told.pop("lease", ""))
+    yield _loop(report, told.pop("loop", ""))
+    yield _pools(report, told.pop("pools", ""))
+    yield _lock(told.pop("redis lock", ""))
+    for name, reason in told.items():
+        yield Part(name, DEGRADED, reason)
+
+
+def _engine(report: EngineReport) -> Part:
+    if _is_hung(report):
+        seen = f"the step thread has not come round for {report.last_step_seconds_ago:.0f} s"
+        return Part("engine", DOWN, seen, "Restart this process; its jobs are recovered by others.")
+    if report.state != "running":
+        advice = {"starting": "Wait.", "stopping": "Wait: running jobs are given time to finish."}
+        return Part(
+            "engine", DOWN, f"the instance is {report.state}", advice.get(report.state, "Start it again.")
+        )
+    return Part("engine", OK, "running")
+
+
+def _store(report: EngineReport, reason: str) -> Part:
+    if report.store_reachable:
+        return Part("store", DEGRADED, reason) if reason else Part("store", OK, "the database answers")
+    advice = "Look at the database server, its address and the network; outcomes are kept in memory and written when it is back."
+    return Part("store", DOWN, reason or "the database does not answer", advice)
+
+
+def _listener(report: EngineReport, reason: str) -> Part:
+    if report.listening and not reason:
+        return Part("listener", OK, "notifications arrive")
+    if report.state in ("starting", "stopped"):
+        return Part(
+            "listener", OK, "not listening yet" if report.state == "starting" else "not listening any more"
+        )
+    advice = "Jobs start up to a second later. Behind a pooler, give a direct URL for listening."
+    return Part("listener", DEGRADED, reason or "no notifications; polling instead", advice)
+
+
+def _lease(report: EngineReport, reason: str) -> Part:
+    if report.state in ("starting", "stopped"):
+        return Part("lease", OK, "nothing is held")
+    if report.lease_left <= 0:
+        advice = "Nothing is claimed until a heartbeat goes through; look at the database and at how busy this machine is."
+        return Part("lease", DOWN, reason or "the lease is over", advice)
+    seen = f"{report.lease_left:.0f} s left"
+    if reason:
+        return Part("lease", DEGRADED, reason, "Look at the database and at how busy this machine is.")
+    return Part("lease", OK, seen)
+
+
+def _loop(report: EngineReport, reason: str) -> Part:
+    if report.loop_lag < LAG_LIMIT and not reason:
+        return Part("loop", OK, "the event loop answers")
+    seen = reason or "a handler blocks the event loop"
+    advice = "The log line loop.blocked names the job and the line; await there, or make the handler a plain function."
+    return Part("loop", DEGRADED, f"{seen} ({report.loop_lag:.1f} s)", advice)
+
+
+def _pools(report: EngineReport, reason: str) -> Part:
+    in_error = {name: phase.error for name, phase in report.phases.items() if phase.error}
+    if not in_error:
+        return Part("pools", DEGRADED, reason) if reason else Part("pools", OK, "no processor is in error")
+    listed = ", ".join(f"{count} of {name}" for name, count in in_error.items())
+    advice = (
+        "Their jobs outran the time limit and do not stop; they were replaced, but their threads still run. "
+        "Look at ctx.should_stop in these handlers, or run them with executor='process'."
+    )
+    return Part("pools", DEGRADED, f"processors in error: {listed}", advice)
+
+
+def _lock(reason: str) -> Part:
+    if not reason:
+        return Part("redis lock", OK, "no trouble reported")
+    advice = "Requests are locked inside each process only; the database still lets each job run once. Look at Redis."
+    return Part("redis lock", DEGRADED, reason, advice)
+
+
+def _is_hung(report: EngineReport) -> bool:
+    """With the database away the thread waits for it; that is no reason to end the process."""
+    limit = report.step_limit
+    is_judged = limit is not None and report.store_reachable and report.state in ("running", "stopping")
+    return is_judged and limit is not None and report.last_step_seconds_ago > limit
+
+
+def _told(line: str) -> tuple[str, str]:
+    name, _, reason = line.partition(":")
+    return name.strip(), reason.strip() or "degraded"
+
+
+def _shown(part: Part) -> dict[str, str]:
+    shown = {"state": part.state, "seen": part.seen}
+    return {**shown, "advice": part.advice} if part.advice else shown

@@ -1,0 +1,184 @@
+"""Structured logs on the standard library's ``logging``: one call, one line, with the job it belongs to.
+
+    logs.configure(level="info", style="auto")          # console lines on a terminal, JSON lines elsewhere
+    logging.getLogger("shop").info("charged", extra={"order": 7})
+
+A handler's own lines carry its job's id, attempt and correlation id without being asked to. Applications that configure logging
+themselves add the filter ``JobFields`` to a handler of theirs and leave the rest.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Self, TextIO
+
+from windlass.errors import ConfigError
+from windlass.observe.current import current_fields
+from windlass.observe.formats import ConsoleFormatter, JsonFormatter
+from windlass.observe.redaction import Secrets
+
+LEVELS = ("debug", "info", "warning", "error", "critical")
+STYLES = ("auto", "console", "json")
+
+
+class JobFields(logging.Filter):
+    """Adds the running job's fields to every record that has none of its own; lets everything pass."""
+
+    def __init__(self, instance: Callable[[], str | None] = lambda: None) -> None:
+        super().__init__()
+        self._instance = instance
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        known = record.__dict__
+        for name, value in current_fields().items():
+            known.setdefault(name, value)
+        if "instance" not in known:
+            try:
+                instance = self._instance()
+            except Exception:  # noqa: BLE001  asked for before the instance has joined
+                instance = None
+            if instance:
+                known["instance"] = instance
+        return True
+
+
+class LineHandler(logging.StreamHandler[TextIO]):
+    """Writes lines to a stream and never raises: a log that cannot be written must not end a job."""
+
+    def __init__(self, stream: TextIO, formatter: logging.Formatter, fields: logging.Filter) -> None:
+        super().__init__(stream)
+        self.lost = 0
+        self.logs: Logs | None = None
+        self.setFormatter(formatter)
+        self.addFilter(fields)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            line = self.format(record)
+            encoding = getattr(self.stream, "encoding", None)
+            if encoding and encoding.lower().replace("-", "") != "utf8":
+                line = line.encode(encoding, "backslashreplace").decode(encoding)
+            self.stream.write(line + "\n")
+            self.stream.flush()
+        except Exception:  # noqa: BLE001  the stream is closed, full or gone
+            self.lost += 1
+
+
+class Logs:
+    """What ``configure`` installed; ``close`` puts everything back as it was."""
+
+    def __init__(
+        self,
+        handler: LineHandler,
+        secrets: Secrets,
+        loggers: list[logging.Logger],
+        options: Mapping[str, Any],
+    ) -> None:
+        self.handler = handler
+        self.secrets = secrets
+        self.options = options
+        handler.logs = self
+        self._before = [(logger, logger.level, logger.propagate) for logger in loggers]
+
+    def close(self) -> None:
+        """Take the handler away."""
+        for logger, level, propagates in self._before:
+            if self.handler in logger.handlers:
+                logger.removeHandler(self.handler)
+                logger.setLevel(level)
+                logger.propagate = propagates
+        self.handler.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def configure(
+    level: str | int = "info",
+    style: str = "auto",
+    stream: TextIO | None = None,
+    *,
+    secrets: Secrets | None = None,
+    instance: Callable[[], str | None] = lambda: None,
+    root: bool = True,
+    tracebacks: bool = False,
+) -> Logs:
+    """Send the logs of this process to ``stream`` (standard error); called again, it replaces what it installed before.
+
+    One handler serves the logger ``windlass`` and, unless ``root`` is False, the root logger, so that handlers' own lines come out
+    the same way. ``tracebacks`` shows whole tracebacks on the console, below their line; JSON lines always have them.
+    """
+    number = _level(level)
+    if style not in STYLES:
+        raise ConfigError("log style", style, f"one of {', '.join(STYLES)}")
+    stream = sys.stderr if stream is None else stream
+    is_terminal = _is_terminal(stream)
+    secrets = secrets or Secrets()
+    if style == "auto":
+        style = "console" if is_terminal else "json"
+    formatter: logging.Formatter
+    if style == "json":
+        formatter = JsonFormatter(secrets)
+    else:
+        formatter = ConsoleFormatter(secrets, colours=is_terminal and _wants_colours(), tracebacks=tracebacks)
+    ours = logging.getLogger("windlass")
+    loggers = [ours, logging.getLogger()] if root else [ours]
+    if (before := _installed()) is not None:
+        before.close()
+    options = {"level": number, "style": style, "root": root, "tracebacks": tracebacks}
+    logs = Logs(LineHandler(stream, formatter, JobFields(instance)), secrets, loggers, options)
+    for logger in loggers:
+        logger.addHandler(logs.handler)
+        logger.setLevel(number)
+    ours.propagate = False  # its lines are written; the root logger's handlers would repeat them
+    return logs
+
+
+def handed_on(instance: str | None = None) -> dict[str, Any] | None:
+    """What a child process needs to log as this one does, as JSON can hold it; None where ``configure`` was not called."""
+    logs = _installed()
+    if logs is None:
+        return None
+    return {**logs.options, "secrets": logs.secrets.handed_on(), "instance": instance}
+
+
+def adopt(told: Mapping[str, Any]) -> Logs:
+    """In a child process: log as the parent does, to this process's standard error."""
+    options = {name: value for name, value in told.items() if name not in ("secrets", "instance")}
+    return configure(**options, secrets=Secrets(**told["secrets"]), instance=lambda: told["instance"])
+
+
+def _installed() -> Logs | None:
+    found = (
+        handler.logs for handler in logging.getLogger("windlass").handlers if isinstance(handler, LineHandler)
+    )
+    return next(found, None)
+
+
+def _level(level: str | int) -> int:
+    if isinstance(level, str) and level.lower() in LEVELS:
+        return int(logging.getLevelNamesMapping()[level.upper()])
+    if isinstance(level, int) and not isinstance(level, bool) and level >= 0:
+        return level
+    raise ConfigError("log level", level, f"one of {', '.join(LEVELS)}")
+
+
+def _is_terminal(stream: Any) -> bool:
+    try:
+        return bool(stream.isatty())
+    except (AttributeError, ValueError):  # no stream of a file, or a closed one
+        return False
+
+
+def _wants_colours() -> bool:
+    """NO_COLOR is the convention of no-color.org: set to anything, it means no."""
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

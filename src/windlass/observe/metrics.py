@@ -1,0 +1,286 @@
+"""The instance's numbers as Prometheus text, in a registry of their own and gathered when somebody asks.
+
+Counters and histograms are this instance's since it started; add them up over instances. ``windlass_jobs`` comes from the database
+and is the same from every instance: take the maximum of it, not the sum.
+"""
+
+from __future__ import annotations
+
+import platform
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from importlib import metadata
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+from windlass.errors import StoreError
+from windlass.model import Counts
+from windlass.observe.report import (
+    BOUNDS_MS,
+    BUCKETS,
+    OUTCOMES,
+    EngineReport,
+    Histogram,
+    PhaseStats,
+    StatsReport,
+)
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+COUNTS_LAST = 5.0
+STUCK = ("released", "retried")
+
+CountsReader = Callable[[], Mapping[str, Counts]]
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """A metric as the documentation lists it."""
+
+    name: str
+    type: str
+    labels: tuple[str, ...]
+    help: str
+
+
+ABOUT = (
+    About("windlass_up", "gauge", (), "1 while the instance runs and the database answers, otherwise 0."),
+    About("windlass_build_info", "info", ("version", "python"), "Always 1; the versions are its labels."),
+    About(
+        "windlass_queue_size",
+        "gauge",
+        ("phase",),
+        "Claimed jobs that wait in this instance's memory for a processor.",
+    ),
+    About("windlass_processors", "gauge", ("phase", "state"), "Processors that are idle, busy or in error."),
+    About("windlass_jobs", "gauge", ("phase", "state"), "Jobs in the database by state, at most 5 s old."),
+    About("windlass_run_seconds", "histogram", ("phase",), "How long attempts ran."),
+    About(
+        "windlass_wait_seconds",
+        "histogram",
+        ("phase",),
+        "How long claimed jobs waited in memory before they started.",
+    ),
+    About(
+        "windlass_jobs_ended_total",
+        "counter",
+        ("phase", "outcome"),
+        "Attempts by what they came to: completed, failed, retried, cancelled, advanced, released, lost.",
+    ),
+    About("windlass_retries_total", "counter", ("phase",), "Attempts that failed and are tried again."),
+    About(
+        "windlass_recovered_total",
+        "counter",
+        ("verdict",),
+        "Jobs taken over from dead instances, by what became of them.",
+    ),
+    About(
+        "windlass_stuck_released_total",
+        "counter",
+        (),
+        "Stuck jobs that were made free: recovered ones that run again, and those that outran their time limit.",
+    ),
+    About(
+        "windlass_refused_total",
+        "counter",
+        ("reason",),
+        "Claimed jobs that the queue in memory did not take.",
+    ),
+    About(
+        "windlass_duplicates_prevented_total",
+        "counter",
+        (),
+        "Outputs that were there already; the first value stood.",
+    ),
+    About("windlass_lock_skips_total", "counter", (), "Requests left alone because another held their lock."),
+    About("windlass_redis_errors_total", "counter", (), "Calls to Redis that failed."),
+    About("windlass_lease_lost_total", "counter", (), "Leases that were lost while their jobs were held."),
+    About(
+        "windlass_self_stops_total",
+        "counter",
+        (),
+        "Times all jobs were stopped because the lease could not be renewed.",
+    ),
+    About("windlass_time_limits_total", "counter", (), "Jobs that outran their phase's time limit."),
+    About("windlass_crashes_total", "counter", (), "Child processes that died under a job."),
+    About("windlass_loop_blocked_total", "counter", (), "Times a handler blocked the event loop."),
+    About("windlass_step_errors_total", "counter", (), "Steps (records and claims) that failed."),
+    About("windlass_beat_errors_total", "counter", (), "Heartbeats that failed."),
+    About("windlass_reconnects_total", "counter", (), "Connections to the database that were made anew."),
+    About(
+        "windlass_promoted_total", "counter", (), "Jobs moved into their queues because their time had come."
+    ),
+    About(
+        "windlass_lease_seconds_left",
+        "gauge",
+        (),
+        "Seconds until the lease ends unless it is renewed; below zero, it is lost.",
+    ),
+    About("windlass_step_seconds", "gauge", (), "Seconds since the last step of records and claims."),
+    About(
+        "windlass_loop_lag_seconds", "gauge", (), "How long the event loop has not answered; 0 when it does."
+    ),
+)
+
+# Names of ``Stats.count`` that are a metric without labels.
+_COUNTED = {
+    "duplicates_prevented": "windlass_duplicates_prevented",
+    "lock_held": "windlass_lock_skips",
+    "redis_errors": "windlass_redis_errors",
+    "lease_lost": "windlass_lease_lost",
+    "self_stops": "windlass_self_stops",
+    "time_limits": "windlass_time_limits",
+    "crashes": "windlass_crashes",
+    "loop_blocked": "windlass_loop_blocked",
+    "step_errors": "windlass_step_errors",
+    "beat_errors": "windlass_beat_errors",
+    "reconnects": "windlass_reconnects",
+    "promoted": "windlass_promoted",
+}
+_NOTHING = PhaseStats(dict.fromkeys(OUTCOMES, 0), *[Histogram((0,) * BUCKETS, 0)] * 2)
+_HELP = {about.name.removesuffix("_total").removesuffix("_info"): about.help for about in ABOUT}
+
+
+class Metrics(Collector):
+    """Reads the counters and a report at scrape time.
+
+    ``counts`` asks the database for the number of jobs per state; without it ``windlass_jobs`` is left out, as it is when the
+    database does not answer.
+    """
+
+    def __init__(
+        self,
+        stats: Callable[[], StatsReport],
+        report: Callable[[], EngineReport],
+        counts: CountsReader | None = None,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._stats = stats
+        self._report = report
+        self._counts = _Kept(counts, monotonic) if counts else None
+        self.registry = CollectorRegistry(auto_describe=False)
+        self.registry.register(self)
+
+    def render(self) -> bytes:
+        """All metrics as text; serve it as ``CONTENT_TYPE``."""
+        return generate_latest(self.registry)
+
+    def collect(self) -> Iterator[Metric]:
+        report, stats = self._report(), self._stats()
+        is_up = report.state == "running" and report.store_reachable
+        yield _gauge("windlass_up", float(is_up))
+        build = {"version": _version(), "python": platform.python_version()}
+        yield InfoMetricFamily("windlass_build", _HELP["windlass_build"], value=build)
+        yield _gauge("windlass_lease_seconds_left", report.lease_left)
+        yield _gauge("windlass_step_seconds", report.last_step_seconds_ago)
+        yield _gauge("windlass_loop_lag_seconds", report.loop_lag)
+        yield from _pools(report)
+        yield from _phases(stats, report)
+        yield from _events(stats)
+        if self._counts is not None and (counts := self._counts()) is not None:
+            jobs = GaugeMetricFamily("windlass_jobs", _HELP["windlass_jobs"], labels=["phase", "state"])
+            for phase, numbers in counts.items():
+                for state, number in asdict(numbers).items():
+                    jobs.add_metric([phase, state], number)
+            yield jobs
+
+
+class _Kept:
+    """A read of the database that is not repeated for a while; None when it fails."""
+
+    def __init__(self, read: CountsReader, monotonic: Callable[[], float]) -> None:
+        self._read = read
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._value: Mapping[str, Counts] | None = None
+        self._until = float("-inf")
+
+    def __call__(self) -> Mapping[str, Counts] | None:
+        with self._lock:
+            if self._monotonic() >= self._until:
+                try:
+                    self._value = self._read()
+                except StoreError:
+                    self._value = None
+                self._until = self._monotonic() + COUNTS_LAST
+            return self._value
+
+
+def _pools(report: EngineReport) -> Iterator[Metric]:
+    queue = GaugeMetricFamily("windlass_queue_size", _HELP["windlass_queue_size"], labels=["phase"])
+    processors = GaugeMetricFamily(
+        "windlass_processors", _HELP["windlass_processors"], labels=["phase", "state"]
+    )
+    for name, phase in report.phases.items():
+        queue.add_metric([name], phase.waiting)
+        for state, number in (("idle", phase.idle), ("busy", phase.busy), ("error", phase.error)):
+            processors.add_metric([name, state], number)
+    yield queue
+    yield processors
+
+
+def _phases(stats: StatsReport, report: EngineReport) -> Iterator[Metric]:
+    """Phases without a job yet are there with zeros, so that their first failure is an increase."""
+    ended = _counter("windlass_jobs_ended", ["phase", "outcome"])
+    retries = _counter("windlass_retries", ["phase"])
+    run = HistogramMetricFamily("windlass_run_seconds", _HELP["windlass_run_seconds"], labels=["phase"])
+    wait = HistogramMetricFamily("windlass_wait_seconds", _HELP["windlass_wait_seconds"], labels=["phase"])
+    for name, phase in {**dict.fromkeys(report.phases, _NOTHING), **stats.phases}.items():
+        for outcome, number in phase.outcomes.items():
+            ended.add_metric([name, outcome], number)
+        retries.add_metric([name], phase.outcomes.get("retried", 0))
+        run.add_metric([name], *_buckets(phase.run))
+        wait.add_metric([name], *_buckets(phase.wait))
+    yield from (ended, retries, run, wait)
+
+
+def _events(stats: StatsReport) -> Iterator[Metric]:
+    for name, metric in _COUNTED.items():
+        family = _counter(metric)
+        family.add_metric([], stats.count(name))
+        yield family
+    for name, label in (("recovered", "verdict"), ("refused", "reason")):
+        family = _counter(f"windlass_{name}", [label])
+        for (found, value), number in stats.counts.items():
+            if found == name:
+                family.add_metric([value], number)
+        yield family
+    stuck = sum(stats.counts.get(("recovered", verdict), 0) for verdict in STUCK) + stats.count("time_limits")
+    family = _counter("windlass_stuck_released")
+    family.add_metric([], stuck)
+    yield family
+
+
+def _buckets(histogram: Histogram) -> tuple[list[tuple[str, float]], float]:
+    """Buckets as Prometheus wants them, in seconds and added up, and the sum."""
+    made: list[tuple[str, float]] = []
+    total = 0
+    for bound, count in zip((*BOUNDS_MS, None), histogram.counts, strict=True):
+        total += count
+        made.append(("+Inf" if bound is None else str(bound / 1000), total))
+    return made, histogram.sum_ms / 1000
+
+
+def _gauge(name: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, _HELP[name], value=value)
+
+
+def _counter(name: str, labels: list[str] | None = None) -> CounterMetricFamily:
+    return CounterMetricFamily(name, _HELP[name], labels=labels or [])
+
+
+def _version() -> str:
+    try:
+        return metadata.version("windlass")
+    except metadata.PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,105 @@
+"""Keeps secrets out of log lines: by name (``password=…``), by value (literals it was told) and by look (tokens, URLs).
+
+Over-eager on purpose: a hidden number costs a look into the database, a shown password costs a password.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Iterable
+from urllib.parse import quote, unquote, urlsplit
+
+from windlass.urls import without_secrets
+
+HIDDEN = "***"
+SHORTEST = 4
+"""Literals shorter than this are not looked for in text: they would shred it. Their names still hide them."""
+
+# The first group hides wherever it stands in a name (dbpassword), the second only as a word of its own: access_token and
+# accessToken, but not prompt_tokens or tokenizer.
+_ANYWHERE = r"passw(?:or)?d|passphrase|secret|authorization|credential|api[_-]?key|private[_-]?key"
+_WORDS = r"token|auth|bearer|jwt|cookie|pwd|session[_-]?id"
+_NAME = re.compile(rf"(?:{_ANYWHERE})|(?:^|[^a-z])(?:{_WORDS})(?:$|[^a-z])", re.IGNORECASE)
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+# No part of it can match the same text in two ways, so a hostile message costs no more than a long one.
+_NAMED_VALUE = re.compile(
+    rf"""(?P<name>(?:(?i:{_ANYWHERE})[\w-]{{0,20}} | (?<![a-zA-Z])(?i:{_WORDS}) | (?<=[a-z])(?:Token|Auth|Jwt|Cookie|Pwd)))
+         (?P<is>["']?\s{{0,3}}(?:=|:(?!//))\s{{0,3}})
+         (?: [bBrRuU]{{0,2}}"(?:[^"\\]|\\.)*"?
+           | [bBrRuU]{{0,2}}'(?:[^'\\]|\\.)*'?
+           | [\[({{][^\])}}]*[\])}}]?
+           | (?:(?i:bearer|basic|digest|token)\s+)?[^\s,;&"')\]}}]+ )""",
+    re.VERBOSE | re.DOTALL,
+)
+_COOKIES = re.compile(r"(cookie\s{0,3}:\s{0,3})[^\r\n\"']+", re.IGNORECASE)
+_BEARER = re.compile(r"\b(bearer)\s+[\w.~+/=-]{8,}", re.IGNORECASE)
+_JWT = re.compile(r"\beyJ[\w-]{8,}(?:\.[\w-]*){0,4}")
+
+
+class Secrets:
+    """What must not be shown. Values may be added while it is in use; safe to share between threads.
+
+    >>> secrets = Secrets(["hunter2"])
+    >>> secrets.hide("login with hunter2 failed")
+    'login with *** failed'
+    """
+
+    def __init__(self, values: Iterable[str] = (), *, names: Iterable[str] = ()) -> None:
+        self._names = {name.lower() for name in names}
+        self._lock = threading.Lock()
+        self._given: set[str] = set()
+        self._values: set[str] = set()
+        self._find: re.Pattern[str] | None = None
+        self.longest = 0
+        self.add(*values)
+
+    def add(self, *values: str) -> None:
+        """Hide these texts from here on, also as they look quoted in a URL, in JSON or in ``repr``."""
+        with self._lock:
+            for value in values:
+                if len(value) >= SHORTEST:
+                    self._given.add(value)
+                    self._values |= {
+                        value,
+                        quote(value, safe=""),
+                        json.dumps(value)[1:-1],
+                        json.dumps(value, ensure_ascii=False)[1:-1],
+                        repr(value)[1:-1],
+                    }
+            if self._values:
+                by_length = sorted(self._values, key=lambda value: (-len(value), value))
+                self.longest = len(by_length[0])
+                self._find = re.compile("|".join(map(re.escape, by_length)))
+
+    def add_url(self, url: str) -> None:
+        """Hide the password of a URL, wherever it shows up."""
+        try:
+            password = urlsplit(url).password
+        except ValueError:  # not a URL that can be read, so nobody will log in with it
+            return
+        if password:
+            self.add(password, unquote(password))
+
+    def handed_on(self) -> dict[str, list[str]]:
+        """What another process needs to hide the same: arguments for ``Secrets``."""
+        with self._lock:
+            return {"values": sorted(self._given), "names": sorted(self._names)}
+
+    def is_secret(self, name: str) -> bool:
+        """Whether the value of a field of this name is never shown."""
+        return name.lower() in self._names or bool(_NAME.search(_CAMEL.sub("_", name[:200])))
+
+    def hide(self, text: str) -> str:
+        """The text with everything secret in it replaced."""
+        if self._find is not None:
+            text = self._find.sub(HIDDEN, text)
+        if "=" in text or ":" in text:
+            text = without_secrets(text) if "://" in text else text
+            text = _COOKIES.sub(rf"\1{HIDDEN}", text)
+            text = _NAMED_VALUE.sub(rf"\g<name>\g<is>{HIDDEN}", text)
+        if "eyJ" in text:
+            text = _JWT.sub(HIDDEN, text)
+        return _BEARER.sub(rf"\1 {HIDDEN}", text)

@@ -1,0 +1,89 @@
+"""What an instance says about itself: plain frozen values, made by the engine, read by logs, metrics, health and the API.
+
+Nothing here comes from the engine's own modules, so that whoever looks at an instance needs no more than this page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+OUTCOMES = ("completed", "failed", "retried", "cancelled", "advanced", "released", "lost")
+"""What an attempt can come to. ``lost``: its lease was gone, so whatever it did was not recorded."""
+
+BOUNDS_MS = (
+    1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000, 300_000,
+)  # fmt: skip
+"""Upper bounds of the histograms' buckets in milliseconds, each inclusive; one bucket more holds everything above."""
+
+BUCKETS = len(BOUNDS_MS) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseReport:
+    """Processors of one phase by state, and claimed jobs that wait in memory for one."""
+
+    idle: int
+    busy: int
+    error: int
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineReport:
+    """How one instance is doing.
+
+    ``state`` is starting, running, stopping or stopped. ``degraded`` has one line per part that does its work less well than it
+    should: ``part: reason``. ``last_step_seconds_ago`` counts turns of the step thread; where a turn without work is one too,
+    ``step_limit`` says from how many seconds on the thread counts as hung. None does not judge it.
+    """
+
+    instance: str
+    started_at: datetime
+    state: str
+    phases: Mapping[str, PhaseReport] = field(default_factory=dict)
+    lease_left: float
+    last_step_seconds_ago: float
+    store_reachable: bool
+    listening: bool
+    degraded: Sequence[str] = ()
+    loop_lag: float = 0.0
+    step_limit: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """How often a duration fell into which bucket of ``BOUNDS_MS`` (not added up), and the sum of all in milliseconds."""
+
+    counts: tuple[int, ...]
+    sum_ms: float
+
+    @property
+    def count(self) -> int:
+        return sum(self.counts)
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseStats:
+    """What became of a phase's attempts on this instance since it started, how long they had waited and ran."""
+
+    outcomes: Mapping[str, int]
+    wait: Histogram
+    run: Histogram
+
+
+@dataclass(frozen=True, slots=True)
+class StatsReport:
+    """All counters of an instance at one moment. ``counts`` has the rarer events under (name, label)."""
+
+    phases: Mapping[str, PhaseStats] = field(default_factory=dict)
+    counts: Mapping[tuple[str, str], int] = field(default_factory=dict)
+
+    def outcome(self, name: str) -> int:
+        """How many attempts of all phases came to this."""
+        return sum(phase.outcomes.get(name, 0) for phase in self.phases.values())
+
+    def count(self, name: str) -> int:
+        """How often a rarer event happened, whatever its label."""
+        return sum(number for (found, _), number in self.counts.items() if found == name)

@@ -1,0 +1,72 @@
+"""A line every ten seconds that says what was done, so that a busy instance is visible without a line per job."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+from windlass.observe import events
+from windlass.observe.report import OUTCOMES, StatsReport
+
+EVERY = 10.0
+MAX_PHASES = 8
+
+
+class Summary:
+    """Call ``tell`` as often as you like: it writes at most every ``every`` seconds, and only where jobs ended since."""
+
+    def __init__(
+        self,
+        stats: Callable[[], StatsReport],
+        waiting: Callable[[], Mapping[str, int]],
+        *,
+        every: float = EVERY,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._stats = stats
+        self._waiting = waiting
+        self._every = every
+        self._monotonic = monotonic
+        self._told_at = monotonic()
+        self._told: Mapping[str, int] = {}
+
+    def tell(self) -> bool:
+        """Write the line if it is time; whether it was written."""
+        now = self._monotonic()
+        seconds = now - self._told_at
+        if seconds < self._every:
+            return False
+        report = self._stats()
+        totals = {name: report.outcome(name) for name in OUTCOMES}
+        done = {name: number - self._told.get(name, 0) for name, number in totals.items()}
+        self._told_at, self._told = now, totals
+        if not any(done.values()):
+            return False
+        ended = done["completed"] + done["failed"] + done["cancelled"]
+        rate = (ended + done["retried"] + done["advanced"]) / seconds
+        waiting = {phase: number for phase, number in self._waiting().items() if number}
+        events.emit(
+            "job.summary",
+            f"{_counts(done)} in {seconds:.0f} s; {rate:,.{0 if rate >= 10 else 1}f} jobs/s{_queues(waiting)}",
+            seconds=round(seconds, 1),
+            jobs_per_second=round(rate, 1),
+            waiting=waiting,
+            **done,
+        )
+        return True
+
+
+def _counts(done: Mapping[str, int]) -> str:
+    """The three that people look for, and the others where there were any."""
+    always = ("completed", "retried", "failed")
+    names = [*always, *(name for name in OUTCOMES if name not in always and done[name])]
+    return ", ".join(f"{done[name]:,} {name}" for name in names)
+
+
+def _queues(waiting: Mapping[str, int]) -> str:
+    if not waiting:
+        return ""
+    longest = sorted(waiting.items(), key=lambda item: (-item[1], item[0]))
+    listed = ", ".join(f"{phase} {number:,}" for phase, number in longest[:MAX_PHASES])
+    more = f" and {len(longest) - MAX_PHASES} more" if len(longest) > MAX_PHASES else ""
+    return f"; queue {listed}{more}"

@@ -1,0 +1,116 @@
+"""All numbers an instance runs by, with the reason for each default beside it.
+
+Durations are seconds. ``gentle()`` gives the slow, polite figures of systems without heartbeats and notifications: five minutes
+until a job counts as stuck, a scan a minute, ten jobs a claim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Self
+
+from windlass.errors import ConfigError
+
+_POSITIVE = "a number above zero"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How one instance finds, holds, runs and gives back jobs."""
+
+    # Holding jobs
+    lease: float = 30.0  # how long others wait before they take over what this instance held
+    heartbeat: float = 10.0  # renewals; three fit into a lease
+    margin: float = 5.0  # an instance that could not renew stops its jobs this long before the lease ends
+    recovery: float = 5.0  # how often somebody looks for leases that ran out
+    crash_cap: int = 3  # a job that took its process down this often fails
+
+    # Finding jobs
+    scan: float = 5.0  # the net under notifications
+    scan_unheard: float = 1.0  # the same where there are no notifications
+    batch: int = 500  # most jobs per claim
+    prefetch: float = 0.1  # claim ahead what a phase finishes in this time
+    quiet: float = 0.0  # leave jobs alone that were touched less than this ago
+
+    # Giving jobs to processors
+    capacity: int = 1000  # claimed jobs that may wait in memory, per phase
+    per_cycle: int = 3  # jobs a phase is given before the next phase has its turn
+    processors: Mapping[str, int] = field(default_factory=dict)  # per phase; others as they were defined
+    phases: tuple[str, ...] | None = None  # serve only these; None is all that are defined
+    max_concurrent_calls: int | None = None  # across all phases of this instance
+
+    # Running
+    health: float = 30.0  # how often the health of the whole is looked at
+    cancel_grace: float = 5.0  # for a job that was told to stop before its processor is replaced
+    blocked_after: float = (
+        1.0  # an event loop that does not answer this long is reported, with the job that blocks it
+    )
+    memory_limit: int | None = None  # bytes a process of executor="process" may use
+
+    # Stopping
+    grace: float = 30.0  # for running jobs when the instance stops
+
+    # Keeping
+    rollup: float = 10.0  # how often counts and times of the minute are written
+    rollup_days: float = 14.0  # and how long they stay
+
+    def __post_init__(self) -> None:
+        for name in ("lease", "heartbeat", "recovery", "scan", "scan_unheard", "health", "rollup"):
+            _require(name, getattr(self, name), lambda value: value > 0, _POSITIVE)
+        for name in ("margin", "prefetch", "quiet", "grace", "cancel_grace", "blocked_after", "rollup_days"):
+            _require(name, getattr(self, name), lambda value: value >= 0, "a number from zero")
+        for name, most in (
+            ("crash_cap", 1000),
+            ("batch", 10_000),
+            ("capacity", 1_000_000),
+            ("per_cycle", 10_000),
+        ):
+            _whole(name, getattr(self, name), 1, most)
+        if self.heartbeat + self.margin >= self.lease:
+            raise ConfigError(
+                "heartbeat",
+                self.heartbeat,
+                f"less than lease - margin, which is {self.lease - self.margin:g} s",
+            )
+        for phase, count in self.processors.items():
+            _whole(f"processors of {phase}", count, 1, 100_000)
+        if self.max_concurrent_calls is not None:
+            _whole("max_concurrent_calls", self.max_concurrent_calls, 1, 1_000_000)
+        if self.memory_limit is not None:
+            _whole("memory_limit", self.memory_limit, 16 * 1024**2, 2**62)
+
+    @classmethod
+    def gentle(cls, **changes: Any) -> Self:
+        """The figures of a system that only polls."""
+        return cls(
+            **{
+                "lease": 300.0,
+                "heartbeat": 60.0,
+                "recovery": 60.0,
+                "scan": 60.0,
+                "scan_unheard": 60.0,
+                "batch": 10,
+                "prefetch": 0.0,
+                "quiet": 30.0,
+                **changes,
+            }
+        )
+
+    def changed(self, **changes: Any) -> Settings:
+        """These settings with some of them changed; an unknown name is refused."""
+        known = {item.name for item in fields(self)}
+        for name in changes:
+            if name not in known:
+                raise ConfigError("setting", name, f"one of {', '.join(sorted(known))}")
+        return replace(self, **changes)
+
+
+def _require(name: str, value: object, holds: Any, allowed: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not holds(value):
+        raise ConfigError(name, value, allowed)
+
+
+def _whole(name: str, value: object, least: int, most: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise ConfigError(name, value, f"a whole number from {least} to {most}")

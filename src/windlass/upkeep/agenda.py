@@ -1,0 +1,61 @@
+"""What there is to see to, asked for in one read; then only the duties that have something to do.
+
+Due jobs are moved into their queues, children are linked to their parents, counts are folded, and what dead instances held is
+recovered. An instance with nothing to do reads one row every few seconds.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from windlass.store import Store
+from windlass.upkeep.recoverer import Recoverer
+
+log = logging.getLogger("windlass.upkeep")
+
+LIMIT = 1000
+FOLD_EVERY = 2.0
+
+
+class Agenda:
+    """The recurring duties of an instance."""
+
+    def __init__(
+        self,
+        store: Store,
+        recoverer: Recoverer,
+        *,
+        every: float,
+        on_promoted: Callable[[str, int], None],
+    ) -> None:
+        self._store = store
+        self._recoverer = recoverer
+        self._every = every
+        self._on_promoted = on_promoted
+        self._folded_at = 0.0
+
+    def run(self) -> float:
+        """See to everything that is due; seconds until there is more, as far as is known."""
+        agenda = self._store.upkeep.agenda()
+        due_in = agenda.due_in
+        if due_in is not None and due_in <= 0:
+            self._promote()
+            due_in = self._store.upkeep.agenda().due_in
+        if agenda.has_unlinked:
+            self._store.dependencies.link()
+        if agenda.has_dead:
+            self._recoverer.run()
+        if agenda.has_counts and time.monotonic() - self._folded_at >= FOLD_EVERY:
+            self._folded_at = time.monotonic()
+            self._store.upkeep.fold()
+        return self._every if due_in is None else min(self._every, max(0.0, due_in))
+
+    def _promote(self) -> None:
+        while True:
+            moved = self._store.upkeep.promote(LIMIT)
+            for phase, count in moved.items():
+                self._on_promoted(phase, count)
+            if sum(moved.values()) < LIMIT:
+                return

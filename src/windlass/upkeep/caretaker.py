@@ -1,0 +1,91 @@
+"""The upkeep thread: runs duties when they are due, one after the other, each on its own.
+
+A duty that fails is logged and tried again later; the others go on. Duties are safe on every instance at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from windlass.errors import StoreUnreachableError
+
+log = logging.getLogger("windlass.upkeep")
+
+FOREVER = float("inf")
+TRY_AGAIN = 1.0
+
+
+@dataclass(slots=True)
+class Duty:
+    """Something to be done every ``every`` seconds (± ``jitter`` of it), or when asked for.
+
+    ``run`` may answer the seconds until it wants to run next; None leaves it at ``every``.
+    """
+
+    name: str
+    run: Callable[[], float | None]
+    every: float
+    jitter: float = 0.1
+    at_start: bool = False
+    due_at: float = field(default=0.0)
+
+
+class Caretaker:
+    """Owns the upkeep thread."""
+
+    def __init__(self, duties: Sequence[Duty]) -> None:
+        self._duties = list(duties)
+        now = time.monotonic()
+        for duty in self._duties:
+            duty.due_at = now if duty.at_start else now + duty.every * random.random()
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="windlass-upkeep", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, wait: float = 5.0) -> None:
+        self._over.set()
+        self._wake.set()
+        self._thread.join(wait)
+
+    def ask(self, name: str, after: float = 0.0) -> None:
+        """Have a duty run soon; from any thread."""
+        at = time.monotonic() + after
+        with self._lock:
+            for duty in self._duties:
+                if duty.name == name and at < duty.due_at:
+                    duty.due_at = at
+                    self._wake.set()
+
+    def _run(self) -> None:
+        while not self._over.is_set():
+            with self._lock:
+                nearest = min((duty.due_at for duty in self._duties), default=FOREVER)
+            self._wake.wait(min(60.0, max(0.0, nearest - time.monotonic())))
+            self._wake.clear()
+            for duty in self._duties:
+                if not self._over.is_set() and duty.due_at <= time.monotonic():
+                    self._do(duty)
+
+    def _do(self, duty: Duty) -> None:
+        with self._lock:  # before it runs: whoever asks while it runs is served afterwards
+            duty.due_at = time.monotonic() + duty.every * (1 + duty.jitter * (2 * random.random() - 1))
+        try:
+            wanted = duty.run()
+        except StoreUnreachableError as error:
+            log.debug("%s has to wait: %s", duty.name, error)
+            wanted = TRY_AGAIN
+        except Exception:
+            log.exception("the duty %r failed; it is tried again later", duty.name)
+            return
+        if wanted is not None:
+            with self._lock:
+                duty.due_at = min(duty.due_at, time.monotonic() + wanted)

@@ -1,0 +1,122 @@
+"""Takes over what dead instances held. First it is looked whether the output exists; only then is a job run again.
+
+The store looks at outputs that phases stored with it. A phase may also have a probe of its user's ("is my output there?"): such a
+job is held by this instance while the probe is asked, outside of any transaction.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any
+
+from windlass.errors import WindlassError
+from windlass.model import (
+    Advanced,
+    Completed,
+    Failed,
+    Flag,
+    JobError,
+    Json,
+    Lease,
+    Outcome,
+    Recovered,
+    Retried,
+)
+from windlass.store import Store
+from windlass.store.holder import Holder
+from windlass.store.recovery import crash_delay
+from windlass.work.kind import Phase
+
+log = logging.getLogger("windlass.upkeep")
+
+LIMIT = 500
+
+
+class Recoverer:
+    """One round of recovery, as often as it is called."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        holder: Callable[[], Holder],
+        phases: Mapping[str, Phase],
+        crash_cap: int,
+        record: Callable[[Outcome], None],
+        in_thread: Callable[[Callable[[], None]], None],
+        on_recovered: Callable[[Recovered], None],
+    ) -> None:
+        self._store = store
+        self._holder = holder
+        self._phases = phases
+        self._probed = [name for name, phase in phases.items() if phase.probe is not None]
+        self._crash_cap = crash_cap
+        self._record = record
+        self._in_thread = in_thread
+        self._on_recovered = on_recovered
+
+    def run(self) -> None:
+        """Recover until nothing is left to recover."""
+        while True:
+            found = self._store.recovery.recover(
+                limit=LIMIT, crash_cap=self._crash_cap, holder=self._holder(), probed=self._probed
+            )
+            for item in found:
+                self._on_recovered(item)
+                if item.lease is not None:
+                    self._ask(item.lease)
+            if len(found) < LIMIT:
+                return
+
+    def sweep(self) -> None:
+        """One page of the net under the nets."""
+        for item in self._store.recovery.sweep_orphans(crash_cap=self._crash_cap):
+            self._on_recovered(item)
+
+    def _ask(self, lease: Lease) -> None:
+        self._in_thread(lambda: self._record(self._judge(lease)))
+
+    def _judge(self, lease: Lease) -> Outcome:
+        """What becomes of a job whose probe can be asked; a probe that raises says "I do not know", which is no."""
+        phase = self._phases[lease.phase]
+        try:
+            found = probe(phase, lease)
+        except Exception:
+            log.exception(
+                "the probe of phase %s failed; job %s is run again",
+                lease.phase,
+                lease.id,
+                extra={"job_id": lease.id},
+            )
+            found = None
+        if found is None or found is False:
+            return _again(lease, self._crash_cap)
+        try:
+            text = Json(phase.signature.encode_result(None if found is True else found))
+        except WindlassError as error:
+            return Failed(lease, JobError(type="PayloadError", code="bad_result", message=str(error)))
+        if phase.following is not None:
+            return Advanced(lease, phase.following.name, text, phase.following.retry.attempts)
+        return Completed(lease, None if found is True else text)
+
+
+def probe(phase: Phase, lease: Lease) -> Any:
+    """Ask a phase's probe: None or False says that the output is not there, True that it is, anything else is the output."""
+    assert phase.probe is not None
+    return phase.probe(**phase.signature.decode_args(lease.args_json))
+
+
+def _again(lease: Lease, crash_cap: int) -> Outcome:
+    crashes = lease.crashes + 1
+    error = JobError(
+        type="InstanceDied",
+        code="instance_died",
+        message="the instance that ran this attempt stopped renewing its lease, and its output is not there",
+        details={"crashes": crashes},
+    )
+    if crashes >= crash_cap:
+        return Failed(lease, error)
+    was_started = bool(lease.flags & Flag.STARTED)
+    return Retried(lease, error, max(crash_delay(crashes), timedelta(0)), crashed=True, counted=was_started)

@@ -1,0 +1,174 @@
+"""What a handler sees of its job.
+
+A context belongs to one attempt. Its writes are fenced by the attempt's lease: once the lease is lost they raise ``LeaseLost`` and
+change nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar, overload
+
+from pydantic import TypeAdapter
+
+from windlass.model import Enqueued, Lease, NewJob, Output, Progress
+from windlass.signals import Stopped
+from windlass.work.kind import Phase
+from windlass.work.transaction import JobTransaction, Opener
+
+T = TypeVar("T")
+
+
+class Hold(Protocol):
+    """What a running job may ask of the store, under its own lease."""
+
+    def checkpoint(
+        self, lease: Lease, *, done: int, total: int | None = None, position: Any = None
+    ) -> bool: ...
+
+    def put_output(self, lease: Lease, value: Any, *, name: str = "") -> Output: ...
+
+    def transaction(self, lease: Lease) -> Any: ...
+
+    def resume(self, lease: Lease) -> Progress | None: ...
+
+    def outputs_of(self, lease: Lease) -> Sequence[Output]: ...
+
+    def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]: ...
+
+
+class Context:
+    """The job a handler runs for, and what it may do while it runs."""
+
+    def __init__(
+        self, lease: Lease, phase: Phase, hold: Hold, *, touch: Callable[[], None] = lambda: None
+    ) -> None:
+        self.lease = lease
+        self._phase = phase
+        self._hold = hold
+        self._touch = touch
+        self._stopping = threading.Event()
+        self._outputs: Sequence[Output] | None = None
+        self.is_recorded = False
+        """Whether a transaction of the handler has ended the job (or moved it on) already."""
+
+    # ------------------------------------------------------------------ who am I
+
+    @property
+    def job_id(self) -> str:
+        return self.lease.id
+
+    @property
+    def kind(self) -> str:
+        return self.lease.kind
+
+    @property
+    def phase(self) -> str:
+        return self._phase.label
+
+    @property
+    def attempt(self) -> int:
+        """Which execution of this phase this is: 1, 2, …"""
+        return self.lease.attempt
+
+    @property
+    def max_attempts(self) -> int:
+        return self.lease.max_attempts
+
+    @property
+    def correlation_id(self) -> str:
+        return self.lease.correlation_id
+
+    @property
+    def key(self) -> str:
+        """The same on every attempt of this phase: give it to systems outside that drop repeats."""
+        return f"{self.lease.id}:{self.lease.generation}:{self.lease.phase}"
+
+    # ------------------------------------------------------------------ being stopped
+
+    @property
+    def should_stop(self) -> bool:
+        """Whether the job was cancelled, ran out of time, or its instance stops; a handler that works long looks now and then."""
+        return self._stopping.is_set()
+
+    def check_stop(self) -> None:
+        """Raise ``Stopped`` where the job should stop; let it pass through your clean-up."""
+        if self._stopping.is_set():
+            raise Stopped
+
+    def sleep(self, seconds: float) -> None:
+        """Sleep in a plain handler, and wake (with ``Stopped``) when the job should stop."""
+        if self._stopping.wait(seconds):
+            raise Stopped
+
+    def ask_to_stop(self) -> None:
+        """Called by the engine."""
+        self._stopping.set()
+
+    # ------------------------------------------------------------------ progress
+
+    def alive(self) -> None:
+        """Show a sign of life: the time limit counts from here."""
+        self._touch()
+
+    def checkpoint(self, position: Any = None, *, done: int = 0, total: int | None = None) -> None:
+        """Save where the job would go on, and how far it is. Durable when this returns; raises ``Stopped`` if it should stop."""
+        self._touch()
+        if self._hold.checkpoint(self.lease, done=done, total=total, position=position):
+            self._stopping.set()
+        self.check_stop()
+
+    def resume(self) -> Progress | None:
+        """Where an earlier attempt left off; None at the beginning."""
+        return self._hold.resume(self.lease)
+
+    # ------------------------------------------------------------------ outputs
+
+    @overload
+    def output(self, phase: str, as_type: type[T], *, name: str = "") -> T: ...
+
+    @overload
+    def output(self, phase: str, as_type: None = None, *, name: str = "") -> Any: ...
+
+    def output(self, phase: str, as_type: Any = None, *, name: str = "") -> Any:
+        """What an earlier phase of this job produced, as the type given."""
+        if self._outputs is None:
+            self._outputs = self._hold.outputs_of(self.lease)
+        wanted = f"{self.lease.kind}:{phase}"
+        for item in self._outputs:
+            if item.phase in (phase, wanted) and item.name == name:
+                return item.value if as_type is None else TypeAdapter(as_type).validate_python(item.value)
+        have = ", ".join(item.phase.partition(":")[2] or item.phase for item in self._outputs) or "none"
+        raise LookupError(f"job {self.lease.id} has no output {name!r} of phase {phase!r}; it has: {have}")
+
+    def put_output(self, name: str, value: Any) -> Output:
+        """Store a named output, once: the first value stands, also across attempts."""
+        return self._hold.put_output(self.lease, value, name=name)
+
+    # ------------------------------------------------------------------ effects
+
+    def transaction(self, *, ends: bool = True) -> JobTransaction:
+        """A transaction for the handler's own writes.
+
+        Leaving the block commits them together with the end of this phase (``tx.complete(result)`` gives the result; with
+        ``ends=False`` the job goes on after the commit). An exception, or a lost lease, rolls everything back.
+        """
+        return JobTransaction(self._open, self._phase, self.lease, ends=ends, on_end=self._on_end)
+
+    def enqueue(self, job: NewJob) -> Enqueued:
+        """Enqueue another job with this one's correlation id."""
+        return self._hold.enqueue([job])[0]
+
+    @property
+    def _open(self) -> Opener:
+        return self._hold.transaction
+
+    def _on_end(self) -> None:
+        self.is_recorded = True
+
+
+def monotonic_touch(processor: Any) -> Callable[[], None]:
+    """A sign of life noted on a processor."""
+    return lambda: processor.touch(time.monotonic())

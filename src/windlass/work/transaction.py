@@ -1,0 +1,116 @@
+"""``with ctx.transaction() as tx``: the handler's writes and its job's next state in one commit, for both colours.
+
+A plain handler uses it as a context manager and writes through ``tx.connection``. An async handler uses ``async with`` and
+``await tx.execute(...)``: the driver is synchronous, so everything runs on one thread of the transaction's own, off the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from windlass.model import Enqueued, Json, Lease, NewJob, Output
+from windlass.work.kind import Phase
+
+T = TypeVar("T")
+Opener = Callable[[Lease], Any]
+_NOTHING: Any = object()
+
+
+class JobTransaction:
+    """See ``Context.transaction``."""
+
+    def __init__(
+        self, open_effect: Opener, phase: Phase, lease: Lease, *, ends: bool, on_end: Callable[[], None]
+    ) -> None:
+        self._effect = open_effect(lease)
+        self._phase = phase
+        self._ends = ends
+        self._on_end = on_end
+        self._result: Any = _NOTHING
+        self._thread: ThreadPoolExecutor | None = None
+
+    @property
+    def connection(self) -> Any:
+        """The driver's own connection (psycopg or sqlite3), inside the transaction."""
+        return self._effect.connection
+
+    def complete(self, result: Any = None) -> None:
+        """End this phase with a result when the block is left."""
+        self._result = result
+        self._ends = True
+
+    def enqueue(self, job: NewJob) -> Enqueued:
+        """Enqueue a job that exists if and only if this transaction commits."""
+        made: list[Enqueued] = self._effect.enqueue([job])
+        return made[0]
+
+    def put_output(self, name: str, value: Any) -> Output:
+        """Store a named output with this transaction."""
+        put: Output = self._effect.put_output(value, name=name)
+        return put
+
+    def checkpoint(self, position: Any = None, *, done: int = 0, total: int | None = None) -> None:
+        """Save where the job would go on when this transaction commits; the job goes on."""
+        self._ends = False
+        self._effect.checkpoint(done=done, total=total, position=position)
+
+    # ------------------------------------------------------------------ plain handlers
+
+    def __enter__(self) -> Self:
+        self._effect.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is None and self._ends:
+            try:
+                self._decide()
+            except BaseException as refused:
+                self._effect.__exit__(type(refused), refused, refused.__traceback__)
+                raise
+        self._effect.__exit__(kind, error, traceback)
+        if error is None and self._ends:
+            self._on_end()
+
+    def _decide(self) -> None:
+        value = None if self._result is _NOTHING else self._result
+        following = self._phase.following
+        if following is not None:
+            text = Json(self._phase.signature.encode_result(value))
+            self._effect.advance(following.name, text, max_attempts=following.retry.attempts)
+        elif value is None:
+            self._effect.complete(None)
+        else:
+            self._effect.complete(Json(self._phase.signature.encode_result(value)))
+
+    # ------------------------------------------------------------------ async handlers
+
+    async def __aenter__(self) -> Self:
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="windlass-transaction")
+        await self.run(self.__enter__)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            await self.run(self.__exit__, kind, error, traceback)
+        finally:
+            if self._thread is not None:
+                self._thread.shutdown(wait=False)
+
+    async def execute(self, query: Any, parameters: Any = ()) -> Any:
+        """Run one statement on the transaction's connection, off the event loop; answers the driver's cursor."""
+        return await self.run(lambda: self.connection.execute(query, parameters))
+
+    async def run(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Run a function that uses ``connection`` off the event loop, on the transaction's own thread."""
+        loop = asyncio.get_running_loop()
+        # Shielded: the commit must not be left half way because the job was told to stop.
+        return await asyncio.shield(loop.run_in_executor(self._thread, partial(function, *arguments)))

@@ -1,0 +1,329 @@
+"""The engine on real databases: jobs of every colour, and what comes of them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from tests.engine.shop import Shop
+from windlass.errors import ConfigError
+from windlass.model import NewJob, State
+from windlass.retry import fixed
+from windlass.signals import Cancel, Fail, Retry
+from windlass.work.context import Context
+
+
+def test_async_and_plain_handlers_run_and_their_results_are_kept(shop: Shop) -> None:
+    """C7."""
+
+    @shop.app.job
+    async def double(n: int) -> int:
+        await asyncio.sleep(0)
+        return n * 2
+
+    @shop.app.job
+    def shout(text: str) -> str:
+        return text.upper()
+
+    jobs = [double.enqueue(n=n) for n in range(20)] + [shout.enqueue(text=f"t{n}") for n in range(20)]
+    engine = shop.serve()
+    shop.drained(engine)
+    assert [shop.job(job).result for job in jobs] == [n * 2 for n in range(20)] + [f"T{n}" for n in range(20)]
+    assert shop.store.phases.counts()["double"].completed == 20
+
+
+def test_a_job_that_comes_while_the_engine_sleeps_is_found_without_a_scan(shop: Shop) -> None:
+    """C1: woken by a notification; the scan is half a minute away."""
+    seen = threading.Event()
+
+    @shop.app.job
+    async def ring() -> None:
+        seen.set()
+
+    engine = shop.serve()
+    shop.until(lambda: engine.report().listening)
+    time.sleep(0.3)
+    ring.enqueue()
+    assert seen.wait(3)
+
+
+def test_a_job_that_is_due_later_runs_then(shop: Shop) -> None:
+    """C1: woken by time."""
+    ran_at: list[float] = []
+
+    @shop.app.job
+    def later() -> None:
+        ran_at.append(time.time())
+
+    engine = shop.serve(recovery=60.0)
+    shop.until(lambda: engine.report().listening)
+    due = time.time() + 0.7
+    later.enqueue(delay=0.7)
+    shop.until(lambda: ran_at)
+    assert 0 <= ran_at[0] - due < 2
+
+
+def test_a_failed_attempt_is_tried_again_after_its_delay_and_every_error_is_kept(shop: Shop) -> None:
+    """E1, E2, E3."""
+    tries: list[int] = []
+
+    @shop.app.job(retry=fixed(3, wait=0.05))
+    async def shaky(ctx: Context) -> str:
+        tries.append(ctx.attempt)
+        if ctx.attempt < 3:
+            raise ConnectionError(f"no line, try {ctx.attempt}")
+        return "through"
+
+    job = shaky.enqueue(correlation_id="order-7")
+    shop.drained(shop.serve())
+    done = shop.job(job)
+    assert tries == [1, 2, 3] and done.state is State.COMPLETED and done.result == "through"
+    attempts = shop.store.jobs.attempts(job.id)
+    assert [item.outcome for item in attempts] == ["retried", "retried"]
+    error = attempts[0].error
+    assert error is not None
+    assert (error["type"], error["phase"], error["attempt"]) == ("ConnectionError", "shaky", 1)
+    assert error["correlation_id"] == "order-7" and "no line, try 1" in error["message"]
+    assert "shaky" in (attempts[0].traceback or "") and "traceback" not in error
+
+
+def test_out_of_attempts_a_job_fails_with_its_last_error(shop: Shop) -> None:
+    @shop.app.job(retry=fixed(2, wait=0.02))
+    def hopeless() -> None:
+        raise ValueError("never")
+
+    job = hopeless.enqueue()
+    shop.drained(shop.serve())
+    done = shop.job(job)
+    assert done.state is State.FAILED and done.attempt == 2 and done.error is not None
+    assert done.error["message"] == "ValueError: never" and done.traceback is not None
+
+
+@pytest.mark.parametrize("colour", ["async", "plain"])
+def test_what_a_handler_raises_to_steer(shop: Shop, colour: str) -> None:
+    """E4."""
+    signals: dict[str, Any] = {
+        "fail": Fail("bad_county", "no such county"),
+        "cancel": Cancel("not wanted"),
+        "retry": Retry("busy", after=0.02, counted=False),
+    }
+    rounds: list[str] = []
+
+    def act(what: str) -> str:
+        rounds.append(what)
+        if rounds.count(what) == 1:
+            raise signals[what]
+        return "again"
+
+    if colour == "async":
+
+        @shop.app.job(name="steer")
+        async def steer(what: str) -> str:
+            return act(what)
+
+    else:
+
+        @shop.app.job(name="steer")
+        def steer(what: str) -> str:
+            return act(what)
+
+    jobs = {what: steer.enqueue(what=what) for what in signals}
+    shop.drained(shop.serve())
+    failed, cancelled, retried = (shop.job(jobs[what]) for what in signals)
+    assert failed.state is State.FAILED and failed.error is not None and failed.error["code"] == "bad_county"
+    assert cancelled.state is State.CANCELLED and cancelled.error is not None
+    assert cancelled.error["message"] == "not wanted"
+    assert retried.state is State.COMPLETED and retried.attempt == 1, (
+        "a retry that does not count gives it back"
+    )
+
+
+def test_bad_rows_end_with_a_code_and_those_behind_them_are_served(shop: Shop) -> None:
+    """I-16, I-17."""
+
+    @shop.app.job
+    async def strict(n: int) -> int:
+        return n
+
+    @shop.app.job
+    def odd() -> Any:
+        return object()
+
+    bad = shop.store.enqueue(
+        [
+            NewJob(kind="vanished", phase="strict", args={"n": 1}),
+            NewJob(kind="strict", args={"m": 1}),
+            NewJob(kind="strict", args={"n": "many"}),
+            NewJob(kind="odd"),
+        ]
+    )
+    good = strict.enqueue(n=5)
+    shop.drained(shop.serve())
+    codes = [(shop.job(item).error or {}).get("code") for item in bad]
+    assert codes == ["unknown_kind", "bad_arguments", "bad_arguments", "bad_result"]
+    assert all(shop.job(item).state is State.FAILED for item in bad)
+    assert shop.job(good).result == 5
+
+
+def test_a_pipeline_goes_through_its_phases_with_their_outputs(shop: Shop) -> None:
+    """D1, D2."""
+    pipe = shop.app.pipeline("site")
+
+    @pipe.phase("fetch", processors=2)
+    async def fetch(url: str) -> dict[str, int]:
+        return {"length": len(url)}
+
+    @pipe.phase("judge")
+    def judge(url: str, ctx: Context) -> str:
+        info = ctx.output("fetch", dict[str, int])
+        return f"{url}: {info['length']}"
+
+    jobs = [pipe.enqueue(url="x" * n) for n in range(1, 11)]
+    shop.drained(shop.serve())
+    assert [shop.job(job).result for job in jobs] == [f"{'x' * n}: {n}" for n in range(1, 11)]
+    spans = shop.store.jobs.timeline(jobs[0].id)
+    assert [(span.phase, span.outcome) for span in spans] == [
+        ("site:fetch", "advanced"),
+        ("site:judge", "completed"),
+    ]
+    assert spans[0].processor is not None and spans[0].processor.startswith("site:fetch-processor-")
+
+
+def test_effects_and_the_end_of_the_job_are_one_commit(shop: Shop) -> None:
+    """B7, both colours."""
+    shop.run("CREATE TABLE effect (job text, colour text)")
+
+    @shop.app.job
+    def plain(ctx: Context) -> Any:
+        with ctx.transaction() as tx:
+            tx.connection.execute(f"INSERT INTO effect VALUES ('{ctx.job_id}', 'plain')")
+            tx.complete({"sum": 1})
+
+    @shop.app.job
+    async def coloured(ctx: Context) -> None:
+        async with ctx.transaction() as tx:
+            await tx.execute(f"INSERT INTO effect VALUES ('{ctx.job_id}', 'async')")
+
+    @shop.app.job(retry=fixed(2, wait=0.02))
+    def torn(ctx: Context) -> None:
+        with ctx.transaction() as tx:
+            tx.connection.execute(f"INSERT INTO effect VALUES ('{ctx.job_id}', 'torn')")
+            if ctx.attempt == 1:
+                raise RuntimeError("in the middle")
+
+    jobs = [plain.enqueue(), coloured.enqueue(), torn.enqueue()]
+    engine = shop.serve()
+    shop.drained(engine)
+    rows = shop.run("SELECT job, colour FROM effect ORDER BY colour")
+    assert [row[1] for row in rows] == ["async", "plain", "torn"]
+    assert {row[0] for row in rows} == {job.id for job in jobs}
+    assert [shop.job(job).state for job in jobs] == [State.COMPLETED] * 3
+    assert shop.job(jobs[0]).result == {"sum": 1}
+
+
+def test_contextvars_of_one_job_are_not_seen_by_the_next(shop: Shop) -> None:
+    tenant: contextvars.ContextVar[str] = contextvars.ContextVar("tenant", default="nobody")
+    seen: list[str] = []
+
+    @shop.app.job(processors=1)
+    async def who(name: str) -> None:
+        seen.append(tenant.get())
+        tenant.set(name)
+
+    @shop.app.job(processors=1)
+    def whose(name: str) -> None:
+        seen.append(tenant.get())
+        tenant.set(name)
+
+    for n in range(5):
+        who.enqueue(name=f"a{n}")
+        whose.enqueue(name=f"b{n}")
+    shop.drained(shop.serve())
+    assert seen == ["nobody"] * 10
+
+
+def test_a_handler_that_exits_does_not_take_the_engine_with_it(shop: Shop) -> None:
+    @shop.app.job(retry=fixed(1))
+    async def leave() -> None:
+        raise SystemExit(3)
+
+    @shop.app.job(retry=fixed(1))
+    def leave_too() -> None:
+        raise KeyboardInterrupt
+
+    @shop.app.job
+    async def stay() -> str:
+        return "here"
+
+    gone, gone_too = leave.enqueue(), leave_too.enqueue()
+    engine = shop.serve()
+    shop.drained(engine)
+    stays = stay.enqueue()
+    shop.drained(engine)
+    assert shop.job(stays).result == "here"
+    assert [(shop.job(job).error or {})["type"] for job in (gone, gone_too)] == [
+        "SystemExit",
+        "KeyboardInterrupt",
+    ]
+
+
+def test_never_more_at_once_than_pool_and_instance_allow(shop: Shop) -> None:
+    """C3, C8."""
+    lock, now, most = threading.Lock(), {"a": 0, "b": 0}, {"a": 0, "b": 0, "all": 0}
+
+    def work(phase: str) -> None:
+        with lock:
+            now[phase] += 1
+            most[phase] = max(most[phase], now[phase])
+            most["all"] = max(most["all"], sum(now.values()))
+        time.sleep(0.01)
+        with lock:
+            now[phase] -= 1
+
+    @shop.app.job(processors=4)
+    def a() -> None:
+        work("a")
+
+    @shop.app.job(processors=4)
+    def b() -> None:
+        work("b")
+
+    for _ in range(30):
+        a.enqueue()
+        b.enqueue()
+    shop.drained(shop.serve(max_concurrent_calls=5))
+    assert most["a"] <= 4 and most["b"] <= 4 and most["all"] == 5
+
+
+def test_only_the_phases_asked_for_are_served(shop: Shop) -> None:
+    @shop.app.job
+    async def wanted() -> None: ...
+
+    @shop.app.job
+    async def unwanted() -> None: ...
+
+    jobs = [wanted.enqueue(), unwanted.enqueue()]
+    engine = shop.serve(phases=("wanted",))
+    shop.drained(engine)
+    assert [shop.job(job).state for job in jobs] == [State.COMPLETED, State.QUEUED]
+    with pytest.raises(ConfigError, match=r"wanted, unwanted|unwanted, wanted"):
+        shop.app.worker(phases=("nothing",))
+
+
+def test_priorities_are_served_high_to_low(shop: Shop) -> None:
+    """A4."""
+    order: list[int] = []
+
+    @shop.app.job(processors=1)
+    def note(n: int) -> None:
+        order.append(n)
+
+    for n in (1, 5, 9, 0, 7):
+        note.enqueue(n=n, priority=n)
+    shop.drained(shop.serve())
+    assert order == [9, 7, 5, 1, 0]

@@ -1,0 +1,404 @@
+"""Jobs in child processes: whatever they do, each ends with an outcome, and only its own process dies."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.engine import process_bench
+from tests.engine import process_handlers as handlers
+from tests.engine.leases import lease
+from tests.engine.process_bench import (
+    ProcessBench,
+    begun,
+    failed,
+    is_alive,
+    retried,
+    wait_until,
+)
+from windlass.engine import crew
+from windlass.engine.child_process import KEPT_OUTPUT, Child
+from windlass.engine.remote import RemoteError
+from windlass.engine.running import Running
+from windlass.model import (
+    Advanced,
+    Cancelled,
+    Completed,
+    Json,
+    Released,
+)
+from windlass.retry import custom, fixed
+from windlass.work import address
+from windlass.work.kind import Phase, Registry
+
+MEGABYTE = 1024 * 1024
+
+benches, shared = process_bench.benches, process_bench.shared
+
+
+# ---------------------------------------------------------------------- results
+
+
+def test_a_job_runs_in_a_process_that_is_used_again(shared: ProcessBench) -> None:
+    first, second = shared.result(handlers.pid), shared.result(handlers.pid)
+    assert first == second != os.getpid()
+    assert shared.result(handlers.parent_pid) == os.getpid()
+
+
+@pytest.mark.parametrize("handler", [handlers.echo, handlers.echo_async])
+@pytest.mark.parametrize("value", [None, 7, "grüß dich 🪝\u2028", [1.5, {"a": [True]}], {}])
+def test_results_come_back_as_they_were(shared: ProcessBench, handler: Any, value: Any) -> None:
+    outcome = shared.run(handler, value=value)
+    assert isinstance(outcome, Completed) and outcome.run is not None and outcome.run.processor == 7
+    assert outcome.result is None if value is None else json.loads(outcome.result) == value
+
+
+def test_results_are_written_by_their_annotation(shared: ProcessBench) -> None:
+    assert shared.result(handlers.greet, name="Zoë") == {"text": "grüß dich, Zoë 🪝", "at": "PT0S"}
+
+
+def test_async_jobs_share_one_event_loop(shared: ProcessBench) -> None:
+    assert shared.result(handlers.loop_id) == shared.result(handlers.loop_id)
+
+
+def test_a_large_result_passes_and_a_larger_one_is_refused(shared: ProcessBench) -> None:
+    assert len(shared.result(handlers.repeat, text="ü", times=500_000)) == 500_000
+    assert failed(shared.run(handlers.repeat, text="x", times=2 * MEGABYTE)).error.code == "bad_result"
+
+
+def test_large_arguments_pass(shared: ProcessBench) -> None:
+    """More than a socket holds, and to a process that does not listen yet."""
+    jobs = [shared.start(handlers.echo, value="ü" * 500_000) for _ in range(3)]
+    for job in jobs:
+        outcome = shared.outcome(job)
+        assert isinstance(outcome, Completed) and outcome.result is not None
+        assert len(outcome.result) == 500_002
+
+
+def test_a_result_or_arguments_that_do_not_fit_fail_the_job(shared: ProcessBench) -> None:
+    assert failed(shared.run(handlers.bad_result)).error.code == "bad_result"
+    assert failed(shared.run(handlers.greet, name=[1])).error.code == "bad_arguments"
+    assert failed(shared.run(handlers.greet)).error.code == "bad_arguments"
+
+
+def test_a_phase_that_is_not_the_last_advances_the_job(benches: Callable[..., ProcessBench]) -> None:
+    bench = benches()
+    first = bench.define(handlers.echo, kind="pipe", label="one")
+    bench.define(handlers.greet, kind="pipe", label="two", retry=fixed(9))
+    moved = bench.run(first, value=None)
+    assert isinstance(moved, Advanced)
+    assert (moved.phase, moved.output, moved.max_attempts) == ("pipe:two", "null", 9)
+
+
+def test_a_decorated_handler_is_run_with_what_it_needs(shared: ProcessBench) -> None:
+    phase: Phase = handlers.decorated.windlass_phase
+    shared.registry._phases[phase.name] = phase
+    assert shared.result(phase, name="Ada") == "Ada by real in decorated"
+
+
+def test_a_job_without_a_handler_fails(shared: ProcessBench) -> None:
+    phase = shared.define(handlers.echo)
+    stray = replace(lease("echo"), kind="other")
+    assert failed(shared.outcome(shared.start(phase, lease=stray))).error.code == "unknown_kind"
+
+
+# ---------------------------------------------------------------------- exceptions
+
+
+def test_an_exception_keeps_its_type_message_and_traceback(benches: Callable[..., ProcessBench]) -> None:
+    bench = benches()
+    phase = bench.define(handlers.raise_value_error, retry=fixed(3, wait=7))
+    outcome = retried(bench.run(phase))
+    assert outcome.delay == timedelta(seconds=7) and outcome.counted and not outcome.crashed
+    assert (outcome.error.type, outcome.error.code) == ("ValueError", "exception")
+    assert outcome.error.message == "ValueError: it broke: ü"
+    assert outcome.error.traceback is not None and "KeyError: 'cause'" in outcome.error.traceback
+    assert "process_handlers.py" in outcome.error.traceback
+
+
+@pytest.mark.parametrize(
+    ("handler", "arguments", "name"),
+    [
+        (handlers.raise_async, {}, "ValueError"),
+        (handlers.raise_teapot, {}, "TeapotError"),
+        (handlers.raise_unprintable, {}, "UnprintableError"),
+        (handlers.interrupt, {}, "KeyboardInterrupt"),
+        (handlers.leave, {"code": 3}, "SystemExit"),
+        (handlers.leave_async, {}, "SystemExit"),
+        (handlers.raise_signal, {"which": "cancelled"}, "CancelledError"),
+    ],
+)
+def test_every_exception_is_a_failed_attempt_and_no_death(
+    shared: ProcessBench, handler: Any, arguments: dict[str, Any], name: str
+) -> None:
+    before = shared.result(handlers.pid)
+    outcome = retried(shared.run(handler, **arguments))
+    assert outcome.error.type == name and outcome.error.traceback and not outcome.crashed
+    assert shared.result(handlers.pid) == before
+
+
+def test_a_policy_sees_what_was_raised(benches: Callable[..., ProcessBench]) -> None:
+    bench = benches()
+    seen: list[Any] = []
+
+    def wait(attempt: int, error: BaseException | None) -> float:
+        seen.append(error)
+        return 12
+
+    policy = custom(5, wait)
+    for handler in (handlers.raise_teapot, handlers.raise_connection_error):
+        assert retried(bench.run(bench.define(handler, retry=policy))).delay == timedelta(seconds=12)
+    teapot, refused = seen
+    assert isinstance(teapot, RemoteError) and isinstance(teapot, handlers.TeapotError)
+    assert (teapot.type_name, teapot.status, teapot.code) == ("TeapotError", 418, "exception")
+    assert "answered 418" in str(teapot) and teapot.traceback is not None
+    assert isinstance(refused, ConnectionRefusedError) and refused.errno == 111
+
+
+def test_a_policy_that_breaks_fails_the_job(benches: Callable[..., ProcessBench]) -> None:
+    bench = benches()
+    phase = bench.define(handlers.raise_teapot, retry=custom(5, lambda *_: 1 / 0))
+    assert failed(bench.run(phase)).error.type == "ZeroDivisionError"
+
+
+def test_what_a_handler_raises_to_steer(benches: Callable[..., ProcessBench]) -> None:
+    bench = benches()
+    phase = bench.define(handlers.raise_signal, retry=fixed(3, wait=7))
+    later = retried(bench.run(phase, which="retry"))
+    assert (later.delay, later.counted, later.error.message) == (timedelta(seconds=90), False, "later")
+    assert retried(bench.run(phase, which="retry by policy")).delay == timedelta(seconds=7)
+    fail = failed(bench.run(phase, which="fail"))
+    assert (fail.error.type, fail.error.code, fail.error.message) == ("Fail", "bad_county", "no such county")
+    cancel = bench.run(phase, which="cancel")
+    assert isinstance(cancel, Cancelled) and cancel.reason == "enough"
+    assert bench.run(phase, which="lost") is None
+
+
+# ---------------------------------------------------------------------- deaths
+
+
+def test_a_segfault_is_a_crash_that_tells_where(shared: ProcessBench) -> None:
+    outcome = retried(shared.run(handlers.crash))
+    assert outcome.crashed and outcome.delay == timedelta(0)
+    assert (outcome.error.type, outcome.error.code) == ("ProcessDied", "process_died")
+    assert "SIGSEGV" in outcome.error.message
+    details = outcome.error.details
+    assert (details["signal"], details["exit_code"], details["crashes"]) == ("SIGSEGV", None, 1)
+    assert outcome.error.traceback is not None
+    assert "Segmentation fault" in outcome.error.traceback and "in crash" in outcome.error.traceback
+
+
+def test_a_process_that_ends_itself_is_a_crash(shared: ProcessBench) -> None:
+    outcome = retried(shared.run(handlers.end_process, code=3))
+    assert outcome.crashed and outcome.error.details["exit_code"] == 3
+    assert outcome.error.details["signal"] is None and "exit code 3" in outcome.error.message
+    assert outcome.error.traceback == "about to end\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGABRT])
+def test_a_process_that_is_killed_is_a_crash(shared: ProcessBench, number: signal.Signals) -> None:
+    outcome = retried(shared.run(handlers.kill_itself, number=int(number)))
+    assert outcome.crashed and outcome.error.details["signal"] == number.name
+    assert outcome.error.traceback is not None and len(outcome.error.traceback) <= KEPT_OUTPUT
+
+
+def test_crashes_wait_longer_each_time_and_end_at_the_cap(benches: Callable[..., ProcessBench]) -> None:
+    bench = benches(crash_cap=4, memory_limit=512 * MEGABYTE)
+    phase = bench.define(handlers.end_process)
+    job = replace(lease("end_process"), args_json=Json('{"code":1}'))
+    third = retried(bench.outcome(bench.start(phase, lease=replace(job, crashes=2))))
+    assert third.delay == timedelta(seconds=2) and third.error.details["crashes"] == 3
+    assert third.error.details["memory_limit"] == 512 * MEGABYTE
+    last = failed(bench.outcome(bench.start(phase, lease=replace(job, crashes=3))))
+    assert last.error.code == "crash_cap" and "4 times" in last.error.message
+
+
+def test_a_death_leaves_the_neighbours_alone(shared: ProcessBench, tmp_path: Path) -> None:
+    neighbour = shared.start(handlers.wait_for, path=str(tmp_path / "begun"), go=str(tmp_path / "go"))
+    begun(tmp_path / "begun")
+    assert retried(shared.run(handlers.crash)).crashed
+    (tmp_path / "go").touch()
+    assert isinstance(shared.outcome(neighbour), Completed)
+
+
+def test_a_death_takes_what_the_job_started_with_it(shared: ProcessBench, tmp_path: Path) -> None:
+    assert retried(shared.run(handlers.start_sleeper, path=str(tmp_path / "pid"))).crashed
+    sleeper = int((tmp_path / "pid").read_text())
+    wait_until(lambda: not is_alive(sleeper), "the program is gone")
+
+
+@pytest.mark.parametrize(
+    ("handler", "told"),
+    [
+        (handlers.close_everything, "exit code 1"),
+        (handlers.shut_down_everything, "closed its line"),
+        (handlers.write_rubbish, "no message"),
+    ],
+)
+def test_a_job_that_breaks_the_line_is_a_crash(shared: ProcessBench, handler: Any, told: str) -> None:
+    outcome = retried(shared.run(handler))
+    assert outcome.crashed and told in outcome.error.message
+
+
+def test_too_much_memory_is_an_ordinary_exception(benches: Callable[..., ProcessBench]) -> None:
+    bench = benches(memory_limit=128 * MEGABYTE)
+    before = bench.result(handlers.pid)
+    assert bench.result(handlers.take_memory, megabytes=16) == 16 * MEGABYTE
+    outcome = retried(bench.run(handlers.take_memory, megabytes=400))
+    assert outcome.error.type == "MemoryError" and not outcome.crashed
+    assert bench.result(handlers.pid) != before, "a process that ran out of memory is not used again"
+
+
+def test_an_idle_process_that_dies_is_replaced(benches: Callable[..., ProcessBench]) -> None:
+    bench = benches()
+    for _ in range(5):
+        pid = bench.result(handlers.pid)
+        os.kill(pid, signal.SIGKILL)  # its next job may be on its way before this is noticed
+        assert bench.result(handlers.pid) != pid
+
+
+def test_a_job_is_not_blamed_when_no_process_can_start(
+    benches: Callable[..., ProcessBench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = benches()
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    outcome = retried(bench.run(handlers.pid))
+    assert outcome.error.code == "process_start" and not outcome.counted and not outcome.crashed
+    monkeypatch.undo()
+    monkeypatch.setattr(sys, "path", ["/nowhere"])
+    outcome = retried(bench.run(handlers.pid))
+    assert outcome.error.code == "process_start" and not outcome.counted and outcome.error.traceback
+    monkeypatch.undo()
+    assert bench.result(handlers.pid)
+
+
+# ---------------------------------------------------------------------- noise
+
+
+def test_what_jobs_print_goes_to_standard_error(
+    benches: Callable[..., ProcessBench], capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench = benches()
+    assert bench.result(handlers.print_much, lines=3000) == "printed"
+    bench.close()
+    lines = capsys.readouterr().err.splitlines()
+    assert [line for line in lines if line.startswith("err")] == [f"err {n} ü" for n in range(3000)]
+    assert [line for line in lines if line.startswith("out")] == [f"out {n} ü" for n in range(3000)]
+    assert lines[-1] == "no newline"
+
+
+def test_log_lines_can_tell_which_job_they_belong_to(shared: ProcessBench) -> None:
+    running = shared.start(handlers.job_in_logs)
+    outcome = shared.outcome(running)
+    assert isinstance(outcome, Completed) and outcome.result == f'"{running.lease.id}"'
+
+
+def test_a_job_may_close_its_outputs(benches: Callable[..., ProcessBench]) -> None:
+    bench = benches()
+    assert bench.result(handlers.mute) == "muted"
+    assert bench.result(handlers.echo, value=1) == 1
+
+
+# ---------------------------------------------------------------------- many
+
+
+def test_fifty_jobs_go_through_as_many_processes_as_run_at_once(benches: Callable[..., ProcessBench]) -> None:
+    """The next job is handed over from within the end of another, as the engine does it."""
+    bench = benches(idle_kept=4)
+    phase = bench.define(handlers.pid)
+    left = 46
+    started: list[Running] = []
+    told = bench._on_ended
+
+    def on_ended(batch: Any) -> None:
+        nonlocal left
+        for _ in batch:
+            if left > 0:
+                left -= 1
+                started.append(bench.start(phase))
+        told(batch)
+
+    bench.executor._on_ended = on_ended
+    started += [bench.start(phase) for _ in range(4)]
+    wait_until(lambda: len(started) == 50, "all jobs were started")
+    pids = set()
+    for running in started:
+        outcome = bench.outcome(running)
+        assert isinstance(outcome, Completed)
+        pids.add(outcome.result)
+    assert 1 <= len(pids) <= 4 and len(bench.executor.pids) == len(pids)
+
+
+def test_processes_that_idle_are_ended_but_for_a_few(
+    benches: Callable[..., ProcessBench], tmp_path: Path
+) -> None:
+    bench = benches(idle_kept=1, idle_seconds=0.2)
+    go = tmp_path / "go"
+    jobs = [bench.start(handlers.wait_for, path=str(tmp_path / str(n)), go=str(go)) for n in range(3)]
+    for n in range(3):
+        begun(tmp_path / str(n))
+    assert len(bench.executor.pids) == 3
+    go.touch()
+    for job in jobs:
+        bench.outcome(job)
+    wait_until(lambda: len(bench.executor.pids) == 1, "two processes are ended")
+    assert bench.result(handlers.pid) in bench.executor.pids
+
+
+def test_submitting_does_not_wait(
+    benches: Callable[..., ProcessBench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = benches()
+    may_start = threading.Event()
+
+    def start(init: Any) -> Child:
+        may_start.wait()
+        return Child(init)
+
+    monkeypatch.setattr(crew, "Child", start)
+    jobs = [bench.start(handlers.pid) for _ in range(3)]  # while the supervisor is held up
+    bench.executor.stop_job(jobs[0])
+    may_start.set()
+    assert all(isinstance(bench.outcome(job), Completed | Cancelled | Released) for job in jobs)
+
+
+# ---------------------------------------------------------------------- which handlers
+
+
+def test_a_handler_that_has_no_address_cannot_be_hosted(shared: ProcessBench) -> None:
+    registry = Registry()
+    hostable: list[Any] = [handlers.echo, handlers.echo_async, handlers.Holder.nested]
+    homeless: list[Any] = [
+        handlers.make_closure(),
+        lambda: None,
+        handlers.Holder().method,
+        functools.partial(handlers.echo),
+    ]
+    for number, handler in enumerate(hostable):
+        assert shared.executor.can_host(registry.define(f"good-{number}", handler))
+    for number, handler in enumerate(homeless):
+        phase = registry.define(f"bad-{number}", handler)
+        assert not shared.executor.can_host(phase) and address.obstacle(handler)
+        assert failed(shared.run(phase)).error.code == "config"
+    assert shared.executor.can_host(handlers.decorated.windlass_phase)
+
+
+def test_a_name_that_leads_elsewhere_is_no_address(
+    shared: ProcessBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    phase = Registry().define("echo", handlers.echo)
+    monkeypatch.setattr(handlers, "echo", handlers.pid)
+    assert address.locate(phase.handler) is None
+    monkeypatch.delattr(handlers, "echo")
+    assert address.locate(phase.handler) is None

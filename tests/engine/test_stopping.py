@@ -1,0 +1,296 @@
+"""Time limits, cancels, lost leases and shutdown: how jobs are made to stop, and what becomes of them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tests.engine.shop import Shop
+from windlass.model import CancelAnswer, State
+from windlass.retry import fixed
+from windlass.work.context import Context
+
+
+def test_an_async_job_that_outruns_its_limit_is_stopped_and_tried_again(shop: Shop) -> None:
+    """C5, I-12."""
+    cleaned: list[int] = []
+
+    @shop.app.job(timeout=0.2, retry=fixed(2, wait=0.02))
+    async def slow(ctx: Context) -> str:
+        try:
+            if ctx.attempt == 1:
+                await asyncio.sleep(60)
+        finally:
+            cleaned.append(ctx.attempt)
+        return "in time"
+
+    job = slow.enqueue()
+    shop.drained(shop.serve())
+    assert shop.job(job).result == "in time" and cleaned == [1, 2]
+    (first,) = shop.store.jobs.attempts(job.id)
+    assert first.error is not None and first.error["code"] == "time_limit"
+
+
+def test_a_thread_that_does_not_stop_loses_its_processor_and_holds_up_nobody(shop: Shop) -> None:
+    """C5: put in error, its job released with an attempt counted, the processor reset."""
+    release = threading.Event()
+    ran: list[str] = []
+
+    @shop.app.job(timeout=0.2, processors=1, retry=fixed(1))
+    def stuck() -> None:
+        release.wait(30)
+
+    @shop.app.job(processors=1)
+    def other() -> None:
+        ran.append("other")
+
+    job = stuck.enqueue()
+    engine = shop.serve()
+    shop.until(lambda: shop.job(job).state is State.FAILED)
+    assert (shop.job(job).error or {})["code"] == "time_limit"
+    assert engine.report().phases["stuck"].error == 1 and engine.report().phases["stuck"].idle == 1
+    other.enqueue()
+    shop.drained(engine)
+    release.set()
+    shop.until(lambda: engine.report().phases["stuck"].error == 0)
+    assert shop.job(job).state is State.FAILED, "what it still did changed nothing"
+
+
+def test_signs_of_life_move_the_time_limit(shop: Shop) -> None:
+    @shop.app.job(timeout=0.4, retry=fixed(1))
+    def lively(ctx: Context) -> str:
+        for _ in range(8):
+            time.sleep(0.1)
+            ctx.alive()
+        return "done"
+
+    job = lively.enqueue()
+    shop.drained(shop.serve())
+    assert shop.job(job).result == "done"
+
+
+@pytest.mark.parametrize("colour", ["async", "plain"])
+def test_a_running_job_that_is_cancelled_stops_and_cleans_up(shop: Shop, colour: str) -> None:
+    """A5."""
+    begun, cleaned = threading.Event(), threading.Event()
+
+    if colour == "async":
+
+        @shop.app.job(name="long")
+        async def long() -> None:
+            begun.set()
+            try:
+                await asyncio.sleep(60)
+            finally:
+                cleaned.set()
+
+    else:
+
+        @shop.app.job(name="long")
+        def long(ctx: Context) -> None:
+            begun.set()
+            try:
+                ctx.sleep(60)
+            finally:
+                cleaned.set()
+
+    job = long.enqueue()
+    engine = shop.serve()
+    assert begun.wait(10)
+    assert shop.store.jobs.cancel(job.id, "not needed") is CancelAnswer.REQUESTED
+    shop.drained(engine)
+    assert cleaned.is_set() and shop.job(job).state is State.CANCELLED
+
+
+def test_a_claimed_job_that_only_waits_is_cancelled_without_running(shop: Shop) -> None:
+    gate, ran = threading.Event(), []
+
+    @shop.app.job(processors=1)
+    def queue_up(n: int) -> None:
+        ran.append(n)
+        gate.wait(10)
+
+    for n in range(30):  # fast at first, so that some are claimed ahead
+        queue_up.enqueue(n=-1 - n)
+    gate.set()
+    engine = shop.serve(prefetch=10.0)
+    shop.drained(engine)
+    gate.clear()
+    jobs = [queue_up.enqueue(n=n) for n in range(3)]
+    shop.until(lambda: engine.report().phases["queue_up"].waiting == 2)
+    shop.store.jobs.cancel(jobs[2].id)
+    shop.until(lambda: shop.job(jobs[2]).state is State.CANCELLED)
+    gate.set()
+    shop.drained(engine)
+    assert 2 not in ran and 1 in ran
+
+
+def test_stopping_gives_back_what_waits_and_lets_running_jobs_finish(shop: Shop) -> None:
+    """C6: nothing lost, no attempt burnt."""
+    begun, gate = threading.Event(), threading.Event()
+
+    @shop.app.job(processors=1)
+    def work(n: int) -> int:
+        begun.set()
+        gate.wait(10)
+        return n
+
+    jobs = [work.enqueue(n=n) for n in range(5)]
+    engine = shop.serve()
+    assert begun.wait(10)
+    stopper = threading.Thread(target=engine.stop)
+    stopper.start()
+    shop.until(lambda: engine.state == "stopping")
+    gate.set()
+    stopper.join(10)
+    states = [shop.job(job) for job in jobs]
+    assert [job.state for job in states].count(State.COMPLETED) == 1
+    assert all(
+        (job.state, job.attempt) == (State.QUEUED, 0) for job in states if job.state is not State.COMPLETED
+    )
+    assert shop.store.instances.list() == [], "an instance that stopped in order is gone"
+
+
+def test_after_the_grace_time_running_jobs_are_stopped_and_given_back(shop: Shop) -> None:
+    begun, ends = threading.Event(), []
+
+    @shop.app.job
+    async def endless() -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ends.append("cleaned")
+
+    job = endless.enqueue()
+    engine = shop.serve()
+    assert begun.wait(10)
+    began = time.monotonic()
+    engine.stop(grace=0.2)
+    assert time.monotonic() - began < 5 and ends == ["cleaned"]
+    assert (shop.job(job).state, shop.job(job).attempt) == (State.QUEUED, 0)
+
+
+def test_a_second_call_to_stop_does_not_wait_for_the_grace_time(shop: Shop) -> None:
+    begun = threading.Event()
+
+    @shop.app.job
+    def endless(ctx: Context) -> None:
+        begun.set()
+        ctx.sleep(60)
+
+    job = endless.enqueue()
+    engine = shop.serve()
+    assert begun.wait(10)
+    first = threading.Thread(target=engine.stop, kwargs={"grace": 50})
+    first.start()
+    shop.until(lambda: engine.state == "stopping")
+    began = time.monotonic()
+    engine.stop()
+    first.join(10)
+    assert time.monotonic() - began < 5 and shop.job(job).state is State.QUEUED
+
+
+def test_a_blocked_loop_is_named_and_costs_no_lease(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
+    """I-11: three lease lengths of time.sleep in a coroutine."""
+    runs: list[float] = []
+
+    @shop.app.job(timeout=None)
+    async def blocking() -> None:
+        runs.append(time.monotonic())
+        time.sleep(3.2)  # noqa: ASYNC251  that is the point
+
+    job = blocking.enqueue()
+    first = shop.serve(lease=1.0, heartbeat=0.25, margin=0.25, blocked_after=0.3)
+    shop.until(lambda: runs)
+    second = shop.serve(lease=1.0, heartbeat=0.25, margin=0.25)
+    with caplog.at_level(logging.WARNING):
+        shop.until(lambda: any("blocks the event loop" in record.getMessage() for record in caplog.records))
+    shop.drained(second)
+    shop.drained(first)
+    assert len(runs) == 1 and shop.job(job).state is State.COMPLETED and shop.job(job).crashes == 0
+    (warning,) = [record for record in caplog.records if getattr(record, "event", "") == "loop.blocked"]
+    assert job.id in warning.getMessage() and "time.sleep" in str(getattr(warning, "stack", ""))
+
+
+def test_an_instance_that_was_declared_dead_stops_its_jobs_and_begins_anew(shop: Shop) -> None:
+    """B3, I-5."""
+    begun, ends, ids = threading.Event(), [], []
+
+    @shop.app.job
+    async def hold(ctx: Context) -> str:
+        ids.append(ctx.lease.token)
+        if len(ids) == 1:
+            begun.set()
+            try:
+                await asyncio.sleep(60)
+            finally:
+                ends.append("stopped")
+        return "second"
+
+    job = hold.enqueue()
+    engine = shop.serve(heartbeat=0.5)
+    before = engine.id
+    assert begun.wait(10)
+    table = "windlass_instance" if shop.store.db.dialect == "sqlite" else "windlass.instance"
+    now = "1" if shop.store.db.dialect == "sqlite" else "now() - interval '1 day'"
+    shop.run(f"UPDATE {table} SET dead_at = {now}, heartbeat_at = {now}")
+    shop.until(lambda: ends)
+    shop.drained(engine)
+    assert engine.id != before and shop.job(job).result == "second" and len(set(ids)) == 2
+
+
+def test_a_lease_that_cannot_be_renewed_ends_by_our_own_clock(shop: Shop) -> None:
+    """Self-stop before the lease ends, and back to work when the database answers again."""
+    begun, ends, runs = threading.Event(), [], []
+
+    @shop.app.job
+    async def hold() -> str:
+        runs.append(1)
+        if len(runs) == 1:
+            begun.set()
+            try:
+                await asyncio.sleep(60)
+            finally:
+                ends.append(time.monotonic())
+        return "again"
+
+    job = hold.enqueue()
+    engine = shop.serve(lease=1.5, heartbeat=0.3, margin=0.5)
+    assert begun.wait(10)
+    holder: Any = engine.holder
+    frozen = threading.Event()
+    real = holder.beat
+
+    def freeze(**options: Any) -> Any:
+        if not frozen.wait(6):
+            raise AssertionError("nobody let go")
+        return real(**options)
+
+    at = time.monotonic()
+    holder.beat = freeze
+    shop.until(lambda: ends)
+    assert 0.3 < ends[0] - at < 1.5 + 0.3, "before the lease was over"
+    frozen.set()
+    shop.drained(engine)
+    assert shop.job(job).result == "again"
+
+
+def test_a_paused_phase_is_served_when_it_is_resumed(shop: Shop) -> None:
+    @shop.app.job
+    async def wait_for_it() -> None: ...
+
+    shop.store.phases.pause("wait_for_it", "maintenance", lasts=timedelta(hours=1))
+    job = wait_for_it.enqueue()
+    engine = shop.serve(scan=0.2)
+    time.sleep(0.6)
+    assert shop.job(job).state is State.QUEUED
+    shop.store.phases.resume("wait_for_it")
+    shop.drained(engine)
+    assert shop.job(job).state is State.COMPLETED

@@ -1,0 +1,170 @@
+"""Events: every transition is one record with a stable name, its level and its fields."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tests.observe.lines import a_job, a_lease, written
+from windlass.errors import StoreUnreachableError
+from windlass.model import (
+    Advanced,
+    Cancelled,
+    Completed,
+    Failed,
+    JobError,
+    Outcome,
+    Recovered,
+    Released,
+    Retried,
+    Run,
+)
+from windlass.observe import events
+from windlass.observe.report import OUTCOMES
+
+ERROR = JobError(
+    type="ConnectionError", code="exception", message="ConnectionError: refused", traceback="Traceback …"
+)
+RUN = Run(4, 12, 345)
+LEASE = a_lease()
+JOB = {
+    "job_id": "0190-a",
+    "kind": "welcome",
+    "phase": "welcome",
+    "attempt": 2,
+    "max_attempts": 3,
+    "correlation_id": "req-7",
+}
+
+ENDS: list[tuple[Outcome, str, str, dict[str, Any]]] = [
+    (Completed(LEASE, run=RUN), "completed", "debug", {}),
+    (Advanced(LEASE, "site:two", run=RUN), "advanced", "debug", {"next_phase": "site:two"}),
+    (Retried(LEASE, ERROR, timedelta(seconds=4), run=RUN), "retried", "warning", {"delay_seconds": 4.0}),
+    (Failed(LEASE, ERROR, run=RUN), "failed", "error", {}),
+    (Retried(LEASE, ERROR, timedelta(seconds=4), run=RUN), "failed", "error", {}),
+    (Cancelled(LEASE, "not needed", run=RUN), "cancelled", "info", {"reason": "not needed"}),
+    (Released(LEASE, run=RUN), "cancelled", "info", {"reason": "cancelled on request"}),
+    (Released(LEASE, run=RUN), "released", "info", {}),
+    (Completed(LEASE, run=RUN), "lost", "warning", {}),
+    (Failed(LEASE, ERROR, run=RUN), "lost", "warning", {}),
+]
+
+
+@pytest.mark.parametrize(("outcome", "name", "level", "extra"), ENDS)
+def test_every_end_is_told(outcome: Outcome, name: str, level: str, extra: dict[str, Any]) -> None:
+    with written() as lines:
+        events.ended(outcome, name)
+    (line,) = lines.objects
+    assert (line["event"], line["level"]) == (f"job.{name}", level)
+    assert {key: line[key] for key in JOB} == JOB
+    assert line["processor"] == "welcome-processor-4"
+    assert line["fields"] == {"waited_ms": 12, "ran_ms": 345, **extra}
+    if name in ("retried", "failed"):
+        assert line["error"] == {
+            "type": "ConnectionError", "code": "exception", "message": "ConnectionError: refused", "traceback": "Traceback …",
+        }  # fmt: skip
+    else:
+        assert "error" not in line
+
+
+def test_every_outcome_has_an_event() -> None:
+    assert {f"job.{name}" for name in OUTCOMES} <= set(events.LEVELS)
+    assert {name for _, name, _, _ in ENDS} == set(OUTCOMES)
+
+
+def test_a_console_line_says_what_people_ask() -> None:
+    with written("console") as lines:
+        events.ended(Retried(LEASE, ERROR, timedelta(seconds=4)), "retried")
+    assert lines.all[0][13:] == (
+        "WARN  job.retried     welcome 0190-a attempt 2/3  ConnectionError: refused; again in 4 s "
+        "delay_seconds=4.0 correlation_id=req-7"
+    )
+
+
+def test_everything_else_is_told() -> None:
+    with written() as lines:
+        events.started([a_job()])
+        events.ended_elsewhere(LEASE, "completed", RUN)
+        events.ended_elsewhere(LEASE, "lost")
+        events.recovered(Recovered("0190-a", "retried"))
+        events.recovered(Recovered("0190-a", "held", LEASE))
+        events.refused(LEASE, "being processed")
+        events.duplicate_prevented("0190-a", "welcome", "page")
+        events.lock_held("0190-a", "worker-2")
+        events.processor_replaced(a_job(), "time limit")
+        events.instance_started("i-1", ["a", "b"])
+        events.instance_stopping("i-1", 7, 30.0)
+        events.instance_stopped("i-1")
+        events.self_stopped("i-1")
+        events.lease_lost("i-1", "others declared it dead")
+        events.loop_blocked(LEASE, 1.25, 'File "work.py", line 7\n    time.sleep(9)')
+        events.loop_blocked(None, 1.25, "")
+        events.health("ok", {})
+        events.health("degraded", {"listener": "polling"})
+        events.store_unreachable(StoreUnreachableError("connection refused"), quiet=events.Quiet())
+        events.store_back(quiet=events.Quiet())
+        events.emit("job.summary", "7 completed")
+    found = {line["event"]: logging.getLevelNamesMapping()[line["level"].upper()] for line in lines.objects}
+    by_ends = {
+        "job.completed",
+        "job.advanced",
+        "job.retried",
+        "job.failed",
+        "job.cancelled",
+        "job.released",
+        "job.lost",
+    }
+    assert set(found) | by_ends == set(events.LEVELS)
+    found["instance.health"] = logging.INFO
+    assert found == {name: level for name, level in events.LEVELS.items() if name in found}
+    by_name = {line["event"]: line for line in lines.objects}
+    assert (
+        by_name["job.recovered"]["fields"] == {"verdict": "held"} and by_name["job.recovered"]["attempt"] == 2
+    )
+    assert by_name["job.refused"]["fields"] == {"reason": "being processed"}
+    assert by_name["instance.stopping"]["fields"] == {"running": 7, "grace_seconds": 30.0}
+    assert by_name["instance.started"]["instance"] == "i-1"
+    assert by_name["store.unreachable"]["error"]["code"] == "store_unreachable"
+    blocked = next(line for line in lines.objects if line["event"] == "loop.blocked")
+    assert blocked["job_id"] == "0190-a" and "time.sleep(9)" in blocked["fields"]["stack"]
+
+
+def test_the_database_is_complained_about_once_a_second() -> None:
+    now = [0.0]
+    quiet = events.Quiet(1.0, lambda: now[0])
+    with written() as lines:
+        for tenth in range(25):
+            now[0] = tenth / 10
+            events.store_unreachable(StoreUnreachableError("refused"), quiet=quiet)
+    assert [line.get("fields", {}).get("skipped") for line in lines.objects] == [None, 9, 9]
+
+
+def test_what_is_not_shown_costs_nothing() -> None:
+    """DEBUG is off: a batch of a thousand costs less than one record would."""
+    with written(level="info") as lines:
+        assert not events.enabled(logging.DEBUG) and events.enabled(logging.INFO)
+        outcome = Completed(LEASE)
+        jobs = [a_job()] * 1000
+        began = time.perf_counter()
+        events.started(jobs)
+        events.ended(outcome, "completed")
+        events.ended_elsewhere(LEASE, "completed")
+        assert time.perf_counter() - began < 0.005
+    assert lines.text == ""
+
+
+def test_a_hostile_job_stays_on_its_line() -> None:
+    bad = "x\n12:00:00.000 INFO  forged \x1b[2J"
+    lease = replace(LEASE, id=bad, kind=bad, phase=bad, correlation_id=bad)
+    error = JobError(type=bad, code=bad, message=bad, traceback=bad)
+    for style in ("json", "console"):
+        with written(style) as lines:
+            events.ended(Failed(lease, error), "failed")
+            events.recovered(Recovered(bad, bad))
+            events.loop_blocked(lease, 1.0, bad)
+        assert len(lines.all) == 3 and "\x1b" not in lines.text

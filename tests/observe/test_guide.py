@@ -1,0 +1,28 @@
+"""The guide lists the events there are, each with its level."""
+
+from __future__ import annotations
+
+import logging
+import re
+from pathlib import Path
+
+from windlass.observe import events
+from windlass.observe.report import BOUNDS_MS
+from windlass.observe.text import LIMIT
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+def test_every_event_is_listed() -> None:
+    page = (DOCS / "guides" / "logs-and-metrics.md").read_text("utf-8")
+    listed = re.findall(r"^\| `([a-z_]+\.[a-z_]+)` \| (\w+) \|", page, re.MULTILINE)
+    assert listed == [(name, logging.getLevelName(level).lower()) for name, level in events.LEVELS.items()]
+    assert f"{LIMIT:,} characters" in page
+
+
+def test_the_bounds_are_listed() -> None:
+    page = (DOCS / "reference" / "metrics.md").read_text("utf-8")
+    found = re.search(r"bounds ([\d, and]+) ms, ([\d, and]+) s\.", page)
+    assert found
+    small, large = ([int(number) for number in re.findall(r"\d+", part)] for part in found.groups())
+    assert tuple(small + [second * 1000 for second in large]) == BOUNDS_MS

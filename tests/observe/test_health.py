@@ -1,0 +1,123 @@
+"""Health: what is live, what is ready, and which part is to blame."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.observe.lines import written
+from tests.observe.reports import a_report
+from windlass.model import Counts
+from windlass.observe import health
+from windlass.observe.check import HealthCheck
+from windlass.observe.report import PhaseReport
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_live", "is_ready"),
+    [
+        ({}, True, True),
+        ({"state": "starting"}, True, False),
+        ({"state": "stopping"}, True, False),
+        ({"state": "stopped"}, False, False),
+        ({"store_reachable": False}, True, False),
+        ({"lease_left": -1.0}, True, False),
+        ({"listening": False}, True, True),
+        ({"degraded": ["redis lock: connection refused"]}, True, True),
+        ({"loop_lag": 90.0}, True, True),
+        # A step thread that does not come round: judged only where its turns are counted, and not while the database is away.
+        ({"last_step_seconds_ago": 600.0}, True, True),
+        ({"last_step_seconds_ago": 600.0, "step_limit": 60.0}, False, False),
+        ({"last_step_seconds_ago": 600.0, "step_limit": 60.0, "store_reachable": False}, True, False),
+        ({"last_step_seconds_ago": 600.0, "step_limit": 60.0, "state": "starting"}, True, False),
+        ({"last_step_seconds_ago": 59.0, "step_limit": 60.0}, True, True),
+    ],
+)
+def test_live_and_ready(changes: dict[str, Any], is_live: bool, is_ready: bool) -> None:
+    report = a_report(**changes)
+    assert bool(health.live(report)) is is_live
+    assert bool(health.ready(report)) is is_ready
+    assert bool(health.live(report).reasons) is not is_live
+    assert bool(health.ready(report).reasons) is not is_ready
+    told = health.detailed(report)
+    assert (told["live"], told["ready"]) == (is_live, is_ready)
+
+
+@pytest.mark.parametrize(
+    ("changes", "part", "state", "status"),
+    [
+        ({"store_reachable": False}, "store", "down", "down"),
+        ({"degraded": ["store: slow"]}, "store", "degraded", "degraded"),
+        ({"listening": False}, "listener", "degraded", "degraded"),
+        ({"degraded": ["listener: no notifications; polling instead"]}, "listener", "degraded", "degraded"),
+        ({"lease_left": 0.0}, "lease", "down", "down"),
+        ({"degraded": ["lease: two beats missed"]}, "lease", "degraded", "degraded"),
+        ({"loop_lag": 3.0}, "loop", "degraded", "degraded"),
+        (
+            {"degraded": ["loop: a handler blocks the event loop"], "loop_lag": 0.5},
+            "loop",
+            "degraded",
+            "degraded",
+        ),
+        ({"phases": {"welcome": PhaseReport(9, 1, 2, 0)}}, "pools", "degraded", "degraded"),
+        ({"degraded": ["redis lock: connection refused"]}, "redis lock", "degraded", "degraded"),
+        ({"degraded": ["tides: too high"]}, "tides", "degraded", "degraded"),
+        ({"state": "stopping"}, "engine", "down", "down"),
+        ({"last_step_seconds_ago": 99.0, "step_limit": 60.0}, "engine", "down", "down"),
+    ],
+)
+def test_the_part_that_is_not_well_is_named(
+    changes: dict[str, Any], part: str, state: str, status: str
+) -> None:
+    report = a_report(**changes)
+    told = health.detailed(report)
+    assert told["status"] == status
+    assert told["parts"][part]["state"] == state and told["parts"][part]["seen"]
+    others = {name: found["state"] for name, found in told["parts"].items() if name != part}
+    assert set(others.values()) == {"ok"}
+    assert list(health.unwell(report)) == [part]
+    if part != "tides" and "degraded" not in changes:
+        assert told["parts"][part]["advice"].endswith(".")
+
+
+def test_the_whole_picture() -> None:
+    told = health.detailed(a_report(), {"welcome": Counts(queued=7, failed=1)})
+    assert told["status"] == "ok" and not health.unwell(a_report())
+    assert set(told["parts"]) == {"engine", "store", "listener", "lease", "loop", "pools", "redis lock"}
+    assert told["phases"]["welcome"] == {"idle": 7, "busy": 3, "error": 0, "waiting": 5}
+    assert told["jobs"]["welcome"]["queued"] == 7
+    assert json.loads(json.dumps(told)) == told
+
+
+@pytest.mark.parametrize("state", ["starting", "stopped"])
+def test_what_has_not_begun_is_not_blamed(state: str) -> None:
+    """An instance that starts has no lease and hears nothing; that is no trouble of these parts."""
+    report = a_report(state=state, lease_left=0.0, listening=False)
+    assert list(health.unwell(report)) == ["engine"]
+
+
+def test_the_check_speaks_when_something_changes() -> None:
+    """Once when a part falls ill, once when another does, once when all is well again; not in between."""
+    now = [a_report(state="starting", listening=False)]
+    check = HealthCheck(lambda: now[0])
+    with written() as lines:
+        for report in (
+            a_report(),
+            a_report(listening=False),
+            a_report(listening=False, lease_left=20.0),
+            a_report(listening=False, store_reachable=False),
+            a_report(state="stopping", store_reachable=False),
+            a_report(),
+        ):
+            check.look()
+            now[0] = report
+            check.look()
+    assert [
+        (line["level"], line["fields"]["status"], list(line["fields"]["parts"])) for line in lines.objects
+    ] == [
+        ("warning", "degraded", ["listener"]),
+        ("warning", "down", ["store", "listener"]),
+        ("info", "ok", []),
+    ]

@@ -1,0 +1,254 @@
+"""The worker's HTTP server, over real sockets."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.observe.reports import a_report
+from windlass.errors import ConfigError
+from windlass.model import Counts
+from windlass.observe import server as server_module
+from windlass.observe.metrics import Metrics
+from windlass.observe.report import EngineReport, StatsReport
+from windlass.observe.server import Server, serve
+
+Ask = Callable[..., tuple[int, dict[str, str], bytes]]
+
+
+class Instance:
+    """What the server is asked about."""
+
+    def __init__(self) -> None:
+        self.now = a_report()
+        self.metrics = Metrics(StatsReport, self.report)
+
+    def report(self) -> EngineReport:
+        return self.now
+
+    def counts(self) -> dict[str, Counts]:
+        return {"welcome": Counts(queued=7)}
+
+
+@pytest.fixture
+def instance() -> Instance:
+    return Instance()
+
+
+@pytest.fixture
+def server(instance: Instance) -> Iterator[Server]:
+    with serve("127.0.0.1", 0, instance.report, instance.metrics.render, counts=instance.counts) as made:
+        yield made
+
+
+@pytest.fixture
+def ask(server: Server) -> Ask:
+    def ask(path: str, method: str = "GET", body: bytes | None = None) -> tuple[int, dict[str, str], bytes]:
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=5)
+        try:
+            connection.request(method, path, body)
+            answer = connection.getresponse()
+            return answer.status, dict(answer.getheaders()), answer.read()
+        finally:
+            connection.close()
+
+    return ask
+
+
+def _raw(port: int, sent: bytes, timeout: float = 5.0) -> bytes:
+    with socket.create_connection(("127.0.0.1", port), timeout=timeout) as connection:
+        connection.sendall(sent)
+        received = b""
+        while data := connection.recv(65536):
+            received += data
+        return received
+
+
+def test_metrics_can_be_scraped(ask: Ask) -> None:
+    status, headers, body = ask("/metrics")
+    assert status == 200 and headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert "windlass_queue_size" in {family.name for family in text_string_to_metric_families(body.decode())}
+
+
+def test_health_follows_the_report(ask: Ask, instance: Instance) -> None:
+    assert [ask(path)[0] for path in ("/livez", "/readyz", "/healthz")] == [200, 200, 200]
+    instance.now = a_report(store_reachable=False)
+    assert [ask(path)[0] for path in ("/livez", "/readyz", "/healthz")] == [200, 503, 503]
+    assert json.loads(ask("/readyz")[2]) == {"status": "down", "reasons": ["the database does not answer"]}
+    instance.now = a_report(state="stopped")
+    assert [ask(path)[0] for path in ("/livez", "/readyz", "/healthz")] == [503, 503, 503]
+
+
+def test_the_detailed_report(ask: Ask, instance: Instance) -> None:
+    instance.now = a_report(listening=False)
+    status, headers, body = ask("/healthz?pretty=1")
+    told = json.loads(body)
+    assert status == 200 and headers["Content-Type"] == "application/json; charset=utf-8"
+    assert (told["status"], told["parts"]["listener"]["state"]) == ("degraded", "degraded")
+    assert told["jobs"]["welcome"]["queued"] == 7
+
+
+def test_head_has_no_body(ask: Ask) -> None:
+    status, headers, body = ask("/healthz", "HEAD")
+    assert status == 200 and int(headers["Content-Length"]) > 100 and body == b""
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "FROB"])
+def test_other_methods_are_refused(ask: Ask, method: str) -> None:
+    status, headers, body = ask("/metrics", method, b"x" * 100)
+    assert status == 405 and headers["Allow"] == "GET, HEAD" and b"windlass_" not in body
+
+
+def test_other_paths_are_not_found(ask: Ask) -> None:
+    for path in ("/", "/metrics/", "/metricsx", "/../etc/passwd"):
+        status, _, body = ask(path)
+        assert status == 404 and "/metrics" in json.loads(body)["paths"]
+
+
+def test_answers_say_little_about_us(ask: Ask) -> None:
+    _, headers, _ = ask("/livez")
+    assert headers["Server"].strip() == "windlass"
+    assert headers["Cache-Control"] == "no-store"
+
+
+def test_what_goes_wrong_inside_is_not_shown(caplog: pytest.LogCaptureFixture) -> None:
+    def broken() -> Any:
+        raise RuntimeError("the password is hunter2")
+
+    with serve("127.0.0.1", 0, broken, broken) as made:
+        for path in (b"/metrics", b"/livez", b"/healthz"):
+            answer = _raw(made.port, b"GET " + path + b" HTTP/1.1\r\n\r\n")
+            assert answer.startswith(b"HTTP/1.0 500 ")
+            assert b"hunter2" not in answer and b"Traceback" not in answer and b"RuntimeError" not in answer
+    assert len([record for record in caplog.records if record.name == "windlass.observe"]) == 3
+
+
+def test_jobs_that_cannot_be_counted_do_not_hide_the_rest(
+    instance: Instance, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken() -> Any:
+        raise RuntimeError("no")
+
+    with serve("127.0.0.1", 0, instance.report, instance.metrics.render, counts=broken) as made:
+        answer = _raw(made.port, b"GET /healthz HTTP/1.1\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.0 200 ") and b'"jobs"' not in answer
+    assert "could not be counted" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
+        b"GET\r\n\r\n",
+        b"GET /livez HTTP/9.9\r\n\r\n",
+        b"GET /livez HTTP/1.1\r\n" + b"X: y\r\n" * 200 + b"\r\n",
+        b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\n\r\n",
+        b"GET /livez<script> HTTP/x\r\n\r\n",
+    ],
+)
+def test_requests_that_cannot_be_read(server: Server, ask: Ask, sent: bytes) -> None:
+    try:
+        answer = _raw(server.port, sent)
+    except ConnectionResetError:  # closed with bytes of ours unread
+        answer = b""
+    assert answer == b"" or _status(answer) in (400, 414, 431, 505)
+    assert b"<" not in answer
+    assert ask("/livez")[0] == 200
+
+
+def _status(answer: bytes) -> int:
+    head = answer.split(b"\r\n", 1)[0].split()
+    return int(head[1]) if head and head[0].startswith(b"HTTP/") else 400 if answer.startswith(b"{") else 0
+
+
+def test_a_body_is_never_waited_for(server: Server) -> None:
+    began = time.monotonic()
+    answer = _raw(server.port, b"POST /metrics HTTP/1.1\r\nContent-Length: 1000000\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.0 405 ") and time.monotonic() - began < 2
+
+
+def test_a_slow_caller_is_sent_away(instance: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One byte now and then does not hold a connection open for ever."""
+    monkeypatch.setattr(server_module, "PATIENCE", 0.5)
+    with serve("127.0.0.1", 0, instance.report, instance.metrics.render) as made:
+        began = time.monotonic()
+        with (
+            socket.create_connection(("127.0.0.1", made.port), timeout=5) as connection,
+            pytest.raises(OSError),
+        ):
+            while time.monotonic() - began < 5:
+                connection.sendall(b"G")
+                time.sleep(0.05)
+        assert time.monotonic() - began < 3
+
+
+def test_too_many_callers_are_turned_away(instance: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "MOST_CALLERS", 2)
+    with serve("127.0.0.1", 0, instance.report, instance.metrics.render) as made:
+        waiting = [socket.create_connection(("127.0.0.1", made.port), timeout=5) for _ in range(3)]
+        try:
+            assert waiting[2].recv(10) == b""
+            waiting[0].sendall(b"GET /livez HTTP/1.0\r\n\r\n")
+            assert waiting[0].recv(8) == b"HTTP/1.0"
+        finally:
+            for connection in waiting:
+                connection.close()
+
+
+def test_many_callers_at_once(server: Server, ask: Ask) -> None:
+    statuses: list[int] = []
+    threads = [threading.Thread(target=lambda: statuses.append(ask("/metrics")[0])) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert statuses == [200] * 8
+
+
+def test_requests_are_not_logged(
+    ask: Ask, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    ask("/livez")
+    ask("/nowhere")
+    assert not caplog.records and capfd.readouterr() == ("", "")
+
+
+def test_closing_frees_the_port(instance: Instance) -> None:
+    first = serve("127.0.0.1", 0, instance.report, instance.metrics.render)
+    first.close()
+    first.close()
+    with serve("127.0.0.1", first.port, instance.report, instance.metrics.render) as second:
+        assert second.port == first.port
+
+
+@pytest.mark.parametrize(
+    ("host", "port"), [("127.0.0.1", 70_000), ("203.0.113.7", 0), ("no.such.host.invalid", 0)]
+)
+def test_an_address_that_cannot_be_used_is_named(instance: Instance, host: str, port: int) -> None:
+    with pytest.raises(ConfigError, match=f"metrics address.*{host}"):
+        serve(host, port, instance.report, instance.metrics.render)
+
+
+def test_a_port_in_use_is_named(server: Server, instance: Instance) -> None:
+    with pytest.raises(ConfigError, match=str(server.port)):
+        serve("127.0.0.1", server.port, instance.report, instance.metrics.render)
+
+
+def test_ipv6(instance: Instance) -> None:
+    try:
+        made = serve("::1", 0, instance.report, instance.metrics.render)
+    except ConfigError:
+        pytest.skip("no IPv6 on this machine")
+    with made, socket.create_connection(("::1", made.port), timeout=5) as connection:
+        connection.sendall(b"GET /livez HTTP/1.0\r\n\r\n")
+        assert connection.recv(12) == b"HTTP/1.0 200"
