@@ -47,6 +47,11 @@ class Flag(IntFlag):
     OUTPUT = 32  # has rows in `output`
 
 
+def has_flag(flags: int, wanted: int) -> bool:
+    """Whether one of the wanted flags is set. By numbers: ``&`` of two flags makes a third, which takes a microsecond."""
+    return int.__and__(flags, wanted) != 0
+
+
 # A job with one of these cannot be finished by the one-statement path: its end touches further tables.
 ASIDE = Flag.CHECKPOINT | Flag.DEPENDENTS | Flag.KEY | Flag.OUTPUT
 
@@ -201,7 +206,7 @@ class Lease:
 
     @property
     def is_suspect(self) -> bool:
-        return bool(self.flags & Flag.SUSPECT)
+        return has_flag(self.flags, Flag.SUSPECT)
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,9 +36,9 @@ from windlass.store.contract import Database
 from windlass.store.enqueueing import Enqueuer
 from windlass.store.ids import new_id
 from windlass.store.marks import Marks, as_text
-from windlass.store.outcomes import have_doubles, rounds, sound
+from windlass.store.outcomes import PlainEnd, all_sound, divided, have_doubles, rounds, sound
 from windlass.store.recording import apply, finish_row, release_row, resolve
-from windlass.store.rows import array, leases_json, to_lease
+from windlass.store.rows import LANE, READY_AT, array, in_order, leases_json, to_leases
 from windlass.store.writes import LEASE, JobWrites
 
 UNKNOWN_GRACE = timedelta(seconds=5)
@@ -87,30 +87,31 @@ class Holder(JobWrites):
         """Record outcomes and claim the next batch, together where that saves a round trip."""
         if want is not None and not 0 <= want.limit <= MAX_CLAIM:
             raise ConfigError("limit", want.limit, f"a whole number from 0 to {MAX_CLAIM}")
-        return self._step([sound(outcome) for outcome in outcomes], want)
+        return self._step(all_sound(outcomes), want)
 
     def _step(self, outcomes: Sequence[Outcome], want: Want | None) -> Step:
         if have_doubles(outcomes):
             return self._step_in_rounds(outcomes, want)
-        plain = [
-            o for o in outcomes if isinstance(o, Completed | Failed | Cancelled) and not o.lease.flags & ASIDE
-        ]
+        plain, aside = divided(outcomes)
         # What takes the long way goes first: once something is claimed, nothing may stand between it and the caller.
-        verdicts = self._long_way(
-            [o for o in outcomes if not any(o is p for p in plain)] if len(plain) < len(outcomes) else []
-        )
-        claimed: list[Lease] = []
+        verdicts = self._long_way(aside)
+        missing: Sequence[Outcome] = ()
+        claimed: Sequence[Lease] = ()
         if plain or want is not None or self._emptied:
-            short, claimed = self._short_way(plain, want)
-            try:
-                missing = [outcome for outcome in plain if outcome.lease.id not in short]
-                if missing:
-                    short |= self._resolve(missing)
-            except BaseException:
-                self._give_up(claimed)
-                raise
-            verdicts |= short
+            missing, claimed = self._short_way(plain, want)
+            if missing:
+                try:
+                    verdicts |= self._resolve(missing)
+                except BaseException:
+                    self._give_up(claimed)
+                    raise
         self.let_go(outcome.lease for outcome in outcomes)
+        if not aside and not missing:
+            return Step([Verdict.RECORDED] * len(outcomes), claimed)
+        unwritten = {outcome.lease.id for outcome in missing}
+        verdicts |= {
+            outcome.lease.id: Verdict.RECORDED for outcome in plain if outcome.lease.id not in unwritten
+        }
         return Step([verdicts[outcome.lease.id] for outcome in outcomes], claimed)
 
     def _step_in_rounds(self, outcomes: Sequence[Outcome], want: Want | None) -> Step:
@@ -212,8 +213,9 @@ class Holder(JobWrites):
         return verdict
 
     def _short_way(
-        self, plain: Sequence[Completed | Failed | Cancelled], want: Want | None
-    ) -> tuple[dict[str, Verdict], list[Lease]]:
+        self, plain: Sequence[PlainEnd], want: Want | None
+    ) -> tuple[Sequence[PlainEnd], Sequence[Lease]]:
+        """One statement, one commit: answers the ends that it did not write, and what it claimed."""
         marks = self._marks_of(want.phase) if want is not None else None
         with self._lock:
             emptied, self._emptied = self._emptied, []
@@ -222,7 +224,7 @@ class Holder(JobWrites):
         try:
             finished, rows = self._db.step(
                 instance=self.id,
-                outcomes=array(finish_row(outcome) for outcome in plain),
+                outcomes=array([finish_row(outcome) for outcome in plain]),
                 expected=len(plain),
                 aside=int(ASIDE),
                 emptied=emptied,
@@ -233,18 +235,21 @@ class Holder(JobWrites):
             with self._lock:
                 self._emptied += emptied
             raise
-        claimed = sorted(
-            (to_lease(self._db, row) for row in rows), key=lambda c: (-c.priority, c.ready_at, c.id)
-        )
+        rows.sort(key=in_order)
+        claimed = to_leases(self._db, rows)
         if marks and scan and want:
-            found = ((HIGHEST_PRIORITY - lease.priority, lease.ready_at) for lease in claimed)
+            last = {
+                row[LANE]: row[READY_AT] for row in rows
+            }  # the last of each lane, since they are in order
+            found = [(lane, self._db.moment(at)) for lane, at in last.items()]
             marks.learn(scan[0], began, found, len(claimed) < want.limit)
         if claimed:
             with self._lock:
                 self._left[claimed[0].token] = {lease.id for lease in claimed}
         if finished is None:
-            return {outcome.lease.id: Verdict.RECORDED for outcome in plain}, claimed
-        return dict.fromkeys(finished, Verdict.RECORDED), claimed
+            return (), claimed
+        written = set(finished)
+        return [outcome for outcome in plain if outcome.lease.id not in written], claimed
 
     def _marks_of(self, phase: str) -> Marks | None:
         return self._marks.setdefault(phase, Marks(LANES)) if self._db.low_water else None
@@ -252,15 +257,18 @@ class Holder(JobWrites):
     def let_go(self, leases: Iterable[Lease]) -> None:
         """These jobs are no longer held here: their ends are written."""
         with self._lock:
+            token, left = 0, None
             for lease in leases:
-                # By id, not by count: an outcome may be recorded twice, and must not let go of a neighbour.
-                left = self._left.get(lease.token)
+                if lease.token != token:  # most are of one claim
+                    token, left = lease.token, self._left.get(lease.token)
                 if left is None:
                     continue
+                # By id, not by count: an outcome may be recorded twice, and must not let go of a neighbour.
                 left.discard(lease.id)
                 if not left:
-                    del self._left[lease.token]
-                    self._emptied.append(lease.token)
+                    del self._left[token]
+                    self._emptied.append(token)
+                    left = None
 
     def adopt(self, lease: Lease) -> None:
         """Take in a job that recovery gave to this holder."""
@@ -313,7 +321,7 @@ class Holder(JobWrites):
     def _release_unknown(self, tokens: Sequence[int]) -> int:
         def release(tx: Any) -> list[Lease]:
             rows = tx.run("recover.pick", tokens=list(tokens), limit=MAX_CLAIM)
-            leases = [to_lease(self._db, row[:15]) for row in rows]
+            leases = to_leases(self._db, [row[:15] for row in rows])
             cancelled = [
                 Cancelled(lease, "cancelled on request")
                 for lease, row in zip(leases, rows, strict=True)

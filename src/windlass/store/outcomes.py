@@ -11,10 +11,24 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from windlass.errors import ConfigError, PayloadError
-from windlass.model import Advanced, Cancelled, Completed, Failed, JobError, Json, Outcome, Retried
+from windlass.model import (
+    ASIDE,
+    Advanced,
+    Cancelled,
+    Completed,
+    Failed,
+    JobError,
+    Json,
+    Outcome,
+    Retried,
+    has_flag,
+)
 from windlass.payload import encode
 from windlass.store.names import LONGEST_DELAY, MAX_ATTEMPTS, NAME_RULE, is_name, is_whole
 from windlass.store.rows import MAX_MESSAGE, clean, json_text
+
+PlainEnd = Completed | Failed | Cancelled
+_ENDS = (Completed, Failed, Cancelled)
 
 
 def sound(outcome: Outcome, *, strict: bool = False) -> Outcome:
@@ -29,6 +43,28 @@ def sound(outcome: Outcome, *, strict: bool = False) -> Outcome:
         if strict:
             raise
         return _bad(outcome, "bad_outcome", error)
+
+
+def all_sound(outcomes: Iterable[Outcome]) -> list[Outcome]:
+    """Outcomes as they can be written; most are in order as they are, and are not looked at twice."""
+    return [
+        outcome
+        if outcome.__class__ is Completed and (outcome.result is None or outcome.result.__class__ is Json)
+        else sound(outcome)
+        for outcome in outcomes
+    ]
+
+
+def divided(outcomes: Iterable[Outcome]) -> tuple[list[PlainEnd], list[Outcome]]:
+    """Ends that one statement can write, and outcomes that touch more than their job's row."""
+    plain: list[PlainEnd] = []
+    aside: list[Outcome] = []
+    for outcome in outcomes:
+        if isinstance(outcome, _ENDS) and not has_flag(outcome.lease.flags, ASIDE):
+            plain.append(outcome)
+        else:
+            aside.append(outcome)
+    return plain, aside
 
 
 def rounds(outcomes: Iterable[Outcome]) -> list[list[Outcome]]:

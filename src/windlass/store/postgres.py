@@ -14,8 +14,9 @@ from typing import Any, TypeVar
 
 import psycopg
 from psycopg import errors as pg
-from psycopg.adapt import AdaptersMap, Loader
+from psycopg.adapt import AdaptersMap
 from psycopg.rows import tuple_row
+from psycopg.types.string import TextLoader
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from windlass.clock import Clock
@@ -36,13 +37,6 @@ log = logging.getLogger("windlass.store")
 T = TypeVar("T")
 REPEATS = 8
 LANES = list(range(10))
-
-
-class _Text(Loader):
-    """uuid, json and jsonb stay text: the store only carries them."""
-
-    def load(self, data: Any) -> str:
-        return bytes(data).decode()
 
 
 class PostgresTransaction:
@@ -91,8 +85,9 @@ class PostgresTransaction:
 
 
 def _read_as_text(adapters: AdaptersMap) -> None:
+    """uuid, json and jsonb stay text: the store only carries them. The driver's own loader, which is not written in Python."""
     for name in ("uuid", "json", "jsonb"):
-        adapters.register_loader(name, _Text)
+        adapters.register_loader(name, TextLoader)
 
 
 def _compile() -> dict[str, list[tuple[bytes, frozenset[str]]]]:

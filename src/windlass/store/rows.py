@@ -7,8 +7,9 @@ joined as text instead of being serialised again.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from datetime import timedelta
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from operator import itemgetter
 from typing import Any
 
 from windlass.model import (
@@ -91,43 +92,58 @@ def run_json(run: Run | None) -> str:
     return f',"p":{processor},"w":{waited},"r":{ran}'
 
 
+_FLAGS = tuple(Flag(number) for number in range(64))
+LANE, READY_AT = 4, 13
+in_order = itemgetter(LANE, READY_AT, 0)
+"""The order of service of claimed rows: highest priority first, then oldest first."""
+
+
+class _Draft:
+    """A lease that is not frozen yet. A frozen dataclass sets each field by a call, 15 of them for every claimed job (1.7 µs);
+    here they are plain assignments, and then the draft becomes a Lease, whose slots it has (0.3 µs)."""
+
+    __slots__ = Lease.__slots__
+
+
 def to_lease(db: Database, row: Row) -> Lease:
     """A claimed row; columns as `step` and `claim` answer them."""
-    (
-        job_id,
-        token,
-        kind,
-        phase,
-        lane,
-        generation,
-        attempt,
-        max_attempts,
-        crashes,
-        flags,
-        args,
-        correlation,
-        created,
-        ready,
-        at,
-    ) = row
-    moment = db.moment
-    return Lease(
-        job_id,
-        token,
-        kind,
-        phase,
-        HIGHEST_PRIORITY - lane,
-        generation,
-        attempt,
-        max_attempts,
-        crashes,
-        Flag(flags),
-        Json(args),
-        correlation or job_id,
-        moment(created),
-        moment(ready),
-        moment(at),
-    )
+    return to_leases(db, [row])[0]
+
+
+def to_leases(db: Database, rows: Sequence[Row]) -> list[Lease]:
+    """Claimed rows; columns as `step` and `claim` answer them."""
+    if rows and not isinstance(rows[0][-1], datetime):
+        rows = _with_moments(db, rows)
+    leases: list[Lease] = []
+    for (
+        job_id, token, kind, phase, lane, generation, attempt, max_attempts, crashes, flags, args, correlation, created, ready, at,
+    ) in rows:  # fmt: skip
+        lease: Any = _Draft()
+        lease.id = job_id
+        lease.token = token
+        lease.kind = kind
+        lease.phase = phase
+        lease.priority = HIGHEST_PRIORITY - lane
+        lease.generation = generation
+        lease.attempt = attempt
+        lease.max_attempts = max_attempts
+        lease.crashes = crashes
+        lease.flags = _FLAGS[flags] if flags < 64 else Flag(flags)
+        lease.args_json = Json(args)
+        lease.correlation_id = correlation or job_id
+        lease.created_at = created
+        lease.ready_at = ready
+        lease.claimed_at = at
+        lease.__class__ = Lease
+        leases.append(lease)
+    return leases
+
+
+def _with_moments(db: Database, rows: Sequence[Row]) -> list[Row]:
+    """Rows whose last three columns are times in the dialect's form, with datetimes in their place. Most are shared: of one
+    claim, of one enqueue."""
+    known = {value: db.moment(value) for row in rows for value in row[-3:]}
+    return [(*row[:-3], known[row[-3]], known[row[-2]], known[row[-1]]) for row in rows]
 
 
 def to_job(db: Database, row: Row) -> Job:
