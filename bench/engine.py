@@ -31,7 +31,9 @@ def enqueue(url: str, seconds: float) -> list[Row]:
     async def noop(number: int, text: str) -> None: ...
 
     app.store.upkeep.maintain()
-    rows: list[Row] = [_rate("enqueue one at a time", _one_by_one(lambda: noop.enqueue(number=1, text=TEXT), seconds))]
+    rows: list[Row] = [
+        _rate("enqueue one at a time", _one_by_one(lambda: noop.enqueue(number=1, text=TEXT), seconds))
+    ]
 
     async def together() -> float:
         deadline = time.perf_counter() + seconds
@@ -49,7 +51,9 @@ def enqueue(url: str, seconds: float) -> list[Row]:
 
     rows.append(_rate("enqueue_async, 32 callers", asyncio.run(together())))
     calls = [{"number": n, "text": TEXT} for n in range(1000)]
-    rows.append(_rate("enqueue_many, 1000 a call", 1000 * _one_by_one(lambda: noop.enqueue_many(calls), seconds)))
+    rows.append(
+        _rate("enqueue_many, 1000 a call", 1000 * _one_by_one(lambda: noop.enqueue_many(calls), seconds))
+    )
     app.close()
     return rows
 

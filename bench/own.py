@@ -27,10 +27,20 @@ def _own(name: str, script: str, database: Database, settings: str, **options: A
 
 
 WINDLASS = _own(
-    "windlass", "windlass_peer.py", "postgresql", "async handler, 500 processors, batches of 500", processors=500
+    "windlass",
+    "windlass_peer.py",
+    "postgresql",
+    "async handler, 500 processors, batches of 500",
+    processors=500,
 )
-WINDLASS_TEN = _own("windlass-10", "windlass_peer.py", "postgresql", "async handler, 10 processors", processors=10)
+WINDLASS_TEN = _own(
+    "windlass-10", "windlass_peer.py", "postgresql", "async handler, 10 processors", processors=10
+)
 WINDLASS_SQLITE = _own(
-    "windlass-sqlite", "windlass_peer.py", "sqlite", "async handler, 500 processors, synchronous=FULL", processors=500
+    "windlass-sqlite",
+    "windlass_peer.py",
+    "sqlite",
+    "async handler, 500 processors, synchronous=FULL",
+    processors=500,
 )
 RAW = _own("raw-sql", "raw_peer.py", "postgresql", "the bare statement, batches of 500", batch_size=500)

@@ -259,7 +259,7 @@ def is_injected(annotation: Any) -> bool:
 
 def new_job(first: Phase, args: Sequence[Any], kwargs: dict[str, Any], options: Mapping[str, Any]) -> NewJob:
     """The request that a call of ``enqueue`` stands for: validated arguments, and options."""
-    if kwargs.keys() & OPTIONS:
+    if not OPTIONS.isdisjoint(kwargs):
         parameters = first.signature.parameters
         own = {name: kwargs.pop(name) for name in OPTIONS & kwargs.keys() if name not in parameters}
         options = {**options, **own}

@@ -46,7 +46,9 @@ class Settings:
     blocked_after: float = (
         1.0  # an event loop that does not answer this long is reported, with the job that blocks it
     )
-    memory_limit: int | None = None  # bytes a process of executor="process" may use
+    memory_limit: int | None = (
+        None  # bytes a process of executor="process" may take beyond those it starts with
+    )
 
     # Stopping
     grace: float = 30.0  # for running jobs when the instance stops

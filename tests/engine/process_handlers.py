@@ -17,9 +17,9 @@ from typing import Any, NoReturn
 
 from pydantic import BaseModel
 
-from windlass.engine.executors import current_job
 from windlass.errors import LeaseLost
 from windlass.model import NewJob
+from windlass.observe.current import current_job
 from windlass.signals import Cancel, Fail, Retry
 from windlass.work.context import Context
 from windlass.work.kind import Registry

@@ -206,7 +206,7 @@ def test_a_process_that_ends_itself_is_a_crash(shared: ProcessBench) -> None:
     assert outcome.error.traceback == "about to end\n"
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGABRT])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGABRT])
 def test_a_process_that_is_killed_is_a_crash(shared: ProcessBench, number: signal.Signals) -> None:
     outcome = retried(shared.run(handlers.kill_itself, number=int(number)))
     assert outcome.crashed and outcome.error.details["signal"] == number.name

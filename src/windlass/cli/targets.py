@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 import traceback
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windlass.errors import ConfigError
@@ -21,7 +21,7 @@ def load_app(target: str) -> App:
     module_name, colon, attribute = target.partition(":")
     if not module_name or (colon and not attribute):
         raise ConfigError("app", target, "module:attribute, for example myproject.jobs:app")
-    here = os.getcwd()
+    here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
     module = _import(target, module_name)
@@ -48,7 +48,7 @@ def _import(target: str, name: str) -> Any:
         ) from error
     except Exception as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{os.path.basename(place.filename)}:{place.lineno}"
+        where = f"{Path(place.filename).name}:{place.lineno}"
         raise ConfigError(
             "app", target, f"importing it raised {type(error).__name__}: {error} ({where})"
         ) from error

@@ -43,7 +43,7 @@ def _reset_signals() -> None:
     """
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     signal.signal(signal.SIGINT, _leave_it)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, _leave_it)  # systemd sends it to the whole group; the parent decides
 
 
 def _leave_it(number: int, frame: Any) -> None:

@@ -24,13 +24,14 @@ from queue import SimpleQueue
 from typing import Any
 
 from windlass.engine.child_store import ChildHold
-from windlass.engine.executors import current_job
 from windlass.engine.pool import Processor
 from windlass.engine.remote import tell
 from windlass.engine.running import Running
 from windlass.engine.wire import Frames, Message, pack, to_lease
 from windlass.errors import PayloadError
 from windlass.model import Lease, Run
+from windlass.observe import logs
+from windlass.observe.current import current_job
 from windlass.retry import fixed
 from windlass.work.address import INJECT, PHASE, Address, find
 from windlass.work.context import Context
@@ -152,7 +153,9 @@ class Host:
         sys.argv = list(message["argv"])
         self._main = message["main"]
         self._hold = ChildHold(message["store"], message["lease"])
-        if message["log_level"] is not None:
+        if message["logs"] is not None:
+            logs.adopt(message["logs"])
+        elif message["log_level"] is not None:
             logging.basicConfig(
                 level=message["log_level"], format="%(asctime)s %(levelname)s %(name)s %(message)s"
             )

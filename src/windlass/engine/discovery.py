@@ -19,7 +19,7 @@ from windlass.engine.floor import Room
 from windlass.model import Want
 from windlass.settings import Settings
 
-AGAIN = 0.06  # enqueuers notify at most every 50 ms per phase
+AGAIN = 0.012  # enqueuers notify at most every 5 ms per phase, and their commits take a while
 FOREVER = float("inf")
 RATE_WINDOW = 0.1
 

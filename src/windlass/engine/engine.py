@@ -185,6 +185,7 @@ class Engine:
             for running in self._floor.running():
                 self._stop_job(running, Stop.SHUTDOWN)
             self._await_idle(STOP_WAIT, may_hurry=False)
+            self._hosts.close_processes()  # before their jobs are given back: another instance may have them at once
             self._give_back(
                 running.lease for running in self._floor.running() if self._floor.give_up(running)
             )

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, Protocol
 from windlass.engine.runner import STOPPED, Call, Runner
 from windlass.engine.running import Running, Stop
 from windlass.model import Outcome, Released
-from windlass.observe.current import current_job as current_job
 from windlass.work.context import Context, Hold
 from windlass.work.kind import Phase
 

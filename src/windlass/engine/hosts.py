@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
@@ -30,7 +31,7 @@ class Hosts:
         on_ended: OnEnded,
         on_recorded: Callable[[Lease], None],
     ) -> None:
-        has_coroutines = any(phase.where is Where.LOOP for phase in phases.values())
+        has_coroutines = any(_is_coroutine(phase) for phase in phases.values())
         self.loop = LoopExecutor(bench, on_ended) if has_coroutines else None
         self._threads = ThreadExecutor(bench, on_ended)
         self._processes = ProcessExecutor(
@@ -65,6 +66,10 @@ class Hosts:
         """Make a job stop that was told to."""
         self._host(running).stop_job(running)
 
+    def close_processes(self) -> None:
+        """End child processes now; jobs that still run there are given back."""
+        self._processes.close(wait=0.0)
+
     def close(self) -> None:
         for host in (self._threads, self._processes, self.loop):
             if host is not None:
@@ -84,7 +89,11 @@ class Hosts:
                     "runs beside the others; define the handler at the top level of a module",
                     phase.name,
                 )
-        return self.loop if phase.where is Where.LOOP and self.loop is not None else self._threads
+        return self.loop if self.loop is not None and _is_coroutine(phase) else self._threads
+
+
+def _is_coroutine(phase: Phase) -> bool:
+    return phase.where is Where.LOOP or inspect.iscoroutinefunction(inspect.unwrap(phase.handler))
 
 
 def _is_plain(running: Running) -> bool:

@@ -31,6 +31,7 @@ from windlass.engine.wire import Message
 from windlass.errors import ConfigError
 from windlass.json_tree import explain
 from windlass.model import Lease, Outcome, Released
+from windlass.observe import logs
 from windlass.store.recovery import CRASH_CAP
 from windlass.work.address import Address, locate, main_script, refuse_in_main_script
 from windlass.work.kind import Phase
@@ -293,6 +294,7 @@ class ProcessExecutor:
             "argv": sys.argv,
             "main": main_script(),
             "log_level": level,
+            "logs": logs.handed_on(),
         }
 
 

@@ -98,8 +98,9 @@ class Runner:
                 return Failed(lease, JobError(type="Fail", code=error.code, message=error.message))
             case Retry():
                 told = JobError(type="Retry", code="retry", message=error.message)
-                wait = error.after if error.after is not None else phase.retry.delay(lease.attempt, error)
-                return Retried(lease, told, wait, counted=error.counted)
+                if error.after is not None:
+                    return Retried(lease, told, error.after, counted=error.counted)
+                return self._retried(lease, phase, told, error, counted=error.counted)
             case _:
                 return self._failed_attempt(lease, phase, error)
 
@@ -122,19 +123,26 @@ class Runner:
         limit = f"{phase.timeout:g} s" if phase.timeout else "what its phase allows"
         message = f"ran longer than its time limit of {limit} without a sign of progress"
         told = JobError(type="TimeLimit", code="time_limit", message=message)
-        return Retried(lease, told, phase.retry.delay(lease.attempt))
+        return self._retried(lease, phase, told, None)
 
     def _failed_attempt(self, lease: Lease, phase: Phase, error: BaseException) -> Outcome:
-        told = describe(error)
+        return self._retried(lease, phase, describe(error), error)
+
+    def _retried(
+        self, lease: Lease, phase: Phase, told: JobError, error: BaseException | None, *, counted: bool = True
+    ) -> Outcome:
         try:
             delay = phase.retry.delay(lease.attempt, error)
         except Exception as broken:  # noqa: BLE001  the policy may be the user's own
             return Failed(lease, describe(broken))
-        return Retried(lease, told, delay)
+        return Retried(lease, told, delay, counted=counted)
 
 
 def describe(error: BaseException) -> JobError:
-    """An exception as data; safe for exceptions that cannot even be printed."""
+    """An exception as data; safe for exceptions that cannot even be printed. One from another process says it itself."""
+    told = getattr(error, "windlass_told", None)
+    if isinstance(told, JobError):
+        return told
     code = error.code if isinstance(error, WindlassError) else "exception"
     try:
         trace = "".join(traceback.format_exception(error))

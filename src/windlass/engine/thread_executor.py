@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
-from typing import Any
 
 from windlass.engine.executors import Bench, Ended, OnEnded
 from windlass.engine.runner import Call

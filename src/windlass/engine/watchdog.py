@@ -23,6 +23,7 @@ from windlass.work.kind import Phase
 log = logging.getLogger("windlass.engine")
 
 LONGEST_TICK, SHORTEST_TICK = 0.25, 0.02
+_FORCED = (Stop.TIME_LIMIT, Stop.LEASE_LOST)  # one that was cancelled may take its time: nobody else runs it
 
 
 class Watchdog:
@@ -98,9 +99,8 @@ class Watchdog:
                 if limit is not None and now - running.processor.progress_at > limit:
                     self._stats.count("time_limits")
                     self._stop_job(running, Stop.TIME_LIMIT)
-            elif now - running.stopped > self._settings.cancel_grace:
-                if running.stop is Stop.TIME_LIMIT or running.stop is Stop.LEASE_LOST:
-                    stubborn.append(running)
+            elif running.stop in _FORCED and now - running.stopped > self._settings.cancel_grace:
+                stubborn.append(running)
         if stubborn:
             self._give_up(stubborn)
         if self._loop is not None:

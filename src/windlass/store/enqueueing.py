@@ -35,7 +35,7 @@ from windlass.model import (
 )
 from windlass.payload import body_hash
 from windlass.store.contract import LATER, NULL, Database, Row, Transaction
-from windlass.store.ids import is_id, new_id
+from windlass.store.ids import is_id, new_ids
 from windlass.store.names import (
     LONGEST_DELAY,
     MAX_ATTEMPTS,
@@ -149,10 +149,10 @@ class Enqueuer:
                 self._told.update((row[0], now) for row in rows)
 
     def _speakers(self, entries: Sequence[_Entry], *, inbox: bool) -> set[str]:
-        """The jobs that may notify: one per phase, and none for a phase told less than 50 ms ago.
+        """The jobs that may notify: one per phase, and none for a phase told less than 5 ms ago.
 
         Only notifications that were really sent count, so a job enqueued just before somebody began to wait does not
-        silence the next one. (NOTIFY takes a cluster-wide lock: one per enqueue cost five sixths of the throughput.)
+        silence the next one. (NOTIFY takes a cluster-wide lock until its commit is on disk: one per enqueue cost five sixths of the throughput.)
         """
         now = self._monotonic()
         speakers: dict[str, str] = {}
@@ -252,22 +252,27 @@ def check(jobs: Sequence[NewJob]) -> list[_Entry]:
     """Refuse what cannot be enqueued, naming the option, before anything is written."""
     if isinstance(jobs, NewJob) or not all(isinstance(job, NewJob) for job in jobs):
         raise ConfigError("jobs", type(jobs).__name__, "a list of NewJob")
-    entries = [_check_one(job) for job in jobs]
-    ids = [entry.id for entry in entries]
-    if len(set(ids)) != len(ids):
-        raise ConfigError(
-            "id", next(i for i in ids if ids.count(i) > 1), "each job of one call needs its own id"
-        )
-    if any(entry.job.after for entry in entries):
+    known: set[str] = set()
+    entries = [_check_one(job, made, known) for job, made in zip(jobs, new_ids(len(jobs)), strict=True)]
+    if any(job.id for job in jobs):
+        ids = [entry.id for entry in entries]
+        if len(set(ids)) != len(ids):
+            raise ConfigError(
+                "id", next(i for i in ids if ids.count(i) > 1), "each job of one call needs its own id"
+            )
+    if any(job.after for job in jobs):
         _refuse_cycles(entries)
     return entries
 
 
-def _check_one(job: NewJob) -> _Entry:
+def _check_one(job: NewJob, made: str, known: set[str]) -> _Entry:
+    """A job checked; ``made`` is the id it gets unless it brings one, ``known`` the names that were found good before."""
     phase = job.phase if job.phase is not None else job.kind
-    for key, name in (("kind", job.kind), ("phase", phase)):
-        if not is_name(name):
-            raise ConfigError(key, name, NAME_RULE)
+    if phase not in known or job.kind not in known:
+        for key, name in (("kind", job.kind), ("phase", phase)):
+            if not is_name(name):
+                raise ConfigError(key, name, NAME_RULE)
+            known.add(name)
     if not is_whole(job.priority, 0, HIGHEST_PRIORITY):
         raise ConfigError("priority", job.priority, "a whole number from 0 to 9; 9 is served first")
     if not is_whole(job.max_attempts, 1, MAX_ATTEMPTS):
@@ -284,7 +289,7 @@ def _check_one(job: NewJob) -> _Entry:
         _check_after(job.after)
     if not isinstance(job.args, Json | Mapping):
         raise ConfigError("args", type(job.args).__name__, "a mapping of argument names to values")
-    return _Entry(job, job.id or new_id(), phase, json_text(job.args, "args"))
+    return _Entry(job, job.id or made, phase, json_text(job.args, "args"))
 
 
 def _check_time(delay: object, run_at: object) -> None:

@@ -20,15 +20,30 @@ LARGEST = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 
 def new_id() -> str:
     """A new UUID v7 as text: milliseconds, then a 12-bit fraction that also serves as a counter, then 62 random bits."""
+    return new_ids(1)[0]
+
+
+def new_ids(count: int) -> list[str]:
+    """Many of them, rising; one call for all of them costs a quarter."""
     global _last
     # 1/4096 ms is the resolution of the time part; two ids of one process never share it.
     stamp = time.time_ns() * 4096 // 1_000_000
     with _lock:
-        stamp = _last = max(stamp, _last + 1)
-    high = ((stamp >> 12) << 16) | 0x7000 | (stamp & 0xFFF)
-    low = (int.from_bytes(os.urandom(8), "big") & 0x3FFF_FFFF_FFFF_FFFF) | 0x8000_0000_0000_0000
-    text = f"{high:016x}{low:016x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+        first = max(stamp, _last + 1)
+        _last = first + count - 1
+    noise = os.urandom(8 * count).hex()
+    made = []
+    for number in range(count):
+        stamp = first + number
+        time_part, random_part = f"{stamp >> 12:012x}", noise[16 * number : 16 * number + 16]
+        variant = _VARIANT[random_part[0]]
+        made.append(
+            f"{time_part[:8]}-{time_part[8:]}-7{stamp & 0xFFF:03x}-{variant}{random_part[1:4]}-{random_part[4:]}"
+        )
+    return made
+
+
+_VARIANT = {digit: "89ab"[number % 4] for number, digit in enumerate("0123456789abcdef")}
 
 
 def is_id(text: str) -> bool:

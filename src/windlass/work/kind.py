@@ -14,6 +14,7 @@ from typing import Any
 from windlass.errors import ConfigError
 from windlass.retry import RetryPolicy, exponential
 from windlass.signature import Signature
+from windlass.work.address import obstacle
 
 PROCESSORS = 10
 TIME_LIMIT = 300.0
@@ -97,6 +98,9 @@ class Registry:
             raise ConfigError("timeout", timeout, "seconds above zero, or None for no limit")
         if processors < 1:
             raise ConfigError("processors", processors, "a whole number of 1 or more")
+        where = _where(handler, executor)
+        if where is Where.PROCESS and (why := obstacle(handler)) is not None:
+            raise ConfigError("executor", executor, f"a handler that another process can find: {why}")
         owner = self._kinds.get(kind) or Kind(kind)
         phase = Phase(
             name=name,
@@ -105,7 +109,7 @@ class Registry:
             handler=handler,
             signature=Signature.of(handler, injected=injected),
             retry=retry or exponential(),
-            where=_where(handler, executor),
+            where=where,
             timeout=timeout,
             processors=processors,
             probe=probe,
