@@ -8,9 +8,9 @@ from datetime import timedelta
 from typing import Any
 
 from tests.conformance.bystanders import Crowd, gather, prefix, rows
-from tests.conformance.life import LEASE, claim_one, enqueue, every_job, one
+from tests.conformance.life import BOOM, LEASE, claim_one, enqueue, every_job, one
 from windlass.clock import ManualClock
-from windlass.model import State
+from windlass.model import After, NewJob, State
 from windlass.store import Store
 from windlass.store import postgres as pg_store
 from windlass.store import sqlite as sqlite_store
@@ -138,11 +138,58 @@ def test_on_postgres_a_look_goes_lane_by_lane_from_its_marks(store: Store, clock
     assert not look(4, later) and not look(3, "-infinity")
 
 
+# -------------------------------------------------------------------------------------------------- what else is due?
+
+
+def test_an_agenda_with_nothing_on_it_says_so(store: Store) -> None:
+    agenda = store.upkeep.agenda()
+    assert (agenda.due_in, agenda.has_unlinked, agenda.has_dead, agenda.has_counts) == (
+        None,
+        False,
+        False,
+        False,
+    )
+
+
+def test_an_agenda_knows_when_the_next_job_is_due(store: Store, clock: ManualClock) -> None:
+    """The earliest of all that wait for their time; one that waits for another job has none."""
+    later = one(store, delay=timedelta(minutes=2))
+    clock.advance(-3600)
+    one(store, after=[After(later)])
+    clock.advance(3600)
+    assert store.upkeep.agenda().due_in == 120.0
+    one(store, delay=timedelta(minutes=1))
+    assert store.upkeep.agenda().due_in == 60.0
+    holder = store.join()
+    one(store, "tried")
+    holder.retry_later(claim_one(holder, "tried"), BOOM, timedelta(seconds=30))
+    assert store.upkeep.agenda().due_in == 30.0
+    with store.db.effect(5) as tx:
+        store.enqueuer.enqueue_in(tx, [NewJob(kind="inbox")])
+    assert store.upkeep.agenda().due_in == 0.0
+    clock.advance(0.5)
+    assert store.upkeep.agenda().due_in == -0.5
+
+
+def test_an_agenda_knows_what_is_to_be_linked_and_folded(store: Store) -> None:
+    parent = one(store)
+    assert store.upkeep.agenda().has_counts and not store.upkeep.agenda().has_unlinked
+    store.upkeep.fold()
+    assert not store.upkeep.agenda().has_counts
+    one(store, after=[After(parent)])
+    assert store.upkeep.agenda().has_unlinked
+    store.dependencies.link()
+    assert not store.upkeep.agenda().has_unlinked, "linked, it waits for its parent"
+
+
 # ------------------------------------------------------------------------------------------- is anything to recover?
 
 
 def is_due(store: Store) -> bool:
-    return store.db.is_worth("recover")
+    """Whether recovery would find something; an instance's agenda says the same, or it would never call it."""
+    answer = store.db.is_worth("recover")
+    assert store.upkeep.agenda().has_dead is answer
+    return answer
 
 
 def test_an_idle_round_of_recovery_is_one_read(

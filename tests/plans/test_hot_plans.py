@@ -183,6 +183,7 @@ def other_duties_are_bounded(watched: Watched, store: Store, holder: Holder, exp
     for verb, changed in (
         ("beat", {}),
         ("cancels", {}),
+        ("agenda", {}),
         ("recover.due", {}),
         ("recover.bury", {}),
         ("recover.pick", {"tokens": [mixed[0].token], "limit": 500}),

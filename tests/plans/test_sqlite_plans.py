@@ -18,6 +18,7 @@ BIG = {"windlass_job", "windlass_job_later", "windlass_job_done"}
 # (verb, table): why it may read the table, or an index of it, from end to end.
 ALLOWED = {
     ("link.due", "windlass_job_later"): "looks at the first entry of the partial index of unlinked jobs",
+    ("agenda", "windlass_job_later"): "likewise",
     (
         "unclaim",
         "windlass_job",
