@@ -138,10 +138,9 @@ def snapshot(url: str, seconds: float) -> list[Row]:
         fill(store, queued)
     _tidy(url)
     free = rate(url, 100_000)
-    with _held_snapshot(url):
-        with workers(url) as (worker,):
-            time.sleep(seconds)
-            held = worker.answer()
+    with _held_snapshot(url), workers(url) as (worker,):
+        time.sleep(seconds)
+        held = worker.answer()
     share = held["rate"] / free["rate"]
     return [
         {"what": "drain, no snapshot held", "jobs/s": free["rate"]},

@@ -17,7 +17,7 @@ from typing import Any
 import click
 
 from windlass import App
-from windlass.cli.worker import SWITCH_INTERVAL
+from windlass.engine.tuning import tune_process
 
 PAGE = resource.getpagesize()
 
@@ -67,7 +67,7 @@ def main(url: str, jobs: int, processors: int, marks: str) -> None:
         if jobs and clockwork.handled >= jobs:
             enough.set()
 
-    sys.setswitchinterval(SWITCH_INTERVAL)
+    tune_process()
     engine = app.worker()
     engine.start()
     print(json.dumps({"ready": True}), flush=True)

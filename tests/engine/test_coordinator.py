@@ -22,13 +22,13 @@ def build(
 def test_three_per_phase_and_cycle_first_phase_first() -> None:
     """C4."""
     coordinator, _, _ = build({"a": 7, "b": 7, "c": 2}, {"a": 10, "b": 10, "c": 10})
-    phases = "".join(made.lease.phase for made in coordinator.assign())
+    phases = "".join(lease.phase for _, lease in coordinator.assign())
     assert phases == "aaabbbccaaabbbab"
 
 
 def test_a_full_pool_does_not_hold_up_the_next_phase() -> None:
     coordinator, queue, pools = build({"a": 5, "b": 5}, {"a": 2, "b": 4})
-    phases = [made.lease.phase for made in coordinator.assign()]
+    phases = [lease.phase for _, lease in coordinator.assign()]
     assert phases == ["a", "a", "b", "b", "b", "b"]
     assert queue.size("a") == 3 and pools["a"].free == 0
     assert coordinator.assign() == []
@@ -37,11 +37,11 @@ def test_a_full_pool_does_not_hold_up_the_next_phase() -> None:
 def test_processors_have_names_and_states() -> None:
     """C3."""
     coordinator, _, pools = build({"a": 1}, {"a": 3})
-    (made,) = coordinator.assign()
+    ((processor, job),) = coordinator.assign()
     assert [processor.name for processor in pools["a"]] == ["a-processor-1", "a-processor-2", "a-processor-3"]
-    assert made.processor.state is ProcessorState.BUSY and made.processor.lease == made.lease
+    assert processor.state is ProcessorState.BUSY and processor.lease == job
     assert (pools["a"].report().idle, pools["a"].report().busy) == (2, 1)
-    pools["a"].release(made.processor)
+    pools["a"].release(processor)
     assert [processor.state for processor in pools["a"]] == [ProcessorState.IDLE] * 3 and pools["a"].free == 3
 
 
@@ -49,9 +49,9 @@ def test_the_instances_own_limit_holds_across_pools() -> None:
     """C8: max_concurrent_calls."""
     coordinator, _, pools = build({"a": 9, "b": 9}, {"a": 5, "b": 5}, limit=4)
     made = coordinator.assign()
-    assert [item.lease.phase for item in made] == ["a", "a", "a", "b"]
+    assert [lease.phase for _, lease in made] == ["a", "a", "a", "b"]
     assert coordinator.assign() == []
-    pools["a"].release(made[0].processor)
+    pools["a"].release(made[0][0])
     assert len(coordinator.assign()) == 1
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 from protocol import Order, Tally, payload, serve  # type: ignore[import-not-found]
 
 from windlass import App
-from windlass.cli.worker import SWITCH_INTERVAL
+from windlass.engine.tuning import tune_process
 from windlass.store.migrate import migrate
 
 
@@ -40,7 +39,7 @@ class WindlassClient:
 
     async def work(self, tally: Tally, stop: asyncio.Event) -> None:
         self._tally = tally
-        sys.setswitchinterval(SWITCH_INTERVAL)
+        tune_process()
         engine = self._app.worker()
         engine.start()
         await stop.wait()

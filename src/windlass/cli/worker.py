@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,10 +14,6 @@ from windlass.cli.failures import ExitCode, say
 if TYPE_CHECKING:
     from windlass.engine.engine import Engine
     from windlass.settings import Settings
-
-SWITCH_INTERVAL = 0.0003
-"""How long a thread may keep the interpreter from the others. With Python's own 5 ms the step thread, which needs it for moments only
-but often, waits so long for busy handlers that a drain falls from 25k to 14k jobs/s."""
 
 
 @click.command()
@@ -73,6 +68,7 @@ def worker(
     queue. A second signal does not wait for running jobs. Nothing is lost either way.
     """
     from windlass.cli.targets import load_app
+    from windlass.engine.tuning import tune_process
     from windlass.observe import logs
 
     served: list[Engine] = []
@@ -84,7 +80,7 @@ def worker(
         from windlass.cli.worker_processes import supervise
 
         return supervise(_arguments(app, phases, drain, grace, changes, style, level), processes, metrics)
-    sys.setswitchinterval(SWITCH_INTERVAL)
+    tune_process()
     engine = loaded.worker(settings)
     served.append(engine)
     try:

@@ -7,7 +7,6 @@ supplied, and no phase starves, because none gets more than its share of a cycle
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from windlass.engine.pool import Pool, Processor
 from windlass.engine.queue import Queue
@@ -16,11 +15,8 @@ from windlass.model import Lease
 PER_CYCLE = 3
 
 
-class Assignment(NamedTuple):
-    """A job and the processor that is to run it."""
-
-    processor: Processor
-    lease: Lease
+Assignment = tuple[Processor, Lease]
+"""A processor and the job it is to run."""
 
 
 class Coordinator:
@@ -58,7 +54,7 @@ class Coordinator:
     def _cycle(self, phase: str, most: int, made: list[Assignment]) -> int:
         pool = self._pools[phase]
         leases = self._queue.take_many(phase, min(most, pool.free))
-        made += map(Assignment, pool.assign_many(leases), leases)
+        made += zip(pool.assign_many(leases), leases, strict=True)
         return len(leases)
 
     def _room(self) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from windlass.engine.runner import STOPPED, Call, Runner
@@ -23,6 +24,9 @@ class Ended(NamedTuple):
     running: Running
     outcome: Outcome | None
 
+
+ended = partial(tuple.__new__, Ended)
+"""``Ended`` from a pair, for the busiest path: a third of the price of its own constructor."""
 
 OnEnded = Callable[[Sequence[Ended]], None]
 

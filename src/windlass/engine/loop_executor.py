@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Sequence
 from typing import Any
 
-from windlass.engine.executors import Bench, Ended, OnEnded
+from windlass.engine.executors import Bench, Ended, OnEnded, ended
 from windlass.engine.runner import Call
 from windlass.engine.running import Running
 from windlass.observe.current import current_job
@@ -127,18 +127,18 @@ class LoopExecutor:
             outcome = bench.raised(running, error)
         else:
             outcome = bench.returned(running, task.result())
-        self._note(Ended(running, outcome))
+        self._note(ended((running, outcome)))
 
-    def _note(self, ended: Ended) -> None:
-        self._ended.append(ended)
+    def _note(self, item: Ended) -> None:
+        self._ended.append(item)
         if not self._is_flushing and self._loop is not None:
             self._is_flushing = True
             self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
-        ended, self._ended = self._ended, []
+        batch, self._ended = self._ended, []
         self._is_flushing = False
-        self._on_ended(ended)
+        self._on_ended(batch)
 
     def _cancel(self, running: Running) -> None:
         task = running.handle

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from windlass.engine.running import Stop
@@ -47,6 +48,9 @@ class Call(NamedTuple):
         return self.handler(**self.arguments)
 
 
+make_call = partial(tuple.__new__, Call)  # as in executors.py: the class's own constructor is slow
+
+
 class Runner:
     """Turns leases into calls, and what came of a call into an outcome."""
 
@@ -72,7 +76,7 @@ class Runner:
             return Failed(lease, JobError(type="PayloadError", code="bad_arguments", message=str(error)))
         except Exception as error:  # noqa: BLE001  a factory of a dependency may raise anything
             return self._failed_attempt(lease, phase, error)
-        return Call(phase.handler, arguments)
+        return make_call((phase.handler, arguments))
 
     def returned(self, lease: Lease, phase: Phase, value: Any, run: Run | None = None) -> Outcome:
         """The outcome of a handler that returned."""
