@@ -61,8 +61,7 @@ def workers(url: str, count: int = 1, **options: Any) -> Iterator[list[Worker]]:
     """Some worker processes, which end with the block."""
     made: list[Worker] = []
     try:
-        for _ in range(count):
-            made.append(Worker(url, **options))
+        made.extend(Worker(url, **options) for _ in range(count))
         yield made
     finally:
         for worker in made:

@@ -1,0 +1,232 @@
+"""``windlass worker`` as people and service managers use it: real processes, real signals."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.servers.plugin import FreshPostgres
+from windlass.model import State
+from windlass.store import Store, open_store
+
+ROOT = Path(__file__).parents[2]
+TARGET = "tests.cli.worker_app:app"
+QUICK = ("--set", "lease=2", "--set", "heartbeat=0.5", "--set", "margin=0.5", "--set", "recovery=0.3")
+
+
+class Bench:
+    """Starts workers on one database and knows how to wait."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.store: Store = open_store(url)
+        self.store.upkeep.maintain()
+        self._started: list[subprocess.Popen[str]] = []
+        os.environ["WINDLASS_DATABASE_URL"] = url
+
+    def app(self) -> Any:
+        import importlib
+
+        module = importlib.import_module("tests.cli.worker_app")
+        module.app.close()
+        return module
+
+    def worker(self, *arguments: str, target: str = TARGET) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "windlass", "worker", target, "--log", "json", *arguments]
+        environment = {**os.environ, "WINDLASS_DATABASE_URL": self.url}
+        started = subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        self._started.append(started)
+        return started
+
+    def until(self, holds: Callable[[], Any], seconds: float = 30.0) -> Any:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if answer := holds():
+                return answer
+            time.sleep(0.02)
+        raise AssertionError(f"did not happen within {seconds} s: {self.store.phases.counts()}")
+
+    def close(self) -> None:
+        for process in self._started:
+            if process.poll() is None:
+                process.kill()
+            process.communicate(timeout=10)
+        self.store.close()
+        del os.environ["WINDLASS_DATABASE_URL"]
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def bench(
+    request: pytest.FixtureRequest, fresh_postgres: FreshPostgres, sqlite_path: Path
+) -> Iterator[Bench]:
+    made = Bench(f"sqlite:///{sqlite_path}" if request.param == "sqlite" else fresh_postgres())
+    made.app()
+    yield made
+    made.app().app.close()
+    made.close()
+
+
+def events(errors: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in errors.splitlines() if line.startswith("{")]
+
+
+def test_drain_runs_everything_and_ends(bench: Bench) -> None:
+    app = bench.app()
+    jobs = [app.hello.enqueue(name=str(n)) for n in range(20)]
+    failed, late = app.fail.enqueue(correlation_id="order-9"), app.hello.enqueue(name="late", delay=0.5)
+    far = app.hello.enqueue(name="far", delay=3600)
+    worker = bench.worker("--drain")
+    output, errors = worker.communicate(timeout=40)
+    assert worker.returncode == 0 and output == "", errors
+    assert [bench.store.jobs.get(job.id).result for job in jobs] == [f"hello {n}" for n in range(20)]
+    assert bench.store.jobs.get(failed.id).state is State.FAILED
+    assert bench.store.jobs.get(late.id).state is State.COMPLETED
+    assert bench.store.jobs.get(far.id).state is State.SCHEDULED, "what is due much later does not hold it up"
+    told = events(errors)
+    assert [line["event"] for line in told if line["event"].startswith("instance")] == [
+        "instance.started",
+        "instance.stopping",
+        "instance.stopped",
+    ]
+    (retried,) = [line for line in told if line["event"] == "job.retried"]
+    assert (retried["job_id"], retried["correlation_id"], retried["attempt"]) == (failed.id, "order-9", 1)
+    assert retried["fields"]["delay_seconds"] == 0.05 and retried["error"]["type"] == "ValueError"
+
+
+def test_a_first_signal_waits_for_running_jobs(bench: Bench) -> None:
+    """C6."""
+    app = bench.app()
+    running, waiting = app.wait.enqueue(seconds=0.8), [app.wait.enqueue(seconds=0.8) for _ in range(5)]
+    worker = bench.worker()
+    bench.until(lambda: bench.store.jobs.get(running.id).state is State.PROCESSING)
+    time.sleep(0.2)
+    worker.send_signal(signal.SIGTERM)
+    _, errors = worker.communicate(timeout=20)
+    assert worker.returncode == 0, errors
+    assert bench.store.jobs.get(running.id).state is State.COMPLETED
+    left = [bench.store.jobs.get(job.id) for job in waiting]
+    assert all(
+        (job.state, job.attempt) == (State.QUEUED, 0) for job in left if job.state is not State.COMPLETED
+    )
+    assert any(job.state is State.QUEUED for job in left)
+
+
+def test_a_second_signal_does_not(bench: Bench) -> None:
+    app = bench.app()
+    job = app.wait.enqueue(seconds=60)
+    worker = bench.worker("--grace", "50")
+    bench.until(lambda: bench.store.jobs.get(job.id).state is State.PROCESSING)
+    worker.send_signal(signal.SIGINT)
+    time.sleep(0.5)
+    assert worker.poll() is None
+    began = time.monotonic()
+    worker.send_signal(signal.SIGINT)
+    worker.communicate(timeout=20)
+    assert worker.returncode == 130 and time.monotonic() - began < 6
+    assert (bench.store.jobs.get(job.id).state, bench.store.jobs.get(job.id).attempt) == (State.QUEUED, 0)
+
+
+def test_a_thread_that_cannot_be_stopped_does_not_stop_the_worker_from_ending(bench: Bench) -> None:
+    app = bench.app()
+    job = app.stubborn.enqueue(seconds=60)
+    worker = bench.worker("--grace", "0.3")
+    bench.until(lambda: bench.store.jobs.get(job.id).state is State.PROCESSING)
+    time.sleep(0.2)
+    began = time.monotonic()
+    worker.send_signal(signal.SIGTERM)
+    worker.communicate(timeout=20)
+    assert time.monotonic() - began < 0.3 + 5 and worker.returncode == 0
+    assert bench.store.jobs.get(job.id).state is State.QUEUED
+
+
+def test_processes_share_the_work_and_a_dead_one_is_replaced(bench: Bench) -> None:
+    app = bench.app()
+    deadly = app.die.enqueue()
+    jobs = [app.wait.enqueue(seconds=0.05) for _ in range(60)]
+    worker = bench.worker("--processes", "2", "--drain", *QUICK)
+    _, errors = worker.communicate(timeout=60)
+    assert worker.returncode == 0, errors
+    assert all(bench.store.jobs.get(job.id).state is State.COMPLETED for job in jobs)
+    died = bench.store.jobs.get(deadly.id)
+    assert died.state is State.FAILED and died.error is not None
+    assert "ended with exit code 9" in errors and "starting another" in errors
+    instances = {span.instance for job in jobs for span in bench.store.jobs.timeline(job.id)}
+    assert len(instances) >= 2, "more than one process did the work"
+
+
+def test_only_some_phases_with_other_numbers(bench: Bench) -> None:
+    app = bench.app()
+    hello, waits = app.hello.enqueue(name="x"), [app.wait.enqueue(seconds=0.3) for _ in range(4)]
+    worker = bench.worker("--drain", "--phase", "wait=4")
+    worker.communicate(timeout=30)
+    assert bench.store.jobs.get(hello.id).state is State.QUEUED
+    spans = [bench.store.jobs.timeline(job.id)[0] for job in waits]
+    assert {span.processor for span in spans} == {f"wait-processor-{n}" for n in (1, 2, 3, 4)}
+
+
+def test_metrics_and_health_can_be_asked_for(bench: Bench) -> None:
+    """L1, L3."""
+    app = bench.app()
+    app.hello.enqueue(name="x")
+    worker = bench.worker("--metrics", "0")
+    assert worker.stderr is not None
+    address = ""
+    while not address:
+        line = worker.stderr.readline()
+        assert line, "it ended"
+        if "metrics and health on" in line:
+            address = line.split()[-1]
+    bench.until(lambda: bench.store.phases.counts()["hello"].completed == 1)
+
+    def get(path: str) -> tuple[int, str]:
+        with urllib.request.urlopen(f"{address}{path}", timeout=5) as answer:
+            return answer.status, answer.read().decode()
+
+    bench.until(
+        lambda: 'windlass_jobs_ended_total{outcome="completed",phase="hello"} 1.0' in get("/metrics")[1]
+    )
+    assert get("/livez")[0] == 200 and get("/readyz")[0] == 200
+    assert json.loads(get("/healthz")[1])["status"] == "ok"
+    worker.send_signal(signal.SIGTERM)
+    worker.communicate(timeout=20)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["tests.cli.nothing:app"], "there is no module 'tests.cli.nothing'"),
+        (["tests.cli.worker_app:nope"], "tests.cli.worker_app has tests.cli.worker_app:app"),
+        (["tests.cli.worker_app:"], "module:attribute"),
+        ([TARGET, "--set", "lease=soon"], "lease = 'soon'"),
+        ([TARGET, "--set", "leese=3"], "one of"),
+        ([TARGET, "--set", "lease"], "NAME=VALUE"),
+        ([TARGET, "--phase", "hallo"], "hello"),
+        ([TARGET, "--phase", "hello=many"], "whole number"),
+        ([TARGET, "--metrics", "here"], "HOST:PORT"),
+    ],
+)
+def test_mistakes_are_named_and_nothing_is_started(
+    arguments: list[str], told: str, sqlite_path: Path
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "windlass", "worker", *arguments],
+        cwd=ROOT,
+        env={**os.environ, "WINDLASS_DATABASE_URL": f"sqlite:///{sqlite_path}"},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 2 and told in done.stderr and "Traceback" not in done.stderr, done.stderr

@@ -1,0 +1,41 @@
+"""An app for the worker command's tests; its database is the one of the environment."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from windlass import App, Context, fixed
+
+app = App()
+
+
+@app.job
+async def hello(name: str) -> str:
+    return f"hello {name}"
+
+
+@app.job(retry=fixed(2, wait=0.05))
+def fail() -> None:
+    raise ValueError("on purpose")
+
+
+@app.job(processors=2)
+def wait(seconds: float, ctx: Context) -> str:
+    ctx.sleep(seconds)
+    return "waited"
+
+
+@app.job(processors=1)
+def stubborn(seconds: float) -> None:
+    time.sleep(seconds)
+
+
+@app.job(executor="process")
+def pid() -> int:
+    return os.getpid()
+
+
+@app.job(retry=fixed(1))
+def die() -> None:
+    os._exit(9)

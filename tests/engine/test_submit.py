@@ -1,0 +1,177 @@
+"""Submitting: single jobs of many callers go together, and each caller gets its own answer or its own error."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from tests.engine.shop import Shop
+from windlass.errors import ConfigError, KeyConflictError, PayloadError, StoreError
+from windlass.model import Enqueued, NewJob, State
+from windlass.store import Store
+from windlass.submit import Submitter
+
+
+class Counting:
+    """A store that counts how often it is written to."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.sizes: list[int] = []
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def enqueue(self, jobs: Any) -> list[Enqueued]:
+        self.gate.wait(10)
+        self.sizes.append(len(jobs))
+        return self.store.enqueue(jobs)
+
+
+def test_callers_that_wait_at_the_same_time_share_a_commit(shop: Shop) -> None:
+    counting = Counting(shop.store)
+    counting.gate.clear()
+    submitter = Submitter(counting)  # type: ignore[arg-type]
+    answers: list[str] = []
+    threads = [
+        threading.Thread(
+            target=lambda n=n: answers.append(submitter.submit(NewJob(kind="k", args={"n": n})).id)
+        )
+        for n in range(50)
+    ]
+    for thread in threads:
+        thread.start()
+    shop.until(lambda: len(submitter._waiting) == 49)
+    counting.gate.set()
+    for thread in threads:
+        thread.join(10)
+    assert len(set(answers)) == 50 and counting.sizes == [1, 49]
+    assert {shop.job(job).args["n"] for job in answers} == set(range(50))
+
+
+def test_coroutines_share_commits_and_do_not_block_their_loop(shop: Shop) -> None:
+    counting = Counting(shop.store)
+    submitter = Submitter(counting)  # type: ignore[arg-type]
+
+    async def main() -> list[Enqueued]:
+        return await asyncio.gather(
+            *(submitter.submit_async(NewJob(kind="k", args={"n": n})) for n in range(200))
+        )
+
+    answers = asyncio.run(main())
+    submitter.close()
+    assert [shop.job(answer).args["n"] for answer in answers] == list(range(200))
+    assert len(counting.sizes) < 50 and sum(counting.sizes) == 200
+
+
+def test_threads_and_coroutines_may_mix(shop: Shop) -> None:
+    @shop.app.job
+    def noop(n: int) -> None: ...
+
+    made: list[Enqueued] = []
+
+    def from_a_thread() -> None:
+        made.extend(noop.enqueue(n=n) for n in range(100))
+
+    async def main() -> None:
+        made.extend([await noop.enqueue_async(n=n) for n in range(100)])
+
+    threads = [threading.Thread(target=from_a_thread) for _ in range(4)]
+    threads += [threading.Thread(target=lambda: asyncio.run(main())) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert len({job.id for job in made}) == 600
+    assert shop.store.phases.counts()["noop"].queued == 600
+
+
+def test_a_bad_job_is_refused_before_it_joins_the_others(shop: Shop) -> None:
+    @shop.app.job
+    def typed(n: int) -> None: ...
+
+    with pytest.raises(PayloadError, match="n"):
+        typed.enqueue(n="many")
+    with pytest.raises(ConfigError, match="priority"):
+        typed.enqueue(n=1, priority=12)
+    with pytest.raises(PayloadError, match="m"):
+        typed.enqueue(m=1)
+    with pytest.raises(ConfigError, match="kind"):
+        shop.app.enqueue("unknown")
+    assert shop.store.phases.counts() == {}
+
+
+def test_when_a_batch_is_refused_each_caller_gets_what_its_own_job_deserves(shop: Shop) -> None:
+    class Picky(Counting):
+        def enqueue(self, jobs: Any) -> list[Enqueued]:
+            self.gate.wait(10)
+            if any(job.kind == "bad" for job in jobs):
+                raise StoreError("no bad ones")
+            return self.store.enqueue(jobs)
+
+    picky = Picky(shop.store)
+    picky.gate.clear()
+    submitter = Submitter(picky)  # type: ignore[arg-type]
+    good: list[Enqueued] = []
+    bad: list[Exception] = []
+
+    def submit(kind: str) -> None:
+        try:
+            good.append(submitter.submit(NewJob(kind=kind)))
+        except StoreError as error:
+            bad.append(error)
+
+    threads = [threading.Thread(target=submit, args=(kind,)) for kind in ("ok", "ok", "bad", "ok")]
+    for thread in threads:
+        thread.start()
+    shop.until(lambda: len(submitter._waiting) == 3)
+    picky.gate.set()
+    for thread in threads:
+        thread.join(10)
+    assert len(good) == 3 and len(bad) == 1
+
+
+def test_keyed_jobs_go_alone_and_keep_their_promises(shop: Shop) -> None:
+    @shop.app.job
+    def charge(order: int) -> None: ...
+
+    first = charge.enqueue(order=7, key="order-7")
+    second = charge.enqueue(order=7, key="order-7")
+    assert (second.id, second.created) == (first.id, False)
+    with pytest.raises(KeyConflictError):
+        charge.enqueue(order=8, key="order-7")
+    child = charge.enqueue(order=9, after=[first])
+    assert shop.job(child).state is State.WAITING
+
+
+def test_options_may_be_bound_and_parameters_win_over_them(shop: Shop) -> None:
+    @shop.app.job
+    def send(key: str, priority: int = 0) -> None: ...
+
+    job = send.with_options(priority=9, delay=60).enqueue(key="mine", priority=3)
+    found = shop.job(job)
+    assert (
+        found.args == {"key": "mine", "priority": 3}
+        and found.priority == 9
+        and found.state is State.SCHEDULED
+    )
+    with pytest.raises(ConfigError, match="prio"):
+        send.with_options(prio=1)
+
+
+def test_a_decorated_handler_is_still_a_function(shop: Shop) -> None:
+    @shop.app.job
+    def add(a: int, b: int = 1) -> int:
+        """Adds."""
+        return a + b
+
+    @shop.app.job(name="other")
+    async def sub(a: int) -> int:
+        return a - 1
+
+    assert add(2, b=3) == 5 and asyncio.run(sub(3)) == 2
+    assert add.__doc__ == "Adds." and add.name == "add" and sub.name == "other"
+    with pytest.raises(ConfigError, match="add"):
+        shop.app.job(name="add")(lambda: None)
