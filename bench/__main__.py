@@ -8,9 +8,35 @@ from pathlib import Path
 import click
 
 
-@click.group()
-def main() -> None:
-    """Measure Windlass. Figures are ratios of one run; the machine's load shows in them."""
+@click.group(invoke_without_command=True)
+@click.option(
+    "--peers",
+    "names",
+    default="",
+    metavar="NAME,…",
+    help="Measure these beside it, each in an environment of its own that is made on first use.",
+)
+@click.option("--short", is_flag=True, help="A quick form: shows that it works, the figures mean nothing.")
+@click.option("--huge", is_flag=True, help="Also with five million jobs queued.")
+@click.option("--json", "output", type=click.Path(path_type=Path), help="Write the claims to a file, too.")
+@click.pass_context
+def main(context: click.Context, names: str, short: bool, huge: bool, output: Path | None) -> None:
+    """Measure Windlass. Figures are ratios of one run; the machine's load shows in them.
+
+    Without a command: everything of the engine, on both databases. Peers there are: pgqueuer, procrastinate, graphile-worker
+    (needs Node), huey, huey-fsync.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    from dataclasses import replace
+
+    from bench import compare
+
+    scale = compare.SHORT if short else compare.Scale()
+    if huge:
+        scale = replace(scale, backlogs=(*scale.backlogs, 5_000_000))
+    wanted = [name for name in names.split(",") if name]
+    sys.exit(0 if compare.run(wanted, scale, output) or short else 1)
 
 
 @main.command()

@@ -80,27 +80,31 @@ def under_load(url: str, per_second: int, seconds: float) -> Row:
     return _waits(f"pickup at {per_second:,} jobs/s", waits)
 
 
-def idle(url: str, seconds: float, count: Callable[[str], int] | None) -> Row:
-    """Statements per second of a worker with nothing to do."""
+def idle(url: str, seconds: float) -> Row:
+    """Statements per second of a worker with nothing to do; what the server does by itself is measured before and left out."""
+    before = _statements(url, seconds / 3)
     with workers(url, processors=10) as _:
-        time.sleep(3.0)
-        before = count(url) if count else 0
-        time.sleep(seconds)
-        after = count(url) if count else 0
-    spent = max(0, after - before - 1)  # the second look is one, too
-    return {"what": "idle worker", "statements/s": spent / seconds}
+        time.sleep(min(12.0, seconds))  # past its first heartbeat, which opens a connection
+        during = _statements(url, seconds)
+    return {"what": "idle worker", "statements/s": max(0.0, during - before)}
 
 
-def statements(url: str) -> int:
-    """Transactions the database has seen; a worker's statements are one each."""
+def _statements(url: str, seconds: float) -> float:
+    """Transactions per second; outside of handlers each statement of a worker is one."""
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("SELECT pg_stat_clear_snapshot()")
-        time.sleep(1.1)  # sessions report at most once a second
-        row = connection.execute(
-            "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()"
-        ).fetchone()
-    assert row is not None
-    return int(row[0])
+
+        def look() -> int:
+            time.sleep(1.1)  # sessions report at most once a second
+            row = connection.execute(
+                "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()"
+            ).fetchone()
+            assert row is not None
+            return int(row[0])
+
+        first, began = look(), time.monotonic()
+        time.sleep(max(0.0, seconds - 1.1))
+        last = look()
+        return max(0, last - first - 1) / (time.monotonic() - began)
 
 
 def backlog(url: str, queued: int, jobs: int) -> Row:

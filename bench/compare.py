@@ -1,0 +1,228 @@
+"""Everything in one run: the engine beside the bare statement and its peers, interleaved, as ratios with what is wanted of each.
+
+Rates are medians of several rounds that take turns, so that a machine that is busy for a while is busy for all of them.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench import engine, own, peers
+from bench.peers.databases import fresh_database
+from bench.peers.run import Peer
+from bench.report import Row, say, show
+from bench.server import postgres, version
+from windlass.store.migrate import migrate
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How large the measurements are."""
+
+    rounds: int = 3
+    drain: int = 100_000
+    slow_drain: int = 3_000
+    sqlite_drain: int = 60_000
+    seconds: float = 3.0
+    bulk: int = 50_000
+    samples: int = 200
+    idle: float = 30.0
+    backlogs: tuple[int, ...] = (20_000, 1_000_000)
+    backlog_jobs: int = 20_000
+    snapshot: float = 60.0
+    memory: tuple[int, int] = (50_000, 1_000_000)
+    load: int = 1_000
+
+
+SHORT = Scale(
+    rounds=1, drain=3_000, slow_drain=200, sqlite_drain=2_000, seconds=0.3, bulk=2_000, samples=10, idle=1.0,
+    backlogs=(3_000, 6_000), backlog_jobs=3_000, snapshot=1.0, memory=(1_000, 3_000), load=200,
+)  # fmt: skip
+
+
+@dataclass
+class Figures:
+    """Rates by who and what, and the verdicts on them."""
+
+    rows: list[Row] = field(default_factory=list)
+    verdicts: list[Row] = field(default_factory=list)
+    _rates: dict[tuple[str, str], list[float]] = field(default_factory=lambda: defaultdict(list))
+
+    def note(self, who: str, what: str, rate: float) -> None:
+        self._rates[who, what].append(rate)
+
+    def rate(self, who: str, what: str) -> float | None:
+        found = self._rates.get((who, what))
+        return statistics.median(found) if found else None
+
+    def tables(self) -> list[Row]:
+        measured: list[Row] = [
+            {
+                "who": who,
+                "what": what,
+                "jobs/s": statistics.median(rates),
+                "least": min(rates),
+                "most": max(rates),
+            }
+            for (who, what), rates in self._rates.items()
+        ]
+        return measured
+
+    def judge(self, claim: str, value: float | None, wanted: float, *, at_most: bool = False) -> None:
+        """A claim with the figure seen and the one wanted; left out where it could not be measured."""
+        if value is None:
+            return
+        holds = value <= wanted if at_most else value >= wanted
+        sign = "≤" if at_most else "≥"
+        self.verdicts.append(
+            {"claim": claim, "seen": value, "wanted": f"{sign} {wanted:g}", "holds": "yes" if holds else "NO"}
+        )
+
+    def ratio(self, claim: str, one: float | None, other: float | None, wanted: float) -> None:
+        if one is not None and other:
+            self.judge(claim, one / other, wanted)
+
+    @property
+    def hold(self) -> bool:
+        return all(row["holds"] == "yes" for row in self.verdicts)
+
+
+def run(names: Sequence[str], scale: Scale, output: Path | None) -> bool:
+    """Measure everything; True when every claim holds."""
+    prepared = peers.prepare(names)
+    figures = Figures()
+    with postgres() as admin, tempfile.TemporaryDirectory(prefix="windlass-bench-") as folder:
+        say(f"PostgreSQL {version(admin)}, fsync on; SQLite, synchronous=FULL")
+        _drains(figures, admin, folder, prepared.peers, scale)
+        _enqueues(figures, admin, folder, prepared.peers, scale)
+        _alone(figures, admin, folder, scale)
+    _judge(figures, [peer.name for peer in prepared.peers])
+    show("Rates, medians of rounds that took turns; no-op jobs of 100 B", figures.tables(), None)
+    show("The engine by itself", figures.rows, None)
+    show("Claims", figures.verdicts, output)
+    for name, why in prepared.missing.items():
+        print(f"{name}: {why}")
+    return figures.hold
+
+
+def _drains(figures: Figures, admin: str, folder: str, others: Sequence[Peer], scale: Scale) -> None:
+    runs: list[tuple[Peer, int, int]] = [
+        (own.RAW, scale.drain, 1),
+        (own.WINDLASS, scale.drain, 1),
+        (own.WINDLASS, scale.drain, 2),
+        (own.WINDLASS_TEN, scale.drain, 1),
+        (own.WINDLASS_SQLITE, scale.sqlite_drain, 1),
+    ]
+    for peer in others:
+        runs.append((peer, scale.slow_drain if peer.name == "procrastinate" else scale.sqlite_drain, 1))
+    for number in range(scale.rounds):
+        for peer, jobs, processes in runs:
+            result = peer.measure_drain(admin if peer.database == "postgresql" else folder, jobs, processes)
+            say(f"round {number + 1}: {peer.name}, {processes} process(es): {result['rate']:,.0f} jobs/s")
+            if "wrong" in result:
+                say(f"  {result['wrong']}")
+                continue
+            figures.note(
+                peer.name, f"drain, {processes} process{'es' if processes > 1 else ''}", result["rate"]
+            )
+
+
+def _enqueues(figures: Figures, admin: str, folder: str, others: Sequence[Peer], scale: Scale) -> None:
+    for _ in range(scale.rounds):
+        with _fresh(admin) as url:
+            for row in engine.enqueue(url, scale.seconds):
+                figures.note("windlass", row["what"], row["jobs/s"])
+        for row in engine.enqueue(f"sqlite:///{folder}/enqueue.db", scale.seconds):
+            figures.note("windlass-sqlite", row["what"], row["jobs/s"])
+        for peer in others:
+            place = admin if peer.database == "postgresql" else folder
+            one, many = peer.measure_enqueue(place, scale.seconds), peer.measure_bulk(place, scale.bulk)
+            figures.note(peer.name, "enqueue one at a time", one["rate"])
+            figures.note(peer.name, "enqueue in bulk", many["rate"])
+            say(f"{peer.name}: {one['rate']:,.0f} one at a time, {many['rate']:,.0f} in bulk")
+
+
+def _alone(figures: Figures, admin: str, folder: str, scale: Scale) -> None:
+    def add(row: Row) -> Row:
+        figures.rows.append(row)
+        say(
+            ", ".join(
+                f"{key}: {value:,.2f}" if isinstance(value, float) else str(value)
+                for key, value in row.items()
+            )
+        )
+        return row
+
+    with _fresh(admin) as url:
+        idle = add(engine.pickup(url, scale.samples))
+        add(engine.under_load(url, 100, scale.seconds))
+        add(engine.under_load(url, scale.load, scale.seconds))
+        calm = add(engine.idle(url, scale.idle))
+    figures.judge("pickup p50 on PostgreSQL, ms", idle["p50 ms"], 3, at_most=True)
+    figures.judge("pickup p99 on PostgreSQL, ms", idle["p99 ms"], 15, at_most=True)
+    figures.judge("statements/s of an idle worker", calm["statements/s"], 1, at_most=True)
+    lite = add(
+        {
+            **engine.pickup(f"sqlite:///{folder}/pickup.db", scale.samples),
+            "what": "pickup, SQLite, across processes",
+        }
+    )
+    figures.judge("pickup p99 on SQLite, ms", lite["p99 ms"], 60, at_most=True)
+    with _fresh(admin) as url:
+        cost = add(engine.costs(url, scale.drain))
+    figures.judge("WAL of a plain job after its enqueue, B", cost["WAL B/job"], 1000, at_most=True)
+    first = 0.0
+    for queued in scale.backlogs:
+        with _fresh(admin) as url:
+            rate = float(add(engine.backlog(url, queued, scale.backlog_jobs))["jobs/s"])
+        first = first or rate
+        if queued > scale.backlogs[0]:
+            figures.ratio(f"rate with {queued:,} queued, of that with {scale.backlogs[0]:,}", rate, first,
+                          0.8 if queued <= 1_000_000 else 0.7)  # fmt: skip
+    with _fresh(admin) as url:
+        for row in engine.snapshot(url, scale.snapshot):
+            add(row)
+            if "ratio" in row:
+                figures.judge("rate while a snapshot is held, of that without", row["ratio"], 0.5)
+    with _fresh(admin) as url:
+        grown = add(engine.memory(url, *scale.memory))
+    figures.judge("MB more after many jobs", grown["MB more"], 20, at_most=True)
+
+
+def _judge(figures: Figures, names: Sequence[str]) -> None:
+    one = figures.rate("windlass", "drain, 1 process")
+    two = figures.rate("windlass", "drain, 2 processes")
+    figures.ratio(
+        "drain, of the bare statement's rate", one, figures.rate("raw-sql", "drain, 1 process"), 0.5
+    )
+    figures.ratio("drain, two processes to one", two, one, 1.3)
+    for name, wanted in (("pgqueuer", 2.5), ("procrastinate", 50.0), ("graphile-worker", 1.0)):
+        figures.ratio(f"drain, to {name}", one, figures.rate(name, "drain, 1 process"), wanted)
+    lite = figures.rate("windlass-sqlite", "drain, 1 process")
+    for name in ("huey", "huey-fsync"):
+        figures.ratio(f"drain on SQLite, to {name}", lite, figures.rate(name, "drain, 1 process"), 4.0)
+    many = figures.rate("windlass", "enqueue_many, 1000 a call")
+    figures.ratio("enqueue_many, to pgqueuer in bulk", many, figures.rate("pgqueuer", "enqueue in bulk"), 2.0)
+    fastest = max(
+        (
+            figures.rate(name, "enqueue one at a time") or 0.0
+            for name in names
+            if name in ("pgqueuer", "procrastinate")
+        ),
+        default=0.0,
+    )
+    together = figures.rate("windlass", "enqueue_async, 32 callers")
+    figures.ratio("32 callers of enqueue_async, to the fastest Python peer", together, fastest, 3.0)
+
+
+@contextmanager
+def _fresh(admin: str) -> Iterator[str]:
+    with fresh_database(admin) as url:
+        migrate(url)
+        yield url
