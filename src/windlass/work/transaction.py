@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -33,6 +34,7 @@ class JobTransaction:
         self._on_end = on_end
         self._result: Any = _NOTHING
         self._thread: ThreadPoolExecutor | None = None
+        self._is_open = False
 
     @property
     def connection(self) -> Any:
@@ -63,6 +65,7 @@ class JobTransaction:
 
     def __enter__(self) -> Self:
         self._effect.__enter__()
+        self._is_open = True
         return self
 
     def __exit__(
@@ -93,8 +96,19 @@ class JobTransaction:
 
     async def __aenter__(self) -> Self:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="windlass-transaction")
-        await self.run(self.__enter__)
+        try:
+            await self.run(self.__enter__)
+        except BaseException as error:
+            # Told to stop while it waits to begin: it begins nevertheless, and nobody else would end it.
+            self._thread.submit(self._abandon, error)
+            self._thread.shutdown(wait=False)
+            raise
         return self
+
+    def _abandon(self, error: BaseException) -> None:
+        if self._is_open:
+            with suppress(BaseException):
+                self.__exit__(type(error), error, None)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

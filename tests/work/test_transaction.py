@@ -1,0 +1,81 @@
+"""``ctx.transaction()`` in a coroutine that is told to stop at a bad moment."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import Any, Self, cast
+
+import pytest
+
+from windlass.errors import StoreUnreachableError
+from windlass.work.transaction import JobTransaction
+
+
+class Effect:
+    """An effect transaction that takes a while to begin, as one that waits for a lock or a connection."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.may_begin, self.ended = threading.Event(), threading.Event()
+        self.said: list[str] = []
+        self._error = error
+
+    def __enter__(self) -> Self:
+        assert self.may_begin.wait(10)
+        if self._error is not None:
+            raise self._error
+        self.said.append("begun")
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.said.append("committed" if kind is None else f"rolled back: {kind.__name__}")
+        self.ended.set()
+
+
+def transaction(effect: Effect) -> JobTransaction:
+    nothing = cast(Any, None)
+    return JobTransaction(lambda _: effect, nothing, nothing, ends=False, on_end=lambda: None)
+
+
+def test_a_coroutine_stopped_while_its_transaction_begins_leaves_none_open() -> None:
+    """It would keep a connection, or SQLite's one write lock, for as long as the process lives."""
+    effect = Effect()
+
+    async def handler() -> None:
+        async with transaction(effect):
+            raise AssertionError("it was stopped before")
+
+    async def stop_it() -> None:
+        task = asyncio.create_task(handler())
+        await asyncio.sleep(0.05)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        effect.may_begin.set()
+
+    asyncio.run(stop_it())
+    assert effect.ended.wait(10)
+    assert effect.said == ["begun", "rolled back: CancelledError"]
+    _assert_no_thread_is_left()
+
+
+def test_a_transaction_that_cannot_begin_is_not_ended() -> None:
+    effect = Effect(StoreUnreachableError("away"))
+    effect.may_begin.set()
+
+    async def handler() -> None:
+        async with transaction(effect):
+            raise AssertionError("it never began")
+
+    with pytest.raises(StoreUnreachableError):
+        asyncio.run(handler())
+    _assert_no_thread_is_left()
+    assert effect.said == []
+
+
+def _assert_no_thread_is_left() -> None:
+    deadline = time.monotonic() + 10
+    while any(thread.name.startswith("windlass-transaction") for thread in threading.enumerate()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
