@@ -282,6 +282,33 @@ def test_a_lease_that_cannot_be_renewed_ends_by_our_own_clock(shop: Shop) -> Non
     assert shop.job(job).result == "again"
 
 
+def test_a_thread_that_outlives_the_lease_gives_its_job_back_when_the_lease_is_good_again(shop: Shop) -> None:
+    """The instance was never declared dead: nobody else recovers what it holds."""
+    begun, let_go, runs = threading.Event(), threading.Event(), []
+
+    @shop.app.job
+    def hold(ctx: Context) -> str:
+        runs.append(ctx.attempt)
+        if len(runs) == 1:
+            begun.set()
+            let_go.wait(30)
+        return "again"
+
+    job = hold.enqueue()
+    engine = shop.serve(lease=1.5, heartbeat=0.3, margin=0.5, recovery=60.0)
+    assert begun.wait(10)
+    holder: Any = engine.holder
+    answers, real = threading.Event(), holder.beat
+    holder.beat = lambda **options: real(**options) if answers.wait(20) else None
+    shop.until(lambda: engine.report().phases["hold"].error == 1)
+    answers.set()
+    shop.until(lambda: shop.job(job).state is State.COMPLETED)
+    assert engine.holder is holder, "the lease was renewed, not lost"
+    let_go.set()
+    shop.drained(engine)
+    assert shop.job(job).result == "again" and runs == [1, 1], "it was not the job's fault"
+
+
 def test_a_paused_phase_is_served_when_it_is_resumed(shop: Shop) -> None:
     @shop.app.job
     async def wait_for_it() -> None: ...

@@ -266,6 +266,8 @@ class Engine:
             events.processor_replaced(running, running.stop or "")
             if running.phase is not None and running.stop is Stop.TIME_LIMIT:
                 self._record(self._runner.timed_out(running.lease, running.phase))
+            else:  # the lease may be renewed after all, and then nobody else would give this job back
+                self._give_back([running.lease])
         self._stepper.begin(self._floor.assign())
 
     def cancel(self, job_id: str) -> None:
