@@ -12,7 +12,7 @@ import platform
 import threading
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from windlass.engine.discovery import Discovery
@@ -80,9 +80,7 @@ class Engine:
     # ------------------------------------------------------------------ start
 
     def start(self) -> None:
-        """Become an instance and begin to serve."""
-        from datetime import timedelta
-
+        """Become an instance and begin to serve. Raises, with nothing left behind, where the database cannot be reached."""
         settings, phases = self.settings, self.phases
         info = {"pid": os.getpid(), "host": platform.node(), "phases": sorted(phases), **self._info}
         lease = timedelta(seconds=settings.lease)
@@ -138,7 +136,11 @@ class Engine:
             on_cancel=self.cancel,
             on_listening=self._on_listening,
         )
-        self._announce()
+        try:
+            self._announce()
+        except BaseException:
+            self._hosts.close()
+            raise
         for part in (self._watchdog, self._heartbeat, self._listening, self._stepper, self._caretaker):
             part.start()
         self.state = "running"

@@ -11,9 +11,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
-from windlass.engine.runner import STOPPED, Call, Runner
+from windlass.engine.runner import STOPPED, Call, Runner, describe
 from windlass.engine.running import Running, Stop
-from windlass.model import Outcome, Released
+from windlass.model import Failed, Outcome, Released
 from windlass.work.context import Context, Hold
 from windlass.work.kind import Phase
 
@@ -55,7 +55,13 @@ class Bench:
         self._hold = hold
 
     def prepare(self, running: Running) -> Call | Outcome:
-        """The call a job asks for, or the outcome where there is none to make."""
+        """The call a job asks for, or the outcome where there is none to make. Never raises."""
+        try:
+            return self._prepare(running)
+        except Exception as error:  # noqa: BLE001  a job that cannot be prepared must still come to an end
+            return Failed(running.lease, describe(error))
+
+    def _prepare(self, running: Running) -> Call | Outcome:
         if running.stop is not None and running.phase is not None:
             stopped = self._runner.stopped(running.lease, running.phase, running.stop, None)
             return stopped or Released(running.lease)
@@ -74,10 +80,13 @@ class Bench:
         return self._runner.prepare(running.lease, context)
 
     def returned(self, running: Running, value: Any) -> Outcome | None:
-        """The outcome of a handler that returned."""
+        """The outcome of a handler that returned. Never raises."""
         if running.phase is None or (running.context is not None and running.context.is_recorded):
             return None
-        return self._runner.returned(running.lease, running.phase, value, running.run(time.monotonic()))
+        try:
+            return self._runner.returned(running.lease, running.phase, value, running.run(time.monotonic()))
+        except Exception as error:  # noqa: BLE001  a result that breaks whoever looks at it is a failed job
+            return Failed(running.lease, describe(error))
 
     def raised(self, running: Running, error: BaseException) -> Outcome | None:
         """The outcome of a handler that raised."""

@@ -17,7 +17,7 @@ from windlass.engine.recorder import Recorder
 from windlass.engine.running import Running
 from windlass.engine.stats import Stats
 from windlass.engine.waker import Waker
-from windlass.errors import LeaseLost, StoreError, StoreUnreachableError, WindlassError
+from windlass.errors import StoreError, StoreUnreachableError, WindlassError
 from windlass.model import Failed, JobError, Lease, Outcome, Released, Verdict, Want
 from windlass.observe import events
 from windlass.settings import Settings
@@ -120,8 +120,8 @@ class Stepper:
         self._start_careful()
         if elsewhere := self._recorder.count_elsewhere():
             self._discovery.finished(elsewhere)
-        outcomes = self._recorder.take(self._settings.batch)
         want = self._want()
+        outcomes = self._recorder.take(self._settings.batch)
         if not outcomes and want is None:
             return False
         try:
@@ -129,13 +129,18 @@ class Stepper:
         except StoreError as error:
             self._failed(outcomes, want, error)
             return True
+        except Exception as error:
+            self._stats.count("step_errors")
+            log.exception("a step failed in a way nobody expected; its outcomes are written one by one")
+            self._one_by_one(outcomes, error)
+            return True
         self._succeeded()
-        if outcomes:
-            self._discovery.finished(self._recorder.recorded(outcomes, step.verdicts))
         if want is not None:
             self._discovery.learn(want, len(step.claimed))
             if step.claimed:
                 self._take_in(step.claimed)
+        if outcomes:
+            self._discovery.finished(self._recorder.recorded(outcomes, step.verdicts))
         return True
 
     def _want(self) -> Want | None:
@@ -225,7 +230,7 @@ class Stepper:
             return
         self._one_by_one(outcomes, error)
 
-    def _one_by_one(self, outcomes: Sequence[Outcome], error: StoreError) -> None:
+    def _one_by_one(self, outcomes: Sequence[Outcome], error: Exception) -> None:
         """The database refused a batch: find out whose fault it is, so that the others are not held up."""
         log.warning("a batch of %d outcomes was refused (%s); writing them one by one", len(outcomes), error)
         for outcome in outcomes:
@@ -234,14 +239,14 @@ class Stepper:
             except StoreUnreachableError:
                 self._recorder.put_back([outcome])
                 continue
-            except StoreError as refused:
+            except Exception as refused:  # noqa: BLE001  the others must not be held up by it
                 verdicts = self._refuse(outcome, refused)
             self._recorder.recorded([outcome], verdicts)
 
-    def _refuse(self, outcome: Outcome, refused: StoreError) -> Sequence[Verdict]:
+    def _refuse(self, outcome: Outcome, refused: Exception) -> Sequence[Verdict]:
         told = JobError(type=type(refused).__name__, code="unrecordable", message=str(refused))
         try:
             return self._holder().record([Failed(outcome.lease, told)])
-        except (StoreError, LeaseLost):
+        except Exception:
             log.exception("job %s cannot be recorded; its lease is left to run out", outcome.lease.id)
             return [Verdict.LOST]

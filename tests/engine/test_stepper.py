@@ -1,0 +1,100 @@
+"""The step thread when steps fail: outcomes are kept, found guilty one by one, and never lost."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from tests.engine.shop import Shop
+from windlass.errors import StoreError, StoreUnreachableError
+from windlass.model import State
+
+
+def break_step(engine: Any, raise_for: Any) -> list[int]:
+    """Have the holder's steps raise what ``raise_for(outcomes, number of call)`` answers; the sizes of all calls."""
+    holder = engine.holder
+    real, calls = holder.step, []
+
+    def step(outcomes: Any = (), want: Any = None) -> Any:
+        calls.append(len(outcomes))
+        error = raise_for(outcomes, len(calls))
+        if error is not None:
+            raise error
+        return real(outcomes, want)
+
+    holder.step = step
+    return calls
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("a bug"), StoreError("refused"), StoreUnreachableError("away")]
+)
+def test_what_jobs_came_to_survives_a_failed_step(shop: Shop, error: Exception) -> None:
+    @shop.app.job(processors=5)
+    async def work(n: int) -> int:
+        return n
+
+    engine = shop.serve()
+    failed: list[int] = []
+
+    def once(outcomes: Any, number: int) -> Exception | None:
+        if outcomes and not failed:
+            failed.append(number)
+            return error
+        return None
+
+    break_step(engine, once)
+    jobs = [work.enqueue(n=n) for n in range(20)]
+    shop.drained(engine)
+    assert failed and [shop.job(job).result for job in jobs] == list(range(20))
+    assert all(shop.job(job).attempt == 1 for job in jobs), "none ran twice"
+
+
+def test_one_outcome_that_the_database_refuses_does_not_hold_up_the_others(shop: Shop) -> None:
+    begun, gate = threading.Semaphore(0), threading.Event()
+
+    @shop.app.job(processors=10)
+    def work(n: int) -> int:
+        begun.release()
+        gate.wait(10)
+        return n
+
+    engine = shop.serve()
+    jobs = [work.enqueue(n=n) for n in range(10)]
+    for _ in jobs:
+        assert begun.acquire(timeout=10)
+
+    def guilty(outcomes: Any, _number: int) -> Exception | None:
+        is_guilty = any(
+            item.lease.id == jobs[3].id and type(item).__name__ == "Completed" for item in outcomes
+        )
+        return StoreError("the database will not have it") if is_guilty else None
+
+    break_step(engine, guilty)
+    gate.set()
+    shop.drained(engine)
+    states = [shop.job(job).state for job in jobs]
+    assert states.count(State.COMPLETED) == 9 and states[3] is State.FAILED
+    assert (shop.job(jobs[3]).error or {})["code"] == "unrecordable"
+
+
+def test_nothing_is_claimed_while_the_database_does_not_answer(shop: Shop) -> None:
+    @shop.app.job
+    async def work() -> None: ...
+
+    engine = shop.serve(scan=0.05)
+    away = threading.Event()
+    away.set()
+    calls = break_step(engine, lambda *_: StoreUnreachableError("away") if away.is_set() else None)
+    job = work.enqueue()
+    shop.until(lambda: len(calls) >= 3)
+    assert not engine.report().store_reachable and any("store" in part for part in engine.report().degraded)
+    before = len(calls)
+    time.sleep(1.0)
+    assert len(calls) - before < 10, "with growing pauses"
+    away.clear()
+    shop.drained(engine)
+    assert shop.job(job).state is State.COMPLETED and engine.report().store_reachable
