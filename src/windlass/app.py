@@ -27,7 +27,7 @@ from windlass.settings import Settings
 from windlass.store import Store, open_store
 from windlass.submit import Submitter
 from windlass.work.context import Context
-from windlass.work.kind import PROCESSORS, TIME_LIMIT, Phase, Registry
+from windlass.work.kind import CHUNK_RETRY, PROCESSORS, TIME_LIMIT, Phase, Registry
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -73,6 +73,7 @@ class App:
         processors: int = PROCESSORS,
         executor: str | None = None,
         probe: Callable[..., Any] | None = None,
+        chunk_retry: RetryPolicy = CHUNK_RETRY,
     ) -> Callable[[Callable[P, R]], JobKind[P, R]]: ...
 
     def job(self, handler: Any = None, /, *, name: str | None = None, **options: Any) -> Any:

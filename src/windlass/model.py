@@ -140,6 +140,22 @@ class Progress:
     position: Any
     at: datetime | None = None
 
+    @property
+    def percent(self) -> float | None:
+        """How much of the total is done; None where it is not known."""
+        return None if self.total is None else 100.0 if self.total == 0 else 100.0 * self.done / self.total
+
+    @property
+    def rate(self) -> float | None:
+        """Records per second in the attempt that saved this; None where no chunk loop said so."""
+        rate = self.position.get("rate") if isinstance(self.position, dict) else None
+        return rate if isinstance(rate, int | float) and rate > 0 else None
+
+    @property
+    def seconds_left(self) -> float | None:
+        """How long the rest takes at this rate."""
+        return None if self.total is None or self.rate is None else (self.total - self.done) / self.rate
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:

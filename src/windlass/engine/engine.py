@@ -29,7 +29,7 @@ from windlass.engine.stepper import Stepper
 from windlass.engine.waker import Waker
 from windlass.engine.watchdog import Watchdog
 from windlass.errors import ConfigError, WindlassError
-from windlass.model import Cancelled, Lease, Outcome, Recovered, Released
+from windlass.model import Cancelled, Lease, Outcome, Recovered, Released, Run
 from windlass.observe import events
 from windlass.observe.check import HealthCheck
 from windlass.observe.report import EngineReport, PhaseReport
@@ -341,6 +341,11 @@ class Engine:
     def holder(self) -> Holder:
         return self._heartbeat.holder
 
+    def run_of(self, lease: Lease) -> Run | None:
+        """Where a job runs and how long it has run so far; None where it does not run here."""
+        running = self._floor.running_one(lease)
+        return running.run(time.monotonic()) if running else None
+
     @property
     def is_idle(self) -> bool:
         """Whether nothing is held: no job waits in memory or runs, and no outcome is unwritten."""
@@ -398,7 +403,7 @@ class _Hold:
         return output
 
     def transaction(self, lease: Lease) -> Any:
-        return self._engine.holder.transaction(lease)
+        return self._engine.holder.transaction(lease, run=lambda: self._engine.run_of(lease))
 
     def resume(self, lease: Lease) -> Any:
         return self._engine._store.resume(lease)

@@ -174,6 +174,11 @@ class Floor:
                 size = min(size, self._limit)
             return Room(max(0, free - waiting), busy, waiting, size, self._queue.room(phase))
 
+    def running_one(self, lease: Lease) -> Running | None:
+        """The running attempt of this very lease."""
+        running = self._running.get(lease.id)
+        return running if running is not None and running.lease.token == lease.token else None
+
     def running(self) -> list[Running]:
         with self._lock:
             return list(self._running.values())

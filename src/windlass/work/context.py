@@ -14,7 +14,9 @@ from typing import Any, Protocol, TypeVar, overload
 from pydantic import TypeAdapter
 
 from windlass.model import Enqueued, Lease, NewJob, Output, Progress
+from windlass.retry import RetryPolicy
 from windlass.signals import Stopped
+from windlass.work.chunks import SIZE, Chunks
 from windlass.work.kind import Phase
 from windlass.work.transaction import JobTransaction, Opener
 
@@ -120,9 +122,37 @@ class Context:
             self._stopping.set()
         self.check_stop()
 
+    def save(self, position: Any, done: int, total: int | None) -> None:
+        """Like ``checkpoint``, for loops that look themselves whether to stop."""
+        self._touch()
+        if self._hold.checkpoint(self.lease, done=done, total=total, position=position):
+            self._stopping.set()
+
     def resume(self) -> Progress | None:
         """Where an earlier attempt left off; None at the beginning."""
         return self._hold.resume(self.lease)
+
+    def chunks(
+        self,
+        *,
+        total: int | None = None,
+        size: int = SIZE,
+        retry: RetryPolicy | None = None,
+        skip_limit: int = 0,
+        cleanup: Callable[[], Any] | None = None,
+    ) -> Chunks:
+        """Work through many records in slices that are committed one by one; see chunks.py.
+
+        With ``total`` chunks are numbered (``offset``, ``limit``); without it they follow a key (``after``). A chunk that raises comes
+        again by ``retry`` (the phase's ``chunk_retry``). ``skip_limit`` bad records may be left out with ``chunk.skip``. ``cleanup``
+        is called when the loop ends early because the job should stop.
+        """
+        policy = retry or self._phase.chunk_retry
+        return Chunks(self, total=total, size=size, retry=policy, skip_limit=skip_limit, cleanup=cleanup)
+
+    def outputs(self) -> list[Output]:
+        """All outputs this job has so far."""
+        return list(self._hold.outputs_of(self.lease))
 
     # ------------------------------------------------------------------ outputs
 
@@ -155,7 +185,9 @@ class Context:
         Leaving the block commits them together with the end of this phase (``tx.complete(result)`` gives the result; with
         ``ends=False`` the job goes on after the commit). An exception, or a lost lease, rolls everything back.
         """
-        return JobTransaction(self._open, self._phase, self.lease, ends=ends, on_end=self._on_end)
+        return JobTransaction(
+            self._open, self._phase, self.lease, ends=ends, on_end=self._on_end, on_cancel=self.ask_to_stop
+        )
 
     def enqueue(self, job: NewJob) -> Enqueued:
         """Enqueue another job with this one's correlation id."""

@@ -12,12 +12,13 @@ from enum import StrEnum
 from typing import Any
 
 from windlass.errors import ConfigError
-from windlass.retry import RetryPolicy, exponential
+from windlass.retry import RetryPolicy, exponential, linear
 from windlass.signature import Signature
 from windlass.work.address import obstacle
 
 PROCESSORS = 10
 TIME_LIMIT = 300.0
+CHUNK_RETRY: RetryPolicy = linear(3, step=1.0)
 
 
 class Where(StrEnum):
@@ -42,6 +43,7 @@ class Phase:
     timeout: float | None = TIME_LIMIT
     processors: int = PROCESSORS
     probe: Callable[..., Any] | None = None
+    chunk_retry: RetryPolicy = CHUNK_RETRY
     _owner: Kind | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -87,6 +89,7 @@ class Registry:
         processors: int = PROCESSORS,
         executor: str | None = None,
         probe: Callable[..., Any] | None = None,
+        chunk_retry: RetryPolicy = CHUNK_RETRY,
     ) -> Phase:
         """Add a phase to a kind (the only one, without a ``label``); config mistakes surface here, at definition."""
         name = f"{kind}:{label}" if label else kind
@@ -113,6 +116,7 @@ class Registry:
             timeout=timeout,
             processors=processors,
             probe=probe,
+            chunk_retry=chunk_retry,
             _owner=owner,
         )
         owner.phases.append(phase)

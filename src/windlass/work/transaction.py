@@ -26,12 +26,20 @@ class JobTransaction:
     """See ``Context.transaction``."""
 
     def __init__(
-        self, open_effect: Opener, phase: Phase, lease: Lease, *, ends: bool, on_end: Callable[[], None]
+        self,
+        open_effect: Opener,
+        phase: Phase,
+        lease: Lease,
+        *,
+        ends: bool,
+        on_end: Callable[[], None],
+        on_cancel: Callable[[], None] = lambda: None,
     ) -> None:
         self._effect = open_effect(lease)
         self._phase = phase
         self._ends = ends
         self._on_end = on_end
+        self._on_cancel = on_cancel
         self._result: Any = _NOTHING
         self._thread: ThreadPoolExecutor | None = None
         self._is_open = False
@@ -80,6 +88,8 @@ class JobTransaction:
         self._effect.__exit__(kind, error, traceback)
         if error is None and self._ends:
             self._on_end()
+        elif error is None and self._effect.cancel_asked:
+            self._on_cancel()
 
     def _decide(self) -> None:
         value = None if self._result is _NOTHING else self._result
@@ -95,15 +105,30 @@ class JobTransaction:
     # ------------------------------------------------------------------ async handlers
 
     async def __aenter__(self) -> Self:
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="windlass-transaction")
+        self._own_thread()
         try:
             await self.run(self.__enter__)
         except BaseException as error:
             # Told to stop while it waits to begin: it begins nevertheless, and nobody else would end it.
-            self._thread.submit(self._abandon, error)
-            self._thread.shutdown(wait=False)
+            self._own_thread().submit(self._abandon, error)
+            self.dismiss()
             raise
         return self
+
+    def _own_thread(self) -> ThreadPoolExecutor:
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix="windlass-transaction")
+        return self._thread
+
+    def dismiss(self) -> None:
+        """Let the thread go, when it has done what it was given."""
+        if self._thread is not None:
+            self._thread.shutdown(wait=False)
+
+    async def in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Run something on the transaction's own thread, which is made if there is none yet."""
+        self._own_thread()
+        return await self.run(function, *arguments)
 
     def _abandon(self, error: BaseException) -> None:
         if self._is_open:
@@ -116,8 +141,7 @@ class JobTransaction:
         try:
             await self.run(self.__exit__, kind, error, traceback)
         finally:
-            if self._thread is not None:
-                self._thread.shutdown(wait=False)
+            self.dismiss()
 
     async def execute(self, query: Any, parameters: Any = ()) -> Any:
         """Run one statement on the transaction's connection, off the event loop; answers the driver's cursor."""

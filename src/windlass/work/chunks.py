@@ -1,0 +1,394 @@
+"""The chunk loop: a long job in slices, each committed by itself, resumed at the last one after a crash.
+
+    for chunk in ctx.chunks(total=count(), size=1000):       # numbered: chunk.offset, chunk.limit
+        with chunk as tx:                                    # effects, checkpoint and progress: one commit
+            write(tx.connection, fetch(chunk.offset, chunk.limit))
+
+    for chunk in ctx.chunks(size=1000):                      # keyset: chunk.after, total unknown
+        with chunk:
+            rows = fetch_after(chunk.after, chunk.limit)
+            chunk.reached(rows[-1].id if rows else None, count=len(rows))   # None: that was the last one
+
+The transaction is begun when ``tx`` is first used. A chunk whose effect is elsewhere (a file, somebody's API) never uses it: then the
+checkpoint is saved after the effect, and a crash between the two repeats that one chunk.
+
+A chunk that raises is rolled back and comes again by its own retry policy (three tries, after 1, 2 and 3 seconds, unless said otherwise);
+after the last try the exception is the job's. Between chunks the loop looks whether the job should stop. In async handlers it is
+``async for`` and ``async with``, and ``await tx.execute(...)``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Protocol
+
+from windlass.errors import ConfigError, LeaseLost, StoreError, WindlassError
+from windlass.model import Lease, Output, Progress
+from windlass.retry import RetryPolicy
+from windlass.signals import Fail, Signal
+from windlass.work.transaction import JobTransaction
+
+SIZE = 1000
+SKIPPED = "skipped:"
+
+
+class ChunkHost(Protocol):
+    """What the loop needs of a context."""
+
+    lease: Lease
+
+    def check_stop(self) -> None: ...
+
+    def sleep(self, seconds: float) -> None: ...
+
+    def alive(self) -> None: ...
+
+    def resume(self) -> Progress | None: ...
+
+    def outputs(self) -> list[Output]: ...
+
+    def save(self, position: Any, done: int, total: int | None) -> None: ...
+
+    def put_output(self, name: str, value: Any) -> Output: ...
+
+    def transaction(self, *, ends: bool = True) -> JobTransaction: ...
+
+
+@dataclass(slots=True)
+class _State:
+    """Where the loop is; ``done`` is the number of records behind it."""
+
+    number: int = 0
+    done: int = 0
+    after: Any = None
+    is_last: bool = False
+    skipped: int = 0
+
+
+class Chunks:
+    """See ``Context.chunks``. One loop per attempt; iterate it once."""
+
+    def __init__(
+        self,
+        host: ChunkHost,
+        *,
+        total: int | None,
+        size: int,
+        retry: RetryPolicy,
+        skip_limit: int,
+        cleanup: Callable[[], Any] | None,
+    ) -> None:
+        if not _is_whole(size, 1):
+            raise ConfigError("size", size, "a whole number of 1 or more records a chunk")
+        if total is not None and not _is_whole(total, 0):
+            raise ConfigError("total", total, "a whole number from 0, or None where it is not known")
+        if not _is_whole(skip_limit, 0):
+            raise ConfigError("skip_limit", skip_limit, "a whole number from 0")
+        self._host = host
+        self._size = size
+        self._retry = retry
+        self._skip_limit = skip_limit
+        self._cleanup = cleanup
+        self.total = total
+        self._state = _State()
+        self._began = time.monotonic()
+        self._first = 0
+
+    # ------------------------------------------------------------------ both colours
+
+    def __iter__(self) -> Iterator[Chunk]:
+        self._resume()
+        while (chunk := self._next()) is not None:
+            while True:
+                self._edge()
+                yield chunk
+                if chunk.is_done:
+                    break
+                self._host.sleep(chunk.again_after(self._host.lease))
+                chunk = chunk.again()
+            self._passed(chunk)
+        self._edge()
+
+    async def __aiter__(self) -> AsyncIterator[Chunk]:
+        await asyncio.to_thread(self._resume)
+        while (chunk := self._next()) is not None:
+            while True:
+                self._edge()
+                yield chunk
+                if chunk.is_done:
+                    break
+                await asyncio.sleep(chunk.again_after(self._host.lease))
+                chunk = chunk.again()
+            self._passed(chunk)
+        self._edge()
+
+    def _edge(self) -> None:
+        """Between two chunks: stop here if the job should."""
+        self._host.alive()
+        try:
+            self._host.check_stop()
+        except Signal:
+            if self._cleanup is not None:
+                self._cleanup()
+            raise
+
+    def _resume(self) -> None:
+        saved = self._host.resume()
+        state = self._state
+        if saved is not None:
+            position = saved.position if isinstance(saved.position, dict) else {}
+            state.number = int(position.get("chunk", 0))
+            state.after = position.get("after")
+            state.is_last = bool(position.get("last", False))
+            state.done = saved.done
+            if self.total is not None and self.total < saved.done:
+                raise ConfigError(
+                    "total",
+                    self.total,
+                    f"at least {saved.done}: so many records are done; a total may grow, not shrink",
+                )
+        if self._skip_limit:
+            state.skipped = sum(
+                len(output.value)
+                for output in self._host.outputs()
+                if output.phase == self._host.lease.phase and output.name.startswith(SKIPPED)
+            )
+        self._first = state.done
+
+    def _next(self) -> Chunk | None:
+        state = self._state
+        if self.total is None:
+            return None if state.is_last else Chunk(self, state.number, state.done, self._size, state.after)
+        left = self.total - state.done
+        return Chunk(self, state.number, state.done, min(self._size, left), None) if left > 0 else None
+
+    def _passed(self, chunk: Chunk) -> None:
+        state = self._state
+        state.number += 1
+        state.done = chunk.offset + chunk.count
+        state.after = chunk.reaches
+        state.is_last = chunk.is_last
+        state.skipped += len(chunk.skipped)
+
+    # ------------------------------------------------------------------ what a chunk asks for
+
+    def position(self, chunk: Chunk) -> dict[str, Any]:
+        """What is saved with a chunk: where the next one begins, and how fast it goes, for people."""
+        done = chunk.offset + chunk.count
+        spent = time.monotonic() - self._began
+        saved: dict[str, Any] = {"chunk": chunk.number + 1}
+        if self.total is None:
+            saved |= {"after": chunk.reaches, "last": chunk.is_last}
+        if spent > 0 and done > self._first:
+            saved["rate"] = round((done - self._first) / spent, 3)
+        return saved
+
+    def may_skip(self, chunk: Chunk) -> None:
+        """Refuse one more bad record than allowed."""
+        if self._state.skipped + len(chunk.skipped) > self._skip_limit:
+            raise Fail(
+                "too_many_skipped",
+                f"more than {self._skip_limit} records were skipped; the last one: {chunk.skipped[-1]['reason']}",
+            )
+
+
+class Chunk:
+    """One slice: records ``offset`` to ``offset + limit``, or up to ``limit`` records after ``after``."""
+
+    def __init__(
+        self, chunks: Chunks, number: int, offset: int, limit: int, after: Any, *, attempt: int = 1
+    ) -> None:
+        self._chunks = chunks
+        self.number = number
+        self.offset = offset
+        self.limit = limit
+        self.after = after
+        self.attempt = attempt
+        self.count = limit if chunks.total is not None else 0
+        self.reaches: Any = after
+        self.is_last = False
+        self.skipped: list[dict[str, Any]] = []
+        self.is_done = False
+        self._has_reached = chunks.total is not None
+        self._error: BaseException | None = None
+        self._tx: ChunkTransaction | None = None
+
+    @property
+    def total(self) -> int | None:
+        return self._chunks.total
+
+    def reached(self, after: Any, *, count: int) -> None:
+        """Keyset: the next chunk begins after this value, and this one had so many records. None: that was the last one."""
+        if self._chunks.total is not None:
+            raise WindlassError(
+                "a numbered chunk knows its place; chunk.reached() is for loops without a total"
+            )
+        if not _is_whole(count, 0):
+            raise ConfigError("count", count, "how many records the chunk had, from 0")
+        self.reaches, self.count, self.is_last, self._has_reached = after, count, after is None, True
+
+    def skip(self, record: Any, reason: str) -> None:
+        """Leave out a bad record; it is kept with its reason among the job's outputs. More than ``skip_limit`` fail the job."""
+        self.skipped.append({"record": record, "reason": str(reason)})
+        self._chunks.may_skip(self)
+
+    def again(self) -> Chunk:
+        """The same slice, once more."""
+        return Chunk(self._chunks, self.number, self.offset, self.limit, self.after, attempt=self.attempt + 1)
+
+    def again_after(self, lease: Lease) -> float:
+        """How long to wait before this chunk comes again."""
+        if self._error is None:
+            raise WindlassError(
+                f"chunk {self.number} of job {lease.id} was not used; write `with chunk as tx:` in the loop's body"
+            )
+        delay = self._chunks._retry.delay(self.attempt, self._error)
+        return delay.total_seconds()
+
+    # ------------------------------------------------------------------ plain handlers
+
+    def __enter__(self) -> ChunkTransaction:
+        self._tx = ChunkTransaction(self._chunks._host.transaction(ends=False))
+        return self._tx
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        assert self._tx is not None
+        if error is not None:
+            self._tx.roll_back(error)
+            return self._is_tried_again(error)
+        self._commit(self._tx)
+        self.is_done = True
+        return False
+
+    def _commit(self, tx: ChunkTransaction) -> None:
+        self._require_reached(tx)
+        host = self._chunks._host
+        done, total, position = self.offset + self.count, self._chunks.total, self._chunks.position(self)
+        if not tx.is_open and not self.skipped:
+            host.save(position, done, total)
+            return
+        with tx.opened() as open_tx:
+            if self.skipped:
+                open_tx.put_output(f"{SKIPPED}{self.number}", self.skipped)
+            open_tx.checkpoint(position, done=done, total=total)
+
+    def _require_reached(self, tx: ChunkTransaction) -> None:
+        if not self._has_reached:
+            error = WindlassError(
+                "a chunk without a total must say how far it came: chunk.reached(last key or None, count=…)"
+            )
+            tx.roll_back(error)
+            raise error
+
+    def _is_tried_again(self, error: BaseException) -> bool:
+        """Whether an error is the chunk's own business; signals, lost leases and a database that is away are not."""
+        if not isinstance(error, Exception) or isinstance(error, Signal | LeaseLost | StoreError):
+            return False
+        if self.attempt >= self._chunks._retry.attempts:
+            return False
+        self._error = error
+        return True
+
+    # ------------------------------------------------------------------ async handlers
+
+    async def __aenter__(self) -> ChunkTransaction:
+        self._tx = ChunkTransaction(self._chunks._host.transaction(ends=False), is_async=True)
+        return self._tx
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        tx = self._tx
+        assert tx is not None
+        try:
+            if error is not None:
+                await tx.run_here(tx.roll_back, error)
+                return self._is_tried_again(error)
+            await tx.run_here(self._commit, tx)
+            self.is_done = True
+            return False
+        finally:
+            tx.dismiss()
+
+
+class ChunkTransaction:
+    """The transaction of one chunk, begun when it is first used."""
+
+    def __init__(self, transaction: JobTransaction, *, is_async: bool = False) -> None:
+        self._transaction = transaction
+        self._is_async = is_async
+        self.is_open = False
+
+    @property
+    def connection(self) -> Any:
+        """The driver's own connection (psycopg or sqlite3). In async handlers use ``await tx.execute`` or ``await tx.run``."""
+        if self._is_async:
+            raise WindlassError("in an async handler use `await tx.execute(...)` or `await tx.run(function)`")
+        return self._opened.connection
+
+    def enqueue(self, job: Any) -> Any:
+        """Enqueue a job that exists if and only if this chunk commits."""
+        return self._opened.enqueue(job)
+
+    def put_output(self, name: str, value: Any) -> Output:
+        """Store a named output with this chunk."""
+        return self._opened.put_output(name, value)
+
+    async def execute(self, query: Any, parameters: Any = ()) -> Any:
+        """Run one statement off the event loop; answers the driver's cursor."""
+        return await self.run_here(lambda: self._opened.connection.execute(query, parameters))
+
+    async def run(self, function: Callable[[Any], Any]) -> Any:
+        """Run a function of the connection off the event loop."""
+        return await self.run_here(lambda: function(self._opened.connection))
+
+    # ------------------------------------------------------------------ for the chunk
+
+    @property
+    def _opened(self) -> JobTransaction:
+        if not self.is_open:
+            self._transaction.__enter__()
+            self.is_open = True
+        return self._transaction
+
+    def opened(self) -> _Open:
+        """The transaction, begun, as a block that commits or rolls back."""
+        return _Open(self)
+
+    def roll_back(self, error: BaseException) -> None:
+        if self.is_open:
+            self.is_open = False
+            self._transaction.__exit__(type(error), error, error.__traceback__)
+
+    async def run_here(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Run something on the transaction's own thread."""
+        return await self._transaction.in_thread(function, *arguments)
+
+    def dismiss(self) -> None:
+        self._transaction.dismiss()
+
+
+class _Open:
+    """``with``: commits, or rolls back when something raises."""
+
+    def __init__(self, tx: ChunkTransaction) -> None:
+        self._tx = tx
+
+    def __enter__(self) -> JobTransaction:
+        return self._tx._opened
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._tx.is_open = False
+        self._tx._transaction.__exit__(kind, error, traceback)
+
+
+def _is_whole(value: object, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least

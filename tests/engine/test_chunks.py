@@ -1,0 +1,291 @@
+"""Chunked work: resumed at the checkpoint, each chunk's effect once, stopped at the edge. F1–F5."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from tests.engine.shop import Shop
+from windlass.model import State
+from windlass.retry import fixed
+from windlass.work.context import Context
+
+QUICK_CHUNKS = fixed(3, wait=0.01)
+
+
+@pytest.fixture
+def records(shop: Shop) -> Shop:
+    shop.run("CREATE TABLE effect (chunk integer, first integer, last integer)")
+    return shop
+
+
+def effects(shop: Shop) -> list[tuple[int, int, int]]:
+    return [tuple(row) for row in shop.run("SELECT chunk, first, last FROM effect ORDER BY chunk, first")]
+
+
+def insert(chunk: Any) -> str:
+    return f"INSERT INTO effect VALUES ({chunk.number}, {chunk.offset}, {chunk.offset + chunk.limit})"
+
+
+def test_each_chunk_is_a_commit_of_effect_checkpoint_and_progress(records: Shop) -> None:
+    """F1, F2."""
+    seen: list[tuple[int, int | None]] = []
+
+    @records.app.job
+    def report(county: str, ctx: Context) -> str:
+        for chunk in ctx.chunks(total=2350, size=1000):
+            with chunk as tx:
+                tx.connection.execute(insert(chunk))
+            progress = records.job(ctx.job_id).progress
+            assert progress is not None
+            seen.append((progress.done, progress.total))
+        return county
+
+    job = report.enqueue(county="Kent")
+    records.drained(records.serve())
+    assert effects(records) == [(0, 0, 1000), (1, 1000, 2000), (2, 2000, 2350)]
+    assert seen == [(1000, 2350), (2000, 2350), (2350, 2350)]
+    done = records.job(job)
+    assert done.result == "Kent" and done.progress is not None
+    assert done.progress.percent == 100 and done.progress.rate and done.progress.seconds_left == 0
+
+
+@pytest.mark.parametrize("colour", ["plain", "async"])
+def test_after_a_failure_the_job_goes_on_at_its_checkpoint(records: Shop, colour: str) -> None:
+    """F3."""
+    begun: list[int] = []
+
+    def break_down(chunk: Any, ctx: Context) -> None:
+        begun.append(chunk.number)
+        if chunk.number == 2 and ctx.attempt == 1:
+            raise ConnectionError("gone")
+
+    if colour == "plain":
+
+        @records.app.job(name="long", retry=fixed(2, wait=0.02), chunk_retry=fixed(1))
+        def long(ctx: Context) -> int:
+            for chunk in ctx.chunks(total=50, size=10):
+                with chunk as tx:
+                    tx.connection.execute(insert(chunk))
+                    break_down(chunk, ctx)
+            return ctx.attempt
+
+    else:
+
+        @records.app.job(name="long", retry=fixed(2, wait=0.02), chunk_retry=fixed(1))
+        async def long(ctx: Context) -> int:
+            async for chunk in ctx.chunks(total=50, size=10):
+                async with chunk as tx:
+                    await tx.execute(insert(chunk))
+                    break_down(chunk, ctx)
+            return ctx.attempt
+
+    job = long.enqueue()
+    records.drained(records.serve())
+    assert records.job(job).result == 2 and begun == [0, 1, 2, 2, 3, 4]
+    assert [row[0] for row in effects(records)] == [0, 1, 2, 3, 4], (
+        "the broken chunk's effect was rolled back"
+    )
+
+
+@pytest.mark.parametrize("colour", ["plain", "async"])
+def test_a_chunk_that_fails_is_tried_again_by_its_own_policy(records: Shop, colour: str) -> None:
+    """F4."""
+    tries: list[tuple[int, int]] = []
+
+    def shaky(chunk: Any) -> None:
+        tries.append((chunk.number, chunk.attempt))
+        if chunk.number == 1 and chunk.attempt < 3:
+            raise TimeoutError("slow")
+
+    if colour == "plain":
+
+        @records.app.job(name="job", chunk_retry=QUICK_CHUNKS)
+        def job(ctx: Context) -> int:
+            for chunk in ctx.chunks(total=3, size=1):
+                with chunk as tx:
+                    tx.connection.execute(insert(chunk))
+                    shaky(chunk)
+            return ctx.attempt
+
+    else:
+
+        @records.app.job(name="job", chunk_retry=QUICK_CHUNKS)
+        async def job(ctx: Context) -> int:
+            async for chunk in ctx.chunks(total=3, size=1):
+                async with chunk as tx:
+                    await tx.run(lambda connection: connection.execute(insert(chunk)))  # noqa: B023
+                    shaky(chunk)
+            return ctx.attempt
+
+    enqueued = job.enqueue()
+    records.drained(records.serve())
+    assert records.job(enqueued).result == 1, "the job itself was not tried again"
+    assert tries == [(0, 1), (1, 1), (1, 2), (1, 3), (2, 1)]
+    assert [row[0] for row in effects(records)] == [0, 1, 2]
+
+
+def test_a_chunk_that_never_works_is_the_jobs_failure(records: Shop) -> None:
+    tries: list[int] = []
+
+    @records.app.job(retry=fixed(1), chunk_retry=fixed(2, wait=0.01))
+    def job(ctx: Context) -> None:
+        for chunk in ctx.chunks(total=3, size=1):
+            with chunk:
+                tries.append(chunk.number)
+                raise ValueError("bad data")
+
+    enqueued = job.enqueue()
+    records.drained(records.serve())
+    assert tries == [0, 0] and records.job(enqueued).state is State.FAILED
+    assert (records.job(enqueued).error or {})["type"] == "ValueError"
+
+
+def test_chunks_may_follow_a_key_and_resume_after_it(records: Shop) -> None:
+    """F5."""
+    keys = [f"k{n:03}" for n in range(25)]
+    seen: list[list[str]] = []
+
+    @records.app.job(retry=fixed(2, wait=0.02), chunk_retry=fixed(1))
+    def walk(ctx: Context) -> str:
+        for chunk in ctx.chunks(size=10):
+            with chunk as tx:
+                rows = [key for key in keys if chunk.after is None or key > chunk.after][: chunk.limit]
+                tx.connection.execute(insert(chunk))
+                chunk.reached(rows[-1] if len(rows) == chunk.limit else None, count=len(rows))
+                if chunk.number == 1 and ctx.attempt == 1:
+                    raise ConnectionError("gone")
+                seen.append(rows)
+        return "walked"
+
+    job = walk.enqueue()
+    records.drained(records.serve())
+    done = records.job(job)
+    assert done.result == "walked" and [row for rows in seen for row in rows] == keys
+    assert done.progress is not None and (done.progress.done, done.progress.total) == (25, None)
+
+
+def test_where_the_effect_is_elsewhere_the_checkpoint_follows_it(records: Shop) -> None:
+    sent: list[int] = []
+
+    @records.app.job(retry=fixed(2, wait=0.02), chunk_retry=fixed(1))
+    def send(ctx: Context) -> None:
+        for chunk in ctx.chunks(total=4, size=1):
+            with chunk:
+                sent.append(chunk.number)
+            if chunk.number == 1 and ctx.attempt == 1:
+                raise ConnectionError("between two chunks")
+
+    job = send.enqueue()
+    records.drained(records.serve())
+    assert records.job(job).state is State.COMPLETED and sent == [0, 1, 2, 3]
+
+
+def test_a_cancelled_job_stops_at_the_edge_and_cleans_up(records: Shop) -> None:
+    """A5, F2."""
+    second, gate, cleaned = threading.Event(), threading.Event(), []
+
+    @records.app.job
+    def long(ctx: Context) -> None:
+        for chunk in ctx.chunks(total=100, size=1, cleanup=lambda: cleaned.append(ctx.job_id)):
+            with chunk as tx:
+                tx.connection.execute(insert(chunk))
+                if chunk.number == 1:
+                    second.set()
+                    gate.wait(10)
+
+    job = long.enqueue()
+    engine = records.serve()
+    assert second.wait(10)
+    gate.set() if records.store.db.dialect == "sqlite" else None  # the open effect holds SQLite's one write lock
+    records.store.jobs.cancel(job.id)
+    gate.set()
+    records.drained(engine)
+    assert records.job(job).state is State.CANCELLED and cleaned == [job.id]
+    assert 2 <= len(effects(records)) < 100, "what was committed stays"
+
+
+def test_bad_records_are_skipped_up_to_a_limit_and_kept(records: Shop) -> None:
+    @records.app.job(retry=fixed(1), chunk_retry=fixed(1))
+    def load(bad: list[int], ctx: Context) -> int:
+        for chunk in ctx.chunks(total=10, size=5, skip_limit=2):
+            with chunk as tx:
+                tx.connection.execute(insert(chunk))
+                for n in range(chunk.offset, chunk.offset + chunk.limit):
+                    if n in bad:
+                        chunk.skip({"n": n}, f"record {n} is broken")
+        return 10 - len(bad)
+
+    fine, spoilt = load.enqueue(bad=[3, 7]), load.enqueue(bad=[1, 2, 8])
+    records.drained(records.serve())
+    done = records.job(fine)
+    assert done.result == 8
+    assert [(item.name, item.value) for item in done.outputs] == [
+        ("skipped:0", [{"record": {"n": 3}, "reason": "record 3 is broken"}]),
+        ("skipped:1", [{"record": {"n": 7}, "reason": "record 7 is broken"}]),
+    ]
+    failed = records.job(spoilt)
+    assert failed.state is State.FAILED and failed.error is not None
+    assert failed.error["code"] == "too_many_skipped" and "record 8" in failed.error["message"]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"total": 10, "size": 0}, "size = 0"),
+        ({"total": 10, "size": -5}, "size = -5"),
+        ({"total": -1}, "total = -1"),
+        ({"total": 1.5}, "total = 1.5"),
+        ({"total": 1, "skip_limit": -1}, "skip_limit = -1"),
+    ],
+)
+def test_mistakes_are_named(records: Shop, options: dict[str, Any], told: str) -> None:
+    @records.app.job(retry=fixed(1))
+    def job(ctx: Context) -> None:
+        for chunk in ctx.chunks(**options):
+            with chunk:
+                pass
+
+    enqueued = job.enqueue()
+    records.drained(records.serve())
+    assert told in (records.job(enqueued).error or {})["message"]
+
+
+def test_a_total_may_grow_but_not_shrink(records: Shop) -> None:
+    totals = {1: 30, 2: 10, 3: 40}
+
+    @records.app.job(retry=fixed(3, wait=0.02), chunk_retry=fixed(1))
+    def job(ctx: Context) -> int:
+        for chunk in ctx.chunks(total=totals[ctx.attempt], size=10):
+            with chunk as tx:
+                tx.connection.execute(insert(chunk))
+                if chunk.number == 2 and ctx.attempt == 1:
+                    raise ConnectionError("gone")
+        return ctx.attempt
+
+    enqueued = job.enqueue()
+    records.drained(records.serve())
+    assert records.job(enqueued).result == 3 and [row[0] for row in effects(records)] == [0, 1, 2, 3]
+    second = records.store.jobs.attempts(enqueued.id)[1]
+    assert second.error is not None and "may grow, not shrink" in second.error["message"]
+
+
+def test_a_loop_that_forgets_its_block_is_told(records: Shop) -> None:
+    @records.app.job(retry=fixed(1))
+    def forgetful(ctx: Context) -> None:
+        for _chunk in ctx.chunks(total=3, size=1):
+            time.sleep(0)
+
+    @records.app.job(retry=fixed(1))
+    def silent(ctx: Context) -> None:
+        for chunk in ctx.chunks(size=1):
+            with chunk:
+                pass
+
+    jobs = [forgetful.enqueue(), silent.enqueue()]
+    records.drained(records.serve())
+    messages = [(records.job(job).error or {})["message"] for job in jobs]
+    assert "with chunk as tx" in messages[0] and "chunk.reached" in messages[1]
