@@ -119,8 +119,9 @@ def _drains(figures: Figures, admin: str, folder: str, others: Sequence[Peer], s
         (own.WINDLASS_TEN, scale.drain, 1),
         (own.WINDLASS_SQLITE, scale.sqlite_drain, 1),
     ]
-    for peer in others:
-        runs.append((peer, scale.slow_drain if peer.name == "procrastinate" else scale.sqlite_drain, 1))
+    runs += [
+        (peer, scale.slow_drain if peer.name == "procrastinate" else scale.sqlite_drain, 1) for peer in others
+    ]
     for number in range(scale.rounds):
         for peer, jobs, processes in runs:
             result = peer.measure_drain(admin if peer.database == "postgresql" else folder, jobs, processes)

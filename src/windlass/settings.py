@@ -53,12 +53,29 @@ class Settings:
     # Stopping
     grace: float = 30.0  # for running jobs when the instance stops
 
+    # Pipelines
+    pressure: float = 1.0  # how often full phases are looked for, where a phase has max_waiting
+    unserved: float = 30.0  # how often phases are looked for that nobody serves
+    fail_unserved: float | None = (
+        3600.0  # a job in a phase that its pipeline no longer has, and nobody serves, fails after this
+    )
+
     # Keeping
     rollup: float = 10.0  # how often counts and times of the minute are written
     rollup_days: float = 14.0  # and how long they stay
 
     def __post_init__(self) -> None:
-        for name in ("lease", "heartbeat", "recovery", "scan", "scan_unheard", "health", "rollup"):
+        for name in (
+            "lease",
+            "heartbeat",
+            "recovery",
+            "scan",
+            "scan_unheard",
+            "health",
+            "rollup",
+            "pressure",
+            "unserved",
+        ):
             _require(name, getattr(self, name), lambda value: value > 0, _POSITIVE)
         for name in ("margin", "prefetch", "quiet", "grace", "cancel_grace", "blocked_after", "rollup_days"):
             _require(name, getattr(self, name), lambda value: value >= 0, "a number from zero")
@@ -79,6 +96,13 @@ class Settings:
             _whole(f"processors of {phase}", count, 1, 100_000)
         if self.max_concurrent_calls is not None:
             _whole("max_concurrent_calls", self.max_concurrent_calls, 1, 1_000_000)
+        if self.fail_unserved is not None:
+            _require(
+                "fail_unserved",
+                self.fail_unserved,
+                lambda value: value > 0,
+                "a number above zero, or None for never",
+            )
         if self.memory_limit is not None:
             _whole("memory_limit", self.memory_limit, 16 * 1024**2, 2**62)
 

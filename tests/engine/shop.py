@@ -63,8 +63,8 @@ class Shop:
                 return connection.execute(sql).fetchall()
         import psycopg
 
-        with psycopg.connect(self.app.url, autocommit=True) as connection:
-            cursor = connection.execute(sql)  # type: ignore[call-overload]
+        with psycopg.connect(self.app.url, autocommit=True) as session:
+            cursor = session.execute(sql.encode())
             return cursor.fetchall() if cursor.description else []
 
     def close(self) -> None:

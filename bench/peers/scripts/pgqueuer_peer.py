@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import asyncpg  # type: ignore[import-not-found]
-import uvloop  # type: ignore[import-not-found]
+import uvloop  # type: ignore[import-not-found, unused-ignore]
 from pgqueuer import PgQueuer  # type: ignore[import-not-found]
 from protocol import Order, Tally, payload, postgres_count, serve  # type: ignore[import-not-found]
 

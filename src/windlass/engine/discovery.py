@@ -50,6 +50,7 @@ class Discovery:
         self._looks = {phase: _Look(now) for phase in phases}
         self._order = list(self._looks)
         self._turn = 0
+        self._held: set[str] = set()
         self._scan = settings.scan_unheard
         self._lock = threading.Lock()
 
@@ -68,11 +69,22 @@ class Discovery:
                 found = True
             return found
 
+    def hold(self, phase: str, is_held: bool) -> None:
+        """Claim nothing from a phase for now, or again."""
+        with self._lock:
+            (self._held.add if is_held else self._held.discard)(phase)
+        if not is_held:
+            self.hint(phase)
+
     def due(self) -> list[str]:
         """The phases that should be looked at now."""
         now = self._monotonic()
         with self._lock:
-            return [name for name, look in self._looks.items() if min(look.due_at, look.again_at) <= now]
+            return [
+                name
+                for name, look in self._looks.items()
+                if min(look.due_at, look.again_at) <= now and name not in self._held
+            ]
 
     def is_hot(self, phase: str) -> bool:
         """Whether there is a reason to expect work, beside the clock."""
@@ -87,7 +99,7 @@ class Discovery:
                 place = (self._turn + step) % count
                 phase = self._order[place]
                 look = self._looks[phase]
-                if min(look.due_at, look.again_at) > now:
+                if min(look.due_at, look.again_at) > now or phase in self._held:
                     continue
                 want = self._want(phase, look, room(phase))
                 if want is not None:

@@ -39,6 +39,7 @@ from windlass.store import Store
 from windlass.store.holder import Holder
 from windlass.upkeep.agenda import Agenda
 from windlass.upkeep.caretaker import Caretaker, Duty
+from windlass.upkeep.pressure import Pressure, Unserved
 from windlass.upkeep.recoverer import Recoverer
 from windlass.upkeep.rollups import RollupWriter
 from windlass.work.kind import Registry
@@ -72,6 +73,7 @@ class Engine:
         self._floor = Floor(self.phases, settings)
         self._recorder = Recorder(self.stats)
         self._discovery = Discovery(self.phases, settings)
+        self._registry = registry
         self._runner = Runner(registry, inject)
         self._stop_lock = threading.Lock()
         self._hurry = threading.Event()
@@ -152,6 +154,14 @@ class Engine:
         self._rollups = RollupWriter(
             store, self.stats, lambda: self.id, every=settings.rollup, keep_days=settings.rollup_days
         )
+        pressure = Pressure(store, self.phases, hold=self._on_pressure)
+        self._unserved = Unserved(
+            store,
+            self._registry,
+            holder=lambda: self._heartbeat.holder,
+            fail_after=settings.fail_unserved,
+            record=self._record,
+        )
         summary = Summary(self.stats.report, self._waiting)
         check = HealthCheck(self.report)
         return [
@@ -162,6 +172,12 @@ class Engine:
             Duty("rollups", self._rollups.run, settings.rollup),
             Duty("summary", lambda: _only(summary.tell()), SUMMARY_EVERY),
             Duty("health", lambda: _only(check.look()), settings.health),
+            Duty("unserved", self._unserved.run, settings.unserved),
+            *(
+                [Duty("pressure", pressure.run, settings.pressure, at_start=True)]
+                if pressure.is_needed
+                else []
+            ),
         ]
 
     def _announce(self) -> None:
@@ -304,6 +320,10 @@ class Engine:
         self.stats.count("promoted", count)
         self._on_hint(phase)
 
+    def _on_pressure(self, phase: str, is_held: bool) -> None:
+        self._discovery.hold(phase, is_held)
+        self._waker.wake()
+
     def _on_recovered(self, item: Recovered) -> None:
         self.stats.count("recovered", label=item.verdict)
         events.recovered(item)
@@ -361,6 +381,11 @@ class Engine:
             degraded.append("listener: no notifications; polling instead")
         if has_begun and not self._watchdog.has_lease:
             degraded.append("lease: it could not be renewed in time; nothing is claimed")
+        if has_begun:
+            degraded += [
+                f"phase {name}: {count:,} jobs wait, and no instance serves it"
+                for name, count in self._unserved.phases.items()
+            ]
         lag = self._watchdog.loop_lag if has_begun else 0.0
         if lag >= self.settings.blocked_after:
             degraded.append("loop: a handler blocks the event loop")

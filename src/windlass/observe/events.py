@@ -34,6 +34,8 @@ LEVELS = {
     "job.refused": logging.WARNING,
     "job.summary": logging.INFO,
     "duplicate.prevented": logging.INFO,
+    "phase.held_back": logging.INFO,
+    "phase.unserved": logging.WARNING,
     "lock.held": logging.INFO,
     "processor.replaced": logging.WARNING,
     "lease.lost": logging.ERROR,
@@ -129,6 +131,22 @@ def duplicate_prevented(job_id: str, phase: str, name: str = "") -> None:
         phase=phase,
         output=name,
     )
+
+
+def held_back(phase: str, following: str, queued: int, most: int, *, is_full: bool) -> None:
+    """A phase is (or is no longer) held back, because the one after it has enough to do."""
+    message = (
+        f"held back: {following} has {queued:,} jobs queued, and wants at most {most:,}"
+        if is_full
+        else f"goes on: {following} has only {queued:,} jobs queued"
+    )
+    emit("phase.held_back", message, phase=phase, next_phase=following, queued=queued, is_held=is_full)
+
+
+def unserved(phase: str, count: int) -> None:
+    """Jobs wait in a phase that no living instance serves."""
+    message = f"{count:,} jobs wait in {phase}, and no instance serves it; start a worker that has it, or bring its handler back"
+    emit("phase.unserved", message, phase=phase, queued=count)
 
 
 def lock_held(job_id: str, holder: str | None = None) -> None:

@@ -44,6 +44,7 @@ class Phase:
     processors: int = PROCESSORS
     probe: Callable[..., Any] | None = None
     chunk_retry: RetryPolicy = CHUNK_RETRY
+    max_waiting: int | None = None  # with so many queued, the phase before is held back
     _owner: Kind | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -90,6 +91,7 @@ class Registry:
         executor: str | None = None,
         probe: Callable[..., Any] | None = None,
         chunk_retry: RetryPolicy = CHUNK_RETRY,
+        max_waiting: int | None = None,
     ) -> Phase:
         """Add a phase to a kind (the only one, without a ``label``); config mistakes surface here, at definition."""
         name = f"{kind}:{label}" if label else kind
@@ -99,6 +101,10 @@ class Registry:
             raise ConfigError("kind", kind, "a name that is not taken; each kind is defined once")
         if timeout is not None and timeout <= 0:
             raise ConfigError("timeout", timeout, "seconds above zero, or None for no limit")
+        if max_waiting is not None and (max_waiting < 1 or not label):
+            raise ConfigError(
+                "max_waiting", max_waiting, "a whole number of 1 or more, for a phase of a pipeline"
+            )
         if processors < 1:
             raise ConfigError("processors", processors, "a whole number of 1 or more")
         where = _where(handler, executor)
@@ -117,6 +123,7 @@ class Registry:
             processors=processors,
             probe=probe,
             chunk_retry=chunk_retry,
+            max_waiting=max_waiting,
             _owner=owner,
         )
         owner.phases.append(phase)

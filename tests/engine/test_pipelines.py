@@ -1,0 +1,186 @@
+"""Pipelines: phases with pools, retries and outputs of their own; backpressure; definitions that change under way. D1, D2."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from tests.engine.shop import QUICK, Shop
+from windlass.app import App
+from windlass.errors import ConfigError
+from windlass.model import Counts, NewJob, State
+from windlass.retry import fixed
+from windlass.work.context import Context
+
+
+class Site(BaseModel):
+    url: str
+    words: int
+
+
+def test_later_phases_get_typed_outputs_of_all_before(shop: Shop) -> None:
+    pipe = shop.app.pipeline("site")
+
+    @pipe.phase("fetch")
+    async def fetch(url: str) -> Site:
+        return Site(url=url, words=len(url))
+
+    @pipe.phase("prompts")
+    def prompts(url: str, ctx: Context) -> list[str]:
+        return [f"{n}: {url}" for n in range(ctx.output("fetch", Site).words)]
+
+    @pipe.phase("answer", retry=fixed(4))
+    async def answer(url: str, ctx: Context) -> dict[str, Any]:
+        return {
+            "words": ctx.output("fetch", Site).words,
+            "prompts": len(ctx.output("prompts", list[str])),
+            "attempts": ctx.max_attempts,
+        }
+
+    job = pipe.enqueue(url="abc")
+    shop.drained(shop.serve())
+    done = shop.job(job)
+    assert done.result == {"words": 3, "prompts": 3, "attempts": 4}
+    assert [item.phase for item in done.outputs] == ["site:fetch", "site:prompts"]
+    assert [span.outcome for span in shop.store.jobs.timeline(job.id)] == [
+        "advanced",
+        "advanced",
+        "completed",
+    ]
+
+
+def test_a_phase_that_failed_is_where_a_retry_by_hand_goes_on(shop: Shop) -> None:
+    runs: list[str] = []
+    is_broken = threading.Event()
+    is_broken.set()
+    pipe = shop.app.pipeline("order")
+
+    @pipe.phase("pack")
+    def pack(order: int) -> str:
+        runs.append("pack")
+        return f"parcel {order}"
+
+    @pipe.phase("ship", retry=fixed(1))
+    def ship(order: int, ctx: Context) -> str:
+        runs.append("ship")
+        if is_broken.is_set():
+            raise ConnectionError("no carrier")
+        return f"{ctx.output('pack')} shipped"
+
+    job = pipe.enqueue(order=7)
+    engine = shop.serve()
+    shop.drained(engine)
+    assert shop.job(job).state is State.FAILED and shop.job(job).phase == "order:ship"
+    is_broken.clear()
+    shop.store.jobs.retry(job.id)
+    shop.drained(engine)
+    assert shop.job(job).result == "parcel 7 shipped" and runs == ["pack", "ship", "ship"]
+
+
+def test_a_transaction_ends_a_phase_with_its_output(shop: Shop) -> None:
+    shop.run("CREATE TABLE effect (job text)")
+    pipe = shop.app.pipeline("bill")
+
+    @pipe.phase("write")
+    def write(ctx: Context) -> Any:
+        with ctx.transaction() as tx:
+            tx.connection.execute(f"INSERT INTO effect VALUES ('{ctx.job_id}')")
+            tx.complete({"number": 12})
+
+    @pipe.phase("send")
+    def send(ctx: Context) -> int:
+        return int(ctx.output("write")["number"])
+
+    job = pipe.enqueue()
+    shop.drained(shop.serve())
+    assert shop.job(job).result == 12 and len(shop.run("SELECT * FROM effect")) == 1
+
+
+def test_a_phase_that_is_full_holds_back_the_one_before_it(shop: Shop) -> None:
+    gate, started = threading.Event(), []
+    pipe = shop.app.pipeline("press")
+
+    @pipe.phase("quick", processors=1)
+    def quick(n: int) -> int:
+        started.append(n)
+        time.sleep(0.02)
+        return n
+
+    @pipe.phase("slow", processors=1, max_waiting=3)
+    def slow(n: int) -> None:
+        gate.wait(20)
+
+    for n in range(60):
+        pipe.enqueue(n=n)
+    engine = shop.serve(pressure=0.05, prefetch=0.0)
+    shop.until(lambda: shop.store.phases.counts().get("press:slow", Counts()).queued >= 3)
+    time.sleep(0.5)
+    before = len(started)
+    time.sleep(0.5)
+    assert len(started) == before < 40, "it is held back"
+    gate.set()
+    shop.drained(engine, 40)
+    assert len(started) == 60
+
+
+def test_jobs_in_a_phase_that_is_gone_are_named_and_end_with_a_code(shop: Shop) -> None:
+    """The pipeline was changed while jobs were in it."""
+    pipe = shop.app.pipeline("changed")
+
+    @pipe.phase("kept")
+    def kept() -> None: ...
+
+    (gone,) = shop.store.enqueue([NewJob(kind="changed", phase="changed:gone")])
+    (other,) = shop.store.enqueue([NewJob(kind="never-heard-of")])
+    engine = shop.serve(unserved=0.1, fail_unserved=0.3)
+    shop.until(lambda: shop.job(gone).state is State.FAILED)
+    error = shop.job(gone).error or {}
+    assert error["code"] == "phase_gone" and "changed:kept" in error["message"]
+    assert shop.job(other).state is State.QUEUED, "another worker may know it"
+    shop.until(lambda: any("never-heard-of" in part for part in engine.report().degraded))
+
+
+def test_a_phase_that_another_instance_serves_is_left_to_it(shop: Shop, tmp_path: Path) -> None:
+    """A rolling deploy: the old release does not know the new phase, and must not end its jobs."""
+    old, new = shop.app.pipeline("rolling"), App(shop.app.url, settings=QUICK)
+
+    @old.phase("first")
+    def first() -> None: ...
+
+    newer = new.pipeline("rolling")
+
+    @newer.phase("first")
+    def first_too() -> None: ...
+
+    @newer.phase("second", processors=1)
+    def second() -> None:
+        time.sleep(0.05)
+
+    both = new.worker(phases=("rolling:second",))
+    both.start()
+    try:
+        jobs = shop.store.enqueue([NewJob(kind="rolling", phase="rolling:second") for _ in range(20)])
+        shop.serve(unserved=0.05, fail_unserved=0.1)
+        shop.until(lambda: all(shop.job(job).state.is_final for job in jobs))
+    finally:
+        both.stop(grace=0)
+        new.close()
+    assert {shop.job(job).state for job in jobs} == {State.COMPLETED}
+
+
+def test_mistakes_in_a_definition_are_named(shop: Shop) -> None:
+    pipe = shop.app.pipeline("bad")
+    with pytest.raises(ConfigError, match="at least one phase"):
+        pipe.enqueue()
+    pipe.phase("one")(lambda: None)
+    with pytest.raises(ConfigError, match="bad:one"):
+        pipe.phase("one")(lambda: None)
+    with pytest.raises(ConfigError, match="max_waiting"):
+        pipe.phase("two", max_waiting=0)(lambda: None)
+    with pytest.raises(ConfigError, match="processors"):
+        pipe.phase("two", processors=0)(lambda: None)
