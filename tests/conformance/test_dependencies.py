@@ -315,3 +315,24 @@ def test_a_parent_that_was_pruned_under_its_child_counts_as_cancelled(store: Sto
         tx.connection.execute(f"DELETE FROM {table}")
     assert store.dependencies.link() == 3
     assert [str(state(store, job)) for job in children] == ["cancelled", "waiting", "queued"]
+
+
+def test_a_child_inherits_the_correlation_id_of_its_first_parent(store: Store) -> None:
+    """G6: also from a parent that ended, or that stands behind it in the same call; one that is given stays."""
+    a, b = one(store, "a", correlation_id="order-7"), one(store, "b")
+    holder = store.join()
+    ENDS["completed"](holder, store, "a")
+    assert store.jobs.get(child(store, [a, b])).correlation_id == "order-7"
+    assert store.jobs.get(child(store, [b, a])).correlation_id == b, "a job without one has its own id"
+    assert store.jobs.get(child(store, [a], correlation_id="other")).correlation_id == "other"
+    first, second, third = new_id(), new_id(), new_id()
+    store.enqueue(
+        [
+            NewJob(kind="child", id=third, after=[After(second)]),
+            NewJob(kind="child", id=second, after=[After(first), After(a)]),
+            NewJob(kind="child", id=first, delay=timedelta(hours=1), correlation_id="order-8"),
+        ]
+    )
+    assert [store.jobs.get(job_id).correlation_id for job_id in (first, second, third)] == ["order-8"] * 3
+    later = one(store, "later", delay=timedelta(hours=1), correlation_id="order-9")
+    assert store.jobs.get(child(store, [later])).correlation_id == "order-9"

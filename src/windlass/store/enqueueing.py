@@ -106,7 +106,7 @@ class Enqueuer:
         winners = self._take_keys(tx, fresh)
         fresh = [entry for entry in fresh if winners.get(entry.id, entry.id) == entry.id]
         fresh = [_with_parents(entry, winners) for entry in fresh]
-        self._check_parents(tx, fresh)
+        fresh = _with_inherited(fresh, self._parents_of(tx, fresh))
         if fresh:
             self._insert(tx, fresh, inbox=inbox)
             edges = [
@@ -219,13 +219,16 @@ class Enqueuer:
             winners[entry.id] = holder
         return winners
 
-    def _check_parents(self, tx: Transaction, entries: Sequence[_Entry]) -> None:
+    def _parents_of(self, tx: Transaction, entries: Sequence[_Entry]) -> dict[str, str]:
+        """Parents that are no jobs of this call, with their correlation ids; one that does not exist is refused."""
         own = {entry.id for entry in entries}
         parents = {after.parent for entry in entries for after in entry.job.after} - own
-        if parents:
-            known = {row[0] for row in tx.run("enqueue.parents", ids=sorted(parents))}
-            if parents - known:
-                raise UnknownParentError(sorted(parents - known))
+        if not parents:
+            return {}
+        known = {row[0]: row[1] or row[0] for row in tx.run("enqueue.parents", ids=sorted(parents))}
+        if parents - known.keys():
+            raise UnknownParentError(sorted(parents - known.keys()))
+        return known
 
 
 def _line(entry: _Entry) -> list[str]:
@@ -330,6 +333,26 @@ def _with_parents(entry: _Entry, winners: Mapping[str, str]) -> _Entry:
         return entry
     after = [replace(item, parent=winners.get(item.parent, item.parent)) for item in entry.job.after]
     return replace(entry, job=replace(entry.job, after=after))
+
+
+def _with_inherited(entries: Sequence[_Entry], known: Mapping[str, str]) -> list[_Entry]:
+    """Children that were given no correlation id, with that of their first parent, which may have it from its own.
+
+    The captured principal, once jobs have one, is inherited here, too.
+    """
+    own = {entry.id: entry for entry in entries}
+    found = {entry.id: entry.job.correlation_id for entry in entries if entry.job.correlation_id}
+    found |= {entry.id: entry.id for entry in entries if not entry.job.after and entry.id not in found}
+    found |= known
+    for entry in entries:
+        line = [entry.id]
+        while line[-1] not in found:  # parents of one call may be given in any order, and never in a circle
+            line.append(own[line[-1]].job.after[0].parent)
+        found |= dict.fromkeys(line, found[line[-1]])
+    return [
+        replace(entry, job=replace(entry.job, correlation_id=found[entry.id])) if entry.job.after else entry
+        for entry in entries
+    ]
 
 
 def _unique_parents(entry: _Entry) -> list[After]:

@@ -18,7 +18,7 @@ from windlass.retry import RetryPolicy
 from windlass.signals import Stopped
 from windlass.work.chunks import SIZE, Chunks
 from windlass.work.kind import Phase
-from windlass.work.transaction import JobTransaction, Opener
+from windlass.work.transaction import JobTransaction, Opener, inherit
 
 T = TypeVar("T")
 
@@ -190,8 +190,8 @@ class Context:
         )
 
     def enqueue(self, job: NewJob) -> Enqueued:
-        """Enqueue another job with this one's correlation id."""
-        return self._hold.enqueue([job])[0]
+        """Enqueue another job with this one's correlation id, unless it brings its own."""
+        return self._hold.enqueue([inherit(job, self.lease)])[0]
 
     @property
     def _open(self) -> Opener:

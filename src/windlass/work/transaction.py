@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -20,6 +21,11 @@ from windlass.work.kind import Phase
 T = TypeVar("T")
 Opener = Callable[[Lease], Any]
 _NOTHING: Any = object()
+
+
+def inherit(job: NewJob, lease: Lease) -> NewJob:
+    """What a job gets from the one that enqueues it while it runs."""
+    return job if job.correlation_id is not None else replace(job, correlation_id=lease.correlation_id)
 
 
 class JobTransaction:
@@ -36,6 +42,7 @@ class JobTransaction:
         on_cancel: Callable[[], None] = lambda: None,
     ) -> None:
         self._effect = open_effect(lease)
+        self._lease = lease
         self._phase = phase
         self._ends = ends
         self._on_end = on_end
@@ -55,8 +62,9 @@ class JobTransaction:
         self._ends = True
 
     def enqueue(self, job: NewJob) -> Enqueued:
-        """Enqueue a job that exists if and only if this transaction commits."""
-        made: list[Enqueued] = self._effect.enqueue([job])
+        """Enqueue a job that exists if and only if this transaction commits; with this one's correlation id, unless it
+        brings its own."""
+        made: list[Enqueued] = self._effect.enqueue([inherit(job, self._lease)])
         return made[0]
 
     def put_output(self, name: str, value: Any) -> Output:

@@ -3,8 +3,8 @@
 -- locked child row, each edge once.
 
 -- name: enqueue.parents
--- Which of these parents exist.
-SELECT j.id::text
+-- Which of these parents exist, and their correlation ids.
+SELECT j.id::text, j.correlation
 FROM windlass.jobs AS j
 WHERE j.id = ANY(:ids::uuid[]);
 

@@ -2,12 +2,12 @@
 -- two statements here, so nothing is left out and linking always succeeds at once.
 
 -- name: enqueue.parents
--- Which of these parents exist.
-SELECT j.id FROM windlass_job AS j WHERE j.id IN (SELECT g.value FROM json_each(:ids) AS g)
+-- Which of these parents exist, and their correlation ids.
+SELECT j.id, j.correlation FROM windlass_job AS j WHERE j.id IN (SELECT g.value FROM json_each(:ids) AS g)
 UNION ALL
-SELECT l.id FROM windlass_job_later AS l WHERE l.id IN (SELECT g.value FROM json_each(:ids) AS g)
+SELECT l.id, l.correlation FROM windlass_job_later AS l WHERE l.id IN (SELECT g.value FROM json_each(:ids) AS g)
 UNION ALL
-SELECT d.id FROM windlass_job_done AS d WHERE d.id IN (SELECT g.value FROM json_each(:ids) AS g);
+SELECT d.id, d.correlation FROM windlass_job_done AS d WHERE d.id IN (SELECT g.value FROM json_each(:ids) AS g);
 
 -- name: enqueue.edges
 -- Inserts edges.
