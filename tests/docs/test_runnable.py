@@ -1,72 +1,102 @@
-"""Examples in the documentation are run, each page in a folder of its own.
-
-Every Python block of README.md, and in docs/ those below a line ``<!-- runnable -->``. The blocks of a page run in one
-process, in order. Where a block of text follows, it is what they print.
-"""
+"""Examples in the documentation are run, each page in a folder of its own; examples.py says which, and how they are written."""
 
 from __future__ import annotations
 
 import os
-import re
+import pty
+import select
 import subprocess
 import sys
+import time
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
+from tests.docs.examples import Command, File, Program, is_as_told, steps
 from tests.servers.plugin import FreshPostgres
 
 ROOT = Path(__file__).resolve().parents[2]
-_BLOCK = re.compile(
-    r"(?P<mark><!-- runnable -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
-)
-
-
-class Example(NamedTuple):
-    code: str
-    printed: str
-
-
-def _example(page: Path) -> Example:
-    code, printed, is_after_code = [], [], False
-    for block in _BLOCK.finditer(page.read_text("utf-8")):
-        if block["language"] == "python" and (block["mark"] or page.name == "README.md"):
-            code.append(block["text"])
-            is_after_code = True
-        elif block["language"] == "text" and is_after_code:
-            printed.append(block["text"])
-            is_after_code = False
-        else:
-            is_after_code = False
-    return Example("\n".join(code), "".join(printed))
-
-
-PAGES = [page for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))] if _example(page).code]
+PAGES = [page for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))] if steps(page)]
+PATIENCE = 60.0
 
 
 def test_there_are_examples() -> None:
     names = {page.name for page in PAGES}
-    assert {"README.md", "leases.md", "sqlite.md", "postgresql.md"} <= names
+    assert {"README.md", "leases.md", "sqlite.md", "postgresql.md", "jobs.md", "workers.md"} <= names
+
+
+def test_the_readme_starts_a_worker() -> None:
+    """The first thing a visitor tries."""
+    lines = [step.line for step in steps(ROOT / "README.md") if isinstance(step, Command)]
+    assert any(line.startswith("windlass worker ") and "--drain" in line for line in lines)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_examples_of_a_page_run(page: Path, tmp_path: Path, fresh_postgres: FreshPostgres) -> None:
-    example = _example(page)
-    file = tmp_path / "example.py"
-    file.write_text(example.code, "utf-8")
-    environment = dict(os.environ)
-    if "WINDLASS_DATABASE_URL" in example.code:
-        environment["WINDLASS_DATABASE_URL"] = fresh_postgres()
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("WINDLASS_")}
+    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment.get('PATH', '')}"
+    environment["NO_COLOR"] = "1"
+    for step in steps(page):
+        match step:
+            case File():
+                with (tmp_path / step.name).open("a", encoding="utf-8") as file:
+                    file.write(step.text)
+            case Program():
+                if "WINDLASS_DATABASE_URL" in step.code:
+                    environment["WINDLASS_DATABASE_URL"] = fresh_postgres()
+                _run(step, tmp_path, environment)
+            case Command():
+                code, seen = _on_terminal(step.line, tmp_path, environment)
+                assert code == 0, f"{step.line} ended with {code}:\n{seen}"
+                assert is_as_told(seen, step.printed), f"{step.line} printed\n{seen}\nand not\n{step.printed}"
+
+
+def _run(program: Program, folder: Path, environment: dict[str, str]) -> None:
+    file = folder / "example.py"
+    file.write_text(program.code, "utf-8")
     answer = subprocess.run(
         [sys.executable, "-W", "error", str(file)],
-        cwd=tmp_path,
+        cwd=folder,
         env=environment,
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=PATIENCE,
     )
     assert answer.returncode == 0, answer.stderr
-    if example.printed:
-        assert answer.stdout == example.printed
+    if program.printed:
+        assert is_as_told(answer.stdout, program.printed), (
+            f"printed\n{answer.stdout}\nand not\n{program.printed}"
+        )
+
+
+def _on_terminal(line: str, folder: Path, environment: dict[str, str]) -> tuple[int, str]:
+    """Run a command as somebody at a terminal does; its exit code, and all it wrote."""
+    ours, theirs = pty.openpty()
+    try:
+        process = subprocess.Popen(
+            ["/bin/sh", "-c", line],
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=theirs,
+            stderr=theirs,
+        )
+    finally:
+        os.close(theirs)
+    seen, deadline = b"", time.monotonic() + PATIENCE
+    try:
+        while select.select([ours], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            try:
+                data = os.read(ours, 65536)
+            except OSError:  # Linux says so when the other side is closed
+                break
+            if not data:
+                break
+            seen += data
+        return process.wait(max(0.1, deadline - time.monotonic())), seen.decode().replace("\r\n", "\n")
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+        os.close(ours)
