@@ -5,12 +5,17 @@ Between two markers of a page, everything is replaced; pages under reference/ ar
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
+import io
 import re
 import sys
+import tokenize
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 DOCS = Path(__file__).resolve().parent
 
@@ -78,13 +83,79 @@ def errors_page() -> str:
     )
 
 
+def settings_page() -> str:
+    """Every setting with its default and the comment beside it, under the headings it stands under in the code."""
+    module = importlib.import_module("windlass.settings")
+    usual, gentle = module.Settings(), module.Settings.gentle()
+    lines = [
+        "# Settings",
+        "",
+        "Made from `src/windlass/settings.py` by `./dev docs`; do not edit.",
+        "",
+        "The numbers an instance runs by. Durations are seconds. How to give them: [workers](../guides/workers.md#settings).",
+        "A value that cannot work is refused at the start with its name, its value and what is allowed. *Gentle* is the",
+        "column of `Settings.gentle()`, where it differs.",
+    ]
+    for heading, name, meaning in _settings(inspect.getsource(module.Settings)):
+        if heading:
+            lines += [
+                "",
+                f"## {heading}",
+                "",
+                "| setting | default | gentle | meaning |",
+                "|---|---|---|---|",
+            ]
+        value, other = getattr(usual, name), getattr(gentle, name)
+        lines.append(
+            f"| `{name}` | {_value(value)} | {'' if other == value else _value(other)} | {meaning} |"
+        )
+    return "\n".join([*lines, ""])
+
+
+def _settings(source: str) -> Iterator[tuple[str, str, str]]:
+    """Heading (where a new one begins), name and comment of each field of the class."""
+    comments = {
+        token.start[0]: (token.string.lstrip("# "), token.line.lstrip().startswith("#"))
+        for token in tokenize.generate_tokens(io.StringIO(source).readline)
+        if token.type == tokenize.COMMENT
+    }
+    (made,) = ast.parse(source).body
+    assert isinstance(made, ast.ClassDef)
+    last = 0
+    for node in made.body:
+        if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name):
+            continue
+        end = node.end_lineno or node.lineno
+        above = [
+            text for line, (text, is_alone) in comments.items() if last < line < node.lineno and is_alone
+        ]
+        beside = [
+            text for line, (text, is_alone) in comments.items() if node.lineno <= line <= end and not is_alone
+        ]
+        if not beside:
+            raise SystemExit(f"docs: the setting {node.target.id!r} has no comment beside it")
+        yield " ".join(above), node.target.id, " ".join(beside)
+        last = end
+
+
+def _value(value: Any) -> str:
+    if value is None or value == {}:
+        return "none"
+    return f"{value:g}" if isinstance(value, float) else f"{value:,}"
+
+
 def pages() -> dict[Path, str]:
     """The pages as they should be."""
     lifecycle = DOCS / "concepts" / "lifecycle.md"
     text = lifecycle.read_text("utf-8")
     for name, part in (("drawing", state_drawing()), ("moves", move_table())):
         text = _replace(text, name, part)
-    return {lifecycle: text, DOCS / "reference" / "errors.md": errors_page()}
+    reference = DOCS / "reference"
+    return {
+        lifecycle: text,
+        reference / "errors.md": errors_page(),
+        reference / "settings.md": settings_page(),
+    }
 
 
 def _replace(text: str, name: str, part: str) -> str:

@@ -5,16 +5,21 @@ from __future__ import annotations
 import ast
 import importlib.util
 import re
+from collections.abc import Iterator
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 
+import click
 import pytest
 
 from windlass import errors, lifecycle
+from windlass.cli import windlass
 from windlass.cli.failures import ExitCode
 from windlass.lifecycle import MOVES
 from windlass.model import State
+from windlass.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -68,6 +73,29 @@ def test_every_exit_code_has_its_line() -> None:
     page = (DOCS / "reference" / "cli.md").read_text("utf-8")
     listed = {int(number) for number in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)}
     assert listed == {int(code) for code in ExitCode}
+
+
+def test_every_setting_has_its_line() -> None:
+    page = (DOCS / "reference" / "settings.md").read_text("utf-8")
+    for field in fields(Settings):
+        assert re.search(rf"^\| `{field.name}` \| \S+ \| .*\| \S.* \|$", page, re.MULTILINE), field.name
+
+
+def test_every_command_and_option_is_listed() -> None:
+    page = (DOCS / "reference" / "cli.md").read_text("utf-8")
+    for name, command in _commands(windlass, "windlass"):
+        assert f"`{name}" in page, name
+        for option in command.params:
+            if isinstance(option, click.Option):
+                assert any(text in page for text in option.opts), f"{name} {option.opts[0]}"
+
+
+def _commands(group: click.Group, name: str) -> Iterator[tuple[str, click.Command]]:
+    for label, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from _commands(command, f"{name} {label}")
+        else:
+            yield f"{name} {label}", command
 
 
 @cache
