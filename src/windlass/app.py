@@ -6,7 +6,7 @@ app = windlass.App("sqlite:///jobs.db")
 async def welcome(user_id: int) -> str: ...
 
 welcome.enqueue(user_id=7)        # from anywhere
-app.worker().run()                # or: windlass worker app:app
+app.worker().start()              # or: windlass worker app:app
 """
 
 from __future__ import annotations
