@@ -45,7 +45,8 @@ class Heartbeat:
         self.holder = join()
         self._good_until = began + settings.lease
         self._beaten_at = began
-        self._soon_at = float("inf")
+        self._asked: list[float] = []
+        self._asked_lock = threading.Lock()
         self._is_lost = False
         self._wake = threading.Event()
         self._over = threading.Event()
@@ -66,7 +67,10 @@ class Heartbeat:
 
     def soon(self, seconds: float = 0.0) -> None:
         """Beat earlier than planned: a claim's reply was lost, and the beat finds its jobs."""
-        self._soon_at = min(self._soon_at, time.monotonic() + seconds)
+        with (
+            self._asked_lock
+        ):  # each is kept: a claim lost a second after another is too young for that one's beat
+            self._asked.append(time.monotonic() + seconds)
         self._wake.set()
 
     def claim_failed(self) -> None:
@@ -78,13 +82,14 @@ class Heartbeat:
     def _run(self) -> None:
         next_at = self._beaten_at + self._settings.heartbeat
         while not self._over.is_set():
-            at = min(next_at, self._soon_at)
+            at = min([next_at, *self._asked])
             self._wake.wait(max(0.0, min(1.0, at - time.monotonic())))
             self._wake.clear()
             now = time.monotonic()
-            if self._over.is_set() or (now < min(next_at, self._soon_at)):
+            if self._over.is_set() or now < min([next_at, *self._asked]):
                 continue
-            self._soon_at = float("inf")
+            with self._asked_lock:
+                self._asked = [moment for moment in self._asked if moment > now]
             next_at = now + (
                 self._settings.heartbeat if self._beat(now) else min(RETRY, self._settings.heartbeat)
             )
@@ -97,7 +102,7 @@ class Heartbeat:
             beat = self.holder.beat()
         except LeaseLost:
             self._lost("others declared this instance dead")
-            self._soon_at = sent_at
+            self.soon()
             return False
         except StoreError as error:
             self._stats.count("beat_errors")
