@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.examples import Command, File, Program, is_as_told, steps
+from tests.docs.examples import Command, File, Program, is_as_told, steady, steps
 from tests.servers.plugin import FreshPostgres
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -65,9 +65,7 @@ def _run(program: Program, folder: Path, environment: dict[str, str]) -> None:
     )
     assert answer.returncode == 0, answer.stderr
     if program.printed:
-        assert is_as_told(answer.stdout, program.printed), (
-            f"printed\n{answer.stdout}\nand not\n{program.printed}"
-        )
+        assert steady(answer.stdout) == steady(program.printed)
 
 
 def _on_terminal(line: str, folder: Path, environment: dict[str, str]) -> tuple[int, str]:
