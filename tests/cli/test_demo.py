@@ -33,6 +33,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
             "windlass",
             "demo",
             "--once",
+            "--kill",
             "--jobs",
             str(JOBS),
             "-o",

@@ -1,4 +1,4 @@
-"""``windlass demo``: real workers on a real database, one of them killed, and nothing lost or done twice."""
+"""``windlass demo``: the main job in one command, on a real database; and a harder one, with a worker that is killed."""
 
 from __future__ import annotations
 
@@ -27,26 +27,54 @@ from windlass.cli.output import output_option, show
     help="The SQLite file. It stays; a second start goes on with it.",
 )
 @click.option(
-    "--jobs", type=click.IntRange(20, 100_000), default=200, show_default=True, help="How many parcels."
+    "--kill", "is_deadly", is_flag=True, help="The other demonstration: three workers, one of them killed."
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(20, 100_000),
+    default=200,
+    show_default=True,
+    help="With --kill: how many parcels.",
 )
 @output_option
-def demo(once: bool, on_postgres: bool, file: Path, jobs: int, output: str) -> int:
-    """Pack and ship parcels with three worker processes; one of them is killed on the way.
+def demo(once: bool, on_postgres: bool, file: Path, is_deadly: bool, jobs: int, output: str) -> int:
+    """Judge how visible a site is, and write a report, while you watch.
 
-    Parcels go through two phases. Some are due later, some wait for others, one cannot be shipped, one is cancelled.
-    Each phase writes an entry in the same transaction that moves the parcel on; at the end the entries are counted.
+    Twelve pages go through three phases: they are fetched and read, questions are formed, and a model is asked (the pages and the
+    model are served by the demonstration itself). Beside them a report goes through 50,000 records in chunks, and a summary waits
+    for it. Ctrl-C stops in order, and the next start goes on where it was.
+
+    With --kill, parcels are packed and shipped by three worker processes; one of them is killed on the way. Each phase writes an entry in
+    the transaction that moves the parcel on; at the end the entries are counted.
     """
     del once
-    with _tidy_on_sigterm():
-        if on_postgres:
-            from windlass.cli.demo_postgres import private_postgres
+    if on_postgres:
+        from windlass.cli.demo_postgres import private_postgres
 
-            with private_postgres() as url:
-                return _run(url, jobs, output)
-        return _run(f"sqlite:///{file}", jobs, output)
+        with _tidy_on_sigterm(), private_postgres() as url:
+            return _run(url, is_deadly, jobs, output)
+    if is_deadly:
+        with _tidy_on_sigterm():
+            return _run(f"sqlite:///{file}", is_deadly, jobs, output)
+    return _run(f"sqlite:///{file}", is_deadly, jobs, output)
 
 
-def _run(url: str, jobs: int, output: str) -> int:
+def _run(url: str, is_deadly: bool, jobs: int, output: str) -> int:
+    if is_deadly:
+        return _run_parcels(url, jobs, output)
+    from windlass.cli.demo_visibility import run
+
+    facts, code = run(url)
+    if facts is None:
+        return code
+    show(facts.rows(), ("what", "count"), output)
+    if not facts.is_right:
+        say("error: not everything came out as it should; this is a bug in Windlass, please report it")
+        return ExitCode.ENDED_BADLY
+    return ExitCode.DONE
+
+
+def _run_parcels(url: str, jobs: int, output: str) -> int:
     from windlass.cli.demo_run import Demo
 
     facts = Demo(url, jobs).run()
