@@ -12,13 +12,14 @@ app.worker().start()              # or: windlass worker app:app
 from __future__ import annotations
 
 import functools
-import os
+import inspect
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 
+from windlass.config import Config, load
 from windlass.engine.engine import Engine
 from windlass.errors import ConfigError
 from windlass.model import DEFAULT_PRIORITY, After, Enqueued, Json, Key, NewJob
@@ -27,12 +28,12 @@ from windlass.settings import Settings
 from windlass.store import Store, open_store
 from windlass.submit import Submitter
 from windlass.work.context import Context
+from windlass.work.inject import Container, is_supplied
 from windlass.work.kind import CHUNK_RETRY, PROCESSORS, TIME_LIMIT, Phase, Registry
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-DEFAULT_URL = "sqlite:///windlass.db"
 OPTIONS = frozenset({"key", "delay", "run_at", "priority", "after", "correlation_id", "max_attempts", "id"})
 
 
@@ -43,18 +44,50 @@ class App:
         self,
         url: str | None = None,
         *,
+        config: Config | Mapping[str, Any] | None = None,
         settings: Settings | None = None,
         store: Store | None = None,
         **options: Any,
     ) -> None:
         self._url = url
-        self.settings = settings or Settings()
-        self.registry = Registry()
+        self._given = config
+        self._settings = settings
+        self._config: Config | None = config if isinstance(config, Config) else None
+        self.container = Container()
+        self.registry = Registry(default_retry=_ConfiguredRetry(self))
         self._options = options
         self._store = store
         self._owns_store = store is None
         self._submitter: Submitter | None = None
         self._lock = threading.Lock()
+
+    # ------------------------------------------------------------------ settings
+
+    @property
+    def config(self) -> Config:
+        """Settings from code, windlass.toml and the environment; read when they are first needed, not at import."""
+        if self._config is None:
+            code = dict(self._given) if isinstance(self._given, Mapping) else {}
+            if self._url is not None:
+                code["database.url"] = self._url
+            self._config = load(code)
+        return self._config
+
+    @property
+    def settings(self) -> Settings:
+        """How instances of this app run."""
+        return self._settings or self.config.settings
+
+    def provide(
+        self,
+        wanted: Any,
+        factory: Callable[..., Any] | None = None,
+        *,
+        value: Any = None,
+        scope: str = "instance",
+    ) -> None:
+        """Say how something that handlers ask for by type is made: once per process, or per attempt (``scope="job"``)."""
+        self.container.provide(wanted, factory, value=value, scope=scope)
 
     # ------------------------------------------------------------------ defining
 
@@ -86,7 +119,11 @@ class App:
         self, handler: Callable[P, R], *, name: str | None = None, **options: Any
     ) -> JobKind[P, R]:
         phase = self.registry.define(
-            str(name or getattr(handler, "__name__", "job")), handler, injected=is_injected, **options
+            str(name or getattr(handler, "__name__", "job")),
+            handler,
+            injected=self.is_injected,
+            wrap=self.container.wrap,
+            **options,
         )
         return JobKind(self, handler, phase)
 
@@ -98,8 +135,8 @@ class App:
 
     @property
     def url(self) -> str:
-        """The database: the URL given, else WINDLASS_DATABASE_URL, else a SQLite file in the current folder."""
-        return self._url or os.environ.get("WINDLASS_DATABASE_URL") or DEFAULT_URL
+        """The database: the URL given, else what the environment or windlass.toml says, else a SQLite file in the current folder."""
+        return self._url or self.config.url
 
     @property
     def store(self) -> Store:
@@ -129,7 +166,24 @@ class App:
 
     def worker(self, settings: Settings | None = None, /, **changes: Any) -> Engine:
         """An engine that serves this app's jobs; start it with ``start()``, stop it with ``stop()``."""
+        self.check_dependencies()
         return Engine(self.store, self.registry, (settings or self.settings).changed(**changes))
+
+    def is_injected(self, annotation: Any) -> bool:
+        """Whether a parameter is supplied when the job runs, and not stored with it."""
+        return annotation is Context or self.container.knows(annotation) or is_supplied(annotation)
+
+    def check_dependencies(self) -> None:
+        """Refuse to serve handlers that ask for what nobody provides; all of them are named at once."""
+        problems = []
+        for phase in self.registry.phases.values():
+            wanted = {name: item for name, item in phase.signature.injected.items() if item is not Context}
+            is_async = inspect.iscoroutinefunction(inspect.unwrap(phase.handler))
+            problems += [
+                f"{phase.name}, {text}" for text in self.container.missing(wanted, for_async=is_async)
+            ]
+        if problems:
+            raise ConfigError("dependencies", f"{len(problems)} missing", "; ".join(problems))
 
     def close(self) -> None:
         """Close what this app opened."""
@@ -140,6 +194,7 @@ class App:
             if self._store is not None and self._owns_store:
                 self._store.close()
                 self._store = None
+        self.container.close()
 
     def __enter__(self) -> Self:
         return self
@@ -221,7 +276,12 @@ class Pipeline(_Submittable):
 
         def define(handler: Callable[P, R]) -> PipelinePhase[P, R]:
             phase = self._app.registry.define(
-                self.name, handler, label=label, injected=is_injected, **options
+                self.name,
+                handler,
+                label=label,
+                injected=self._app.is_injected,
+                wrap=self._app.container.wrap,
+                **options,
             )
             return PipelinePhase(handler, phase)
 
@@ -253,9 +313,18 @@ class PipelinePhase(Generic[P, R]):
         return self._handler(*args, **kwargs)
 
 
-def is_injected(annotation: Any) -> bool:
-    """Whether a parameter is supplied when the job runs."""
-    return annotation is Context
+class _ConfiguredRetry:
+    """The retry policy of kinds that have none of their own: what the configuration says, asked when it is needed."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    @property
+    def attempts(self) -> int:
+        return self._app.config.retry.attempts
+
+    def delay(self, attempt: int, error: BaseException | None = None) -> timedelta:
+        return self._app.config.retry.delay(attempt, error)
 
 
 def new_job(first: Phase, args: Sequence[Any], kwargs: dict[str, Any], options: Mapping[str, Any]) -> NewJob:

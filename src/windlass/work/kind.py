@@ -74,7 +74,8 @@ class Kind:
 class Registry:
     """All kinds of one application, by name, and their phases in the order they should be served."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, default_retry: RetryPolicy | None = None) -> None:
+        self._default_retry = default_retry or exponential()
         self._kinds: dict[str, Kind] = {}
         self._phases: dict[str, Phase] = {}
 
@@ -85,6 +86,7 @@ class Registry:
         *,
         label: str | None = None,
         injected: Callable[[Any], bool] = lambda annotation: False,
+        wrap: Callable[[Callable[..., Any], Mapping[str, Any]], Callable[..., Any]] | None = None,
         retry: RetryPolicy | None = None,
         timeout: float | None = TIME_LIMIT,
         processors: int = PROCESSORS,
@@ -111,13 +113,15 @@ class Registry:
         if where is Where.PROCESS and (why := obstacle(handler)) is not None:
             raise ConfigError("executor", executor, f"a handler that another process can find: {why}")
         owner = self._kinds.get(kind) or Kind(kind)
+        signature = Signature.of(handler, injected=injected)
+        supplied = {key: item for key, item in signature.injected.items() if item is not _context()}
         phase = Phase(
             name=name,
             label=label or kind,
             kind=kind,
-            handler=handler,
-            signature=Signature.of(handler, injected=injected),
-            retry=retry or exponential(),
+            handler=wrap(handler, supplied) if wrap is not None and supplied else handler,
+            signature=signature,
+            retry=retry or self._default_retry,
             where=where,
             timeout=timeout,
             processors=processors,
@@ -163,3 +167,10 @@ def _where(handler: Callable[..., Any], executor: str | None) -> Where:
     if is_async and executor == Where.THREAD:
         raise ConfigError("executor", executor, "None or process for an async handler")
     return Where(executor)
+
+
+def _context() -> Any:
+    """The one type that the engine itself supplies; imported late, because a context knows its phase."""
+    from windlass.work.context import Context
+
+    return Context

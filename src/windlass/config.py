@@ -1,0 +1,287 @@
+"""Settings from code, a TOML file and the environment, each with where it came from.
+
+Later sources win: defaults, then the file, then the environment, then code. Keys are dotted (``background.retry.attempts``); in the file
+dots are tables, in the environment the key is WINDLASS_ and the words in capitals (``WINDLASS_BACKGROUND_RETRY_ATTEMPTS``). Everything
+that is wrong is found at once, and named with its key, its value, where it came from and what is allowed.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from windlass.errors import ConfigError
+from windlass.retry import Exponential, exponential
+from windlass.settings import Settings
+from windlass.urls import without_secrets
+
+FILE = "windlass.toml"
+PREFIX = "WINDLASS_"
+DEFAULT_URL = "sqlite:///windlass.db"
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A key: what it may be, what it is otherwise, and what it is for."""
+
+    key: str
+    read: Callable[[Any], Any]
+    default: Any
+    allowed: str
+    about: str
+    is_secret: bool = False
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The environment variables that set it, the usual one first."""
+        return (PREFIX + self.key.upper().replace(".", "_"), *self.aliases)
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A value and where it came from."""
+
+    key: str
+    value: Any
+    origin: str
+    is_secret: bool
+
+    @property
+    def shown(self) -> str:
+        """The value as people may see it."""
+        return without_secrets(str(self.value)) if self.is_secret else str(self.value)
+
+
+class Config:
+    """All settings of one application."""
+
+    def __init__(self, items: Mapping[str, Item]) -> None:
+        self._items = dict(items)
+
+    def __getitem__(self, key: str) -> Any:
+        return self._items[key].value
+
+    def __iter__(self) -> Iterator[Item]:
+        return iter(self._items.values())
+
+    def origin(self, key: str) -> str:
+        return self._items[key].origin
+
+    @property
+    def url(self) -> str:
+        return str(self["database.url"])
+
+    @property
+    def retry(self) -> Exponential:
+        """The retry policy of kinds that have none of their own."""
+        return exponential(
+            self["background.retry.attempts"],
+            base=self["background.retry.base_delay_ms"] / 1000,
+            longest=self["background.retry.max_delay_ms"] / 1000,
+            jitter=self["background.retry.jitter_ratio"],
+        )
+
+    @property
+    def settings(self) -> Settings:
+        """How instances run."""
+        worker = {
+            item.key.removeprefix("worker."): item.value for item in self if item.key.startswith("worker.")
+        }
+        gentle = self["worker.profile"] == "gentle"
+        worker.pop("profile")
+        given = {name: value for name, value in worker.items() if self.origin(f"worker.{name}") != "default"}
+        return (Settings.gentle if gentle else Settings)(
+            **given, max_concurrent_calls=self["runtime.max_concurrent_calls"]
+        )
+
+
+def load(
+    code: Mapping[str, Any] | None = None,
+    *,
+    file: str | Path | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Config:
+    """Read all sources. Without ``file`` a windlass.toml in the current folder is read if there is one, or what WINDLASS_CONFIG names."""
+    environ = os.environ if environ is None else environ
+    problems: list[ConfigError] = []
+    found: dict[str, tuple[Any, str]] = {}
+    path = _file(file, environ)
+    if path is not None:
+        found |= {key: (value, f"{path.name}") for key, value in _read(path).items()}
+    for known in KNOWN.values():
+        for variable in known.variables:
+            if variable in environ:
+                found[known.key] = (environ[variable], f"environment {variable}")
+                break
+    found |= {key: (value, "code") for key, value in _flat(code or {}).items()}
+    items = {
+        known.key: Item(known.key, known.default, "default", known.is_secret) for known in KNOWN.values()
+    }
+    for key, (value, origin) in found.items():
+        try:
+            items[key] = _item(key, value, origin)
+        except ConfigError as error:
+            problems.append(error)
+    _raise(problems)
+    config = Config(items)
+    try:
+        config.settings, config.retry  # noqa: B018  what only shows together
+    except ConfigError as error:
+        _raise([error])
+    return config
+
+
+def _item(key: str, value: Any, origin: str) -> Item:
+    known = KNOWN.get(key)
+    if known is None:
+        close = difflib.get_close_matches(key, KNOWN, n=1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        raise ConfigError(key, _shown(value, False), f"a key that exists ({origin}){hint}")
+    try:
+        return Item(key, known.read(value), origin, known.is_secret)
+    except (ValueError, TypeError) as error:
+        raise ConfigError(key, _shown(value, known.is_secret), f"{known.allowed} ({origin})") from error
+
+
+def _raise(problems: list[ConfigError]) -> None:
+    if not problems:
+        return
+    first = problems[0]
+    if len(problems) == 1:
+        raise first
+    others = "; ".join(f"{item.key} = {item.value!r}: {item.allowed}" for item in problems[1:])
+    raise ConfigError(first.key, first.value, f"{first.allowed}. Also: {others}")
+
+
+def _file(given: str | Path | None, environ: Mapping[str, str]) -> Path | None:
+    named = given or environ.get(f"{PREFIX}CONFIG")
+    path = Path(named) if named else Path(FILE)
+    if path.is_file():
+        return path
+    if named:
+        raise ConfigError("config file", str(path), "a file that exists")
+    return None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return _flat(tomllib.loads(path.read_text("utf-8")))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError("config file", path.name, f"a TOML file ({error})") from error
+
+
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping) and name not in KNOWN:
+            flat |= _flat(value, f"{name}.")
+        else:
+            flat[name] = value
+    return flat
+
+
+def _shown(value: Any, is_secret: bool) -> Any:
+    return without_secrets(str(value)) if is_secret else value
+
+
+# ---------------------------------------------------------------------- what there is
+
+
+def _whole(least: int) -> Callable[[Any], int]:
+    def read(value: Any) -> int:
+        if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
+            raise ValueError
+        number = int(value)
+        if number < least:
+            raise ValueError
+        return number
+
+    return read
+
+
+def _number(least: float) -> Callable[[Any], float]:
+    def read(value: Any) -> float:
+        if isinstance(value, bool):
+            raise ValueError
+        number = float(value)
+        if not least <= number < float("inf"):
+            raise ValueError
+        return number
+
+    return read
+
+
+def _flag(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    word = str(value).strip().lower()
+    if word in ("true", "1", "yes", "on"):
+        return True
+    if word in ("false", "0", "no", "off"):
+        return False
+    raise ValueError
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError
+    return value
+
+
+def _optional(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: None if value is None or str(value).lower() in ("none", "") else read(value)
+
+
+def _one_of(*names: str) -> Callable[[Any], str]:
+    def read(value: Any) -> str:
+        if value not in names:
+            raise ValueError
+        return str(value)
+
+    return read
+
+
+def _worker_keys() -> Iterator[Known]:
+    """Every plain number of ``Settings`` under ``worker.``."""
+    for item in fields(Settings):
+        if item.default is MISSING or item.name in ("phases", "max_concurrent_calls"):
+            continue
+        is_whole = isinstance(item.default, int) and not isinstance(item.default, bool)
+        read: Callable[[Any], Any] = _whole(0) if is_whole or item.name == "memory_limit" else _number(0.0)
+        if item.default is None or item.name == "fail_unserved":
+            read = _optional(read)
+        yield Known(
+            f"worker.{item.name}",
+            read,
+            item.default,
+            "a number; see the settings' reference",
+            "how instances run",
+        )
+
+
+_ALL = (
+    Known("database.url", _text, DEFAULT_URL, "a sqlite: or postgresql: URL", "where jobs are kept", is_secret=True,
+          aliases=("WINDLASS_DATABASE_URL",)),
+    Known("redis.url", _optional(_text), None, "a redis: URL, or none", "where idempotency locks are kept", is_secret=True),
+    Known("background.retry.attempts", _whole(1), 3, "a whole number of 1 or more", "attempts of a job, the first included"),
+    Known("background.retry.base_delay_ms", _number(1), 1000.0, "milliseconds from 1", "the first wait after a failure"),
+    Known("background.retry.max_delay_ms", _number(1), 300_000.0, "milliseconds from 1", "the longest wait"),
+    Known("background.retry.jitter_ratio", _number(0), 0.2, "a number from 0 to 1", "how far waits are spread"),
+    Known("background.lock_ttl_ms", _whole(1), 300_000, "milliseconds from 1", "how long a lock lives unless it is renewed"),
+    Known("background.redis_lock_enabled", _flag, True, "true or false", "whether locks are kept in Redis",
+          aliases=("BACKGROUND_REDIS_LOCK_ENABLED",)),
+    Known("background.redis_lock_required", _flag, False, "true or false", "whether no lock means no work",
+          aliases=("BACKGROUND_REDIS_LOCK_REQUIRED",)),
+    Known("runtime.max_concurrent_calls", _optional(_whole(1)), None, "a whole number of 1 or more, or none",
+          "jobs one instance runs at once"),
+    Known("worker.profile", _one_of("default", "gentle"), "default", "default or gentle", "which figures the others start from"),
+    *_worker_keys(),
+)  # fmt: skip
+KNOWN: dict[str, Known] = {known.key: known for known in _ALL}
