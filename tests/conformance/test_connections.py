@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from uuid import UUID
 
 import psycopg
@@ -10,9 +12,12 @@ import pytest
 from psycopg.rows import dict_row
 
 from tests.conformance.life import claim_one, enqueue, one
+from windlass.embedded.postgres import PostgresServer
 from windlass.errors import StoreUnreachableError
 from windlass.model import Verdict
 from windlass.store import open_store
+from windlass.store.holder import Beat
+from windlass.store.migrate import migrate
 
 
 def test_handlers_that_keep_every_effect_open_stop_nobody_else(postgres_dsn: str) -> None:
@@ -68,3 +73,31 @@ def test_a_store_that_is_closed_leaves_no_connection(postgres_dsn: str) -> None:
             "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
         ).fetchone()
     assert left == (0,)
+
+
+@pytest.mark.slow
+def test_a_server_that_was_away_for_a_while_is_found_at_once(
+    own_postgres: Callable[..., PostgresServer],
+) -> None:
+    """The driver's pool looks less and less often; a worker must be back within seconds, however long it took."""
+    server = own_postgres()
+    migrate(server.dsn())
+    with open_store(server.dsn(), connect_timeout=3) as store:
+        holder = store.join()
+        server.crash()
+        deadline = time.monotonic() + 8
+        while time.monotonic() < deadline:
+            for call in (holder.beat, lambda: holder.claim("work", 1)):
+                with pytest.raises(StoreUnreachableError):
+                    call()
+        server.start()
+        began = time.monotonic()
+        assert [_patiently(holder.beat), _patiently(lambda: holder.claim("work", 1))] == [Beat([], 0), []]
+        assert time.monotonic() - began < 4
+
+
+def _patiently(call: Callable[[], object]) -> object:
+    for _ in range(20):
+        with suppress(StoreUnreachableError):
+            return call()
+    raise AssertionError("the server was not found again")

@@ -36,6 +36,9 @@ log = logging.getLogger("windlass.store")
 
 T = TypeVar("T")
 REPEATS = 8
+RECONNECT = 1.0
+"""A pool doubles its pauses between attempts to connect, and after a minute's outage would not look for another one. Given up after a
+second and begun anew (``_try_again``), they stay short."""
 LANES = list(range(10))
 
 
@@ -163,6 +166,8 @@ class PostgresDatabase:
             min_size=least,
             max_size=most,
             timeout=timeout,
+            reconnect_timeout=RECONNECT,
+            reconnect_failed=_try_again,
             open=True,
             name=f"windlass-{name}",
         )
@@ -396,3 +401,9 @@ class PostgresDatabase:
     def close(self) -> None:
         for pool in (self._beats, self._effects, self._pool):
             pool.close()
+
+
+def _try_again(pool: ConnectionPool[psycopg.Connection]) -> None:
+    """A pool gave up connecting: begin anew where somebody waits. Otherwise the next one who asks for a connection does."""
+    if pool.get_stats().get("requests_waiting"):
+        pool.check()
