@@ -327,6 +327,20 @@ def test_the_root_logger_can_be_left_alone() -> None:
     assert [line["message"] for line in lines.objects] == ["ours"]
 
 
+def test_our_pools_do_not_tell_of_every_attempt_to_connect() -> None:
+    """The engine says once a second that the database is away; pools of the application keep their voice."""
+    pool = logging.getLogger("psycopg.pool")
+    with written("json") as lines:
+        pool.warning("error connecting in %r: %s", "windlass-verbs", "refused")
+        pool.warning("reconnection attempt in pool %r failed after %s sec", "windlass-beats", 1.0)
+        pool.warning("error connecting in %r: %s", "shop", "refused")
+        pool.warning("discarding closed connection")
+    assert [json.loads(line)["message"] for line in lines.all] == [
+        "error connecting in 'shop': refused",
+        "discarding closed connection",
+    ]
+
+
 def test_other_handlers_can_have_the_fields() -> None:
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)

@@ -46,6 +46,17 @@ class JobFields(logging.Filter):
         return True
 
 
+class PoolTalk(logging.Filter):
+    """Keeps out what the pools of our own connections say of each attempt to reach a database that is away: several lines a second,
+    where the engine says it once (``store.unreachable``)."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.name != "psycopg.pool" or record.levelno >= logging.ERROR:
+            return True
+        pool = record.args[0] if isinstance(record.args, tuple) and record.args else None
+        return not (isinstance(pool, str) and pool.startswith("windlass-"))
+
+
 class LineHandler(logging.StreamHandler[TextIO]):
     """Writes lines to a stream and never raises: a log that cannot be written must not end a job."""
 
@@ -54,6 +65,7 @@ class LineHandler(logging.StreamHandler[TextIO]):
         self.lost = 0
         self.logs: Logs | None = None
         self.setFormatter(formatter)
+        self.addFilter(PoolTalk())
         self.addFilter(fields)
 
     def emit(self, record: logging.LogRecord) -> None:
