@@ -34,7 +34,7 @@ from windlass.model import (
 )
 from windlass.store.contract import Database
 from windlass.store.enqueueing import Enqueuer
-from windlass.store.ids import new_id
+from windlass.store.ids import is_id, new_id
 from windlass.store.marks import Marks, as_text
 from windlass.store.outcomes import PlainEnd, all_sound, divided, have_doubles, rounds, sound
 from windlass.store.recording import apply, finish_row, release_row, resolve
@@ -175,6 +175,15 @@ class Holder(JobWrites):
         for name in set(names) - found:
             marks[name].learn(plans[name][0], began, (), is_short=True)
         return found
+
+    def claim_one(self, job_id: str) -> Lease | None:
+        """Claim this very job, started at once; None where it is not queued, is held, or its phase is paused."""
+        rows = self._db.run("claim.one", id=job_id, instance=self.id) if is_id(job_id) else []
+        if not rows:
+            return None
+        (lease,) = to_leases(self._db, rows)
+        self.adopt(lease)
+        return lease
 
     def record(self, outcomes: Sequence[Outcome]) -> Sequence[Verdict]:
         """Record outcomes; a verdict for each, in order."""

@@ -13,7 +13,7 @@ from typing import Any
 from windlass.errors import ConfigError
 from windlass.model import Archived, Attempt, Retention
 from windlass.store.contract import Database, Row, Transaction
-from windlass.store.ids import SMALLEST
+from windlass.store.ids import SMALLEST, is_id
 from windlass.store.marks import Marks, as_text
 from windlass.store.rows import to_attempt, to_job
 
@@ -23,12 +23,13 @@ Archive = Callable[[Sequence[Archived]], None]
 
 @dataclass(frozen=True, slots=True)
 class AgendaItems:
-    """What there is to see to. ``due_in`` is None when nothing is scheduled."""
+    """What there is to see to. ``due_in`` is None when nothing is scheduled, ``tick_in`` when no schedule fires."""
 
     due_in: float | None
     has_unlinked: bool
     has_dead: bool
     has_counts: bool
+    tick_in: float | None = None
 
 
 class Upkeep:
@@ -52,10 +53,14 @@ class Upkeep:
         self._marks.learn(scan, began, found, sum(moved.values()) < limit)
         return moved
 
+    def hurry(self, job_id: str) -> bool:
+        """Make a scheduled or retrying job due now; False where it is neither."""
+        return is_id(job_id) and bool(self._db.run("hurry", id=job_id))
+
     def agenda(self) -> AgendaItems:
         """Everything an instance should see to, in one read."""
-        due_in, unlinked, dead, counted = self._db.read("agenda")[0]
-        return AgendaItems(due_in, bool(unlinked), bool(dead), bool(counted))
+        due_in, unlinked, dead, counted, tick_in = self._db.read("agenda")[0]
+        return AgendaItems(due_in, bool(unlinked), bool(dead), bool(counted), tick_in)
 
     def next_due(self) -> datetime | None:
         """When the next job becomes due, so that nobody needs to look before."""

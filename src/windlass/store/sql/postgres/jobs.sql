@@ -712,3 +712,56 @@ FROM (
         AND j.token IS NOT NULL
 ) AS t
 ORDER BY t.token;
+
+-- name: claim.one
+-- Claims one job by its id, if it is queued, its phase is not paused, and this instance is not dead. Answers it as `step` does.
+WITH clock AS MATERIALIZED (
+    SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at
+), picked AS MATERIALIZED (
+    SELECT j.ctid AS tid, j.lane, j.ready_at, j.phase
+    FROM windlass.job AS j
+    WHERE j.id = :id::uuid
+        AND j.token IS NULL
+        AND NOT EXISTS (
+            SELECT FROM windlass.phase AS p
+            WHERE p.name = j.phase
+                AND (p.paused_until IS NULL OR p.paused_until > (SELECT at FROM clock))
+        )
+        AND EXISTS (
+            SELECT FROM windlass.instance AS i
+            WHERE i.id = :instance::uuid
+                AND i.dead_at IS NULL
+        )
+    FOR UPDATE OF j SKIP LOCKED
+), held AS (
+    INSERT INTO windlass.claim (instance, at, lanes, los, his, phase)
+    SELECT :instance::uuid, c.at, ARRAY[p.lane], ARRAY[p.ready_at], ARRAY[p.ready_at], p.phase
+    FROM picked AS p
+    CROSS JOIN clock AS c
+    RETURNING token, at
+), claimed AS (
+    UPDATE windlass.job AS j
+    SET token = h.token,
+        claimed_at = h.at,
+        attempt = j.attempt + 1,
+        flags = j.flags | 2
+    FROM held AS h
+    WHERE j.ctid = ANY(ARRAY(SELECT tid FROM picked))
+    RETURNING j.id, j.token, j.kind, j.phase, j.lane, j.generation, j.attempt, j.max_attempts, j.crashes, j.flags, j.args,
+        j.correlation, j.created_at, j.ready_at, j.claimed_at
+), counted AS (
+    INSERT INTO windlass.delta (phase, queued, processing)
+    SELECT c.phase, -1, 1
+    FROM claimed AS c
+)
+SELECT *
+FROM claimed;
+
+-- name: hurry
+-- Makes a scheduled or retrying job due now; answers it if there is such a one.
+UPDATE windlass.job_later AS l
+SET run_at = COALESCE(:now::timestamptz, clock_timestamp())
+WHERE l.id = :id::uuid
+    AND l.reason IN ('scheduled', 'retry')
+    AND l.run_at > COALESCE(:now::timestamptz, clock_timestamp())
+RETURNING l.id;

@@ -570,3 +570,37 @@ FROM (
         AND j.token IS NOT NULL
 ) AS t
 ORDER BY t.token;
+
+-- name: claim.one
+-- Claims one job by its id, if it is queued, its phase is not paused, and this instance is not dead. Answers it as `claim` does. Each
+-- statement acts only if the one before it did (changes()): there is no data-modifying CTE here.
+INSERT INTO windlass_claim (instance, at, phase)
+SELECT :instance, :now, j.phase
+FROM windlass_job AS j
+WHERE j.id = :id
+    AND j.token IS NULL
+    AND EXISTS (SELECT 1 FROM windlass_instance AS i WHERE i.id = :instance AND i.dead_at IS NULL)
+    AND NOT EXISTS (SELECT 1 FROM windlass_phase AS p WHERE p.name = j.phase AND (p.paused_until IS NULL OR p.paused_until > :now));
+INSERT INTO windlass_delta (phase, queued, processing)
+SELECT j.phase, -1, 1
+FROM windlass_job AS j
+WHERE j.id = :id
+    AND changes() = 1;
+UPDATE windlass_job
+SET token = (SELECT max(c.token) FROM windlass_claim AS c),
+    claimed_at = :now,
+    attempt = attempt + 1,
+    flags = flags | 2
+WHERE id = :id
+    AND changes() = 1
+RETURNING id, token, kind, phase, lane, generation, attempt, max_attempts, crashes, flags, args, correlation, created_at,
+    ready_at, claimed_at;
+
+-- name: hurry
+-- Makes a scheduled or retrying job due now; answers it if there is such a one.
+UPDATE windlass_job_later
+SET run_at = :now
+WHERE id = :id
+    AND reason IN ('scheduled', 'retry')
+    AND run_at > :now
+RETURNING id;
