@@ -11,9 +11,10 @@ import os
 import platform
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Protocol
 
 from windlass.engine.discovery import Discovery
 from windlass.engine.executors import Bench, Ended
@@ -48,6 +49,13 @@ WAKE_EVERY, WAKE_LASTS = 10.0, 25.0
 MAINTAIN_EVERY, SWEEP_EVERY = 3600.0, 600.0
 SUMMARY_EVERY = 10.0
 STOP_WAIT = 2.5  # for jobs that were told to stop, after the grace time
+LAST_WORDS = 2.0  # for the last outcomes to be written
+
+
+class _Part(Protocol):
+    """Something with a thread of its own."""
+
+    def start(self) -> None: ...
 
 
 class Engine:
@@ -75,7 +83,7 @@ class Engine:
         self._discovery = Discovery(self.phases, settings)
         self._registry = registry
         self._runner = Runner(registry, inject)
-        self._stop_lock = threading.Lock()
+        self._life_lock = threading.Lock()
         self._hurry = threading.Event()
         self._stopped = threading.Event()
 
@@ -83,6 +91,17 @@ class Engine:
 
     def start(self) -> None:
         """Become an instance and begin to serve. Raises, with nothing left behind, where the database cannot be reached."""
+        with self._life_lock:
+            if self.state != "starting":
+                raise WindlassError(
+                    f"this engine is {self.state}, and one engine is started once; make another with app.worker()"
+                )
+            with ExitStack() as undo:
+                self._start(undo)
+                undo.pop_all()
+
+    def _start(self, undo: ExitStack) -> None:
+        """Make and start the parts; whatever begins says in ``undo`` how it is ended should a later one fail."""
         settings, phases = self.settings, self.phases
         info = {"pid": os.getpid(), "host": platform.node(), "phases": sorted(phases), **self._info}
         lease = timedelta(seconds=settings.lease)
@@ -94,9 +113,11 @@ class Engine:
             on_lost=self._on_lost,
             on_good=self._on_good,
         )
+        undo.callback(self._leave)
         self._hosts = Hosts(
             Bench(self._runner, _Hold(self)), phases, settings, self._store, self._on_ended, self._on_recorded
         )
+        undo.callback(self._hosts.close)
         self._watchdog = Watchdog(
             floor=self._floor,
             phases=phases,
@@ -138,13 +159,17 @@ class Engine:
             on_cancel=self.cancel,
             on_listening=self._on_listening,
         )
-        try:
-            self._announce()
-        except BaseException:
-            self._hosts.close()
-            raise
-        for part in (self._watchdog, self._heartbeat, self._listening, self._stepper, self._caretaker):
+        self._announce()
+        ends: list[tuple[_Part, Callable[[], object]]] = [
+            (self._watchdog, self._watchdog.stop),
+            (self._heartbeat, self._heartbeat.stop),
+            (self._listening, self._listening.stop),
+            (self._stepper, lambda: self._stepper.finish(time.monotonic() + LAST_WORDS)),
+            (self._caretaker, lambda: self._caretaker.stop(1.0)),
+        ]
+        for part, end in ends:
             part.start()
+            undo.callback(end)
         self.state = "running"
         events.instance_started(self.id, sorted(phases))
 
@@ -187,10 +212,13 @@ class Engine:
     # ------------------------------------------------------------------ stop
 
     def stop(self, grace: float | None = None) -> None:
-        """Stop in order; answers when everything is given back. A second call (or ``hurry``) cuts the grace time short."""
-        if self._stop_lock.locked():
+        """Stop in order; answers when everything is given back. A second call (or ``hurry``) cuts the grace time short.
+
+        An engine that was not started, or could not be, has nothing to stop.
+        """
+        if self.state == "stopping":
             self.hurry()
-        with self._stop_lock:
+        with self._life_lock:
             if self.state != "running":
                 return
             self.state = "stopping"
@@ -231,7 +259,7 @@ class Engine:
 
     def _end(self) -> None:
         self._caretaker.stop(1.0)
-        was_written = self._stepper.finish(time.monotonic() + 2.0)
+        was_written = self._stepper.finish(time.monotonic() + LAST_WORDS)
         self._listening.stop()
         self._heartbeat.stop()
         self._watchdog.stop()
@@ -239,9 +267,16 @@ class Engine:
         if was_written:
             try:
                 self._rollups.run()
-                self._heartbeat.holder.leave()
             except WindlassError as error:
                 events.store_unreachable(error)
+            else:
+                self._leave()
+
+    def _leave(self) -> None:
+        try:
+            self._heartbeat.holder.leave()
+        except WindlassError as error:
+            events.store_unreachable(error)
 
     # ------------------------------------------------------------------ what the parts tell
 
@@ -355,7 +390,9 @@ class Engine:
 
     @property
     def id(self) -> str:
-        return self._heartbeat.holder.id
+        """The instance's id; empty before the start."""
+        heartbeat: Heartbeat | None = getattr(self, "_heartbeat", None)
+        return heartbeat.holder.id if heartbeat else ""
 
     @property
     def holder(self) -> Holder:
