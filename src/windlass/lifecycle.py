@@ -38,6 +38,7 @@ MOVES: Mapping[str, Move] = MappingProxyType(
         "fail": Move((State.PROCESSING,), (State.FAILED,)),
         "cancel": Move(_LIVE, (State.CANCELLED,)),
         "retry": Move(_ENDED, (State.QUEUED,)),
+        "revive": Move((State.CANCELLED,), (State.WAITING,)),
     }
 )
 

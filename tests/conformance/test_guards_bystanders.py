@@ -143,6 +143,28 @@ def test_a_retry_by_hand_is_about_one_job(store: Store, end: str) -> None:
         assert state(store, lease.id) is State.QUEUED
 
 
+def test_a_retry_with_dependents_is_about_ones_own_graph(store: Store) -> None:
+    """Beside a graph of the same shape that failed in the same way, and one that was retried without its child."""
+    holder = store.join()
+    graphs = []
+    alone = one(store, "alone")
+    left = one(store, "alone.child", after=[After(alone)])
+    store.dependencies.link()
+    holder.fail(claim_one(holder, "alone"), BOOM)
+    store.jobs.retry(alone)
+    assert state(store, left) is State.CANCELLED
+    for name in ("mine", "other"):
+        parent = one(store, name)
+        child = one(store, f"{name}.child", after=[After(parent)], key=Key(name))
+        graphs.append([parent, child, one(store, f"{name}.grandchild", after=[After(child)])])
+        while store.dependencies.link():
+            pass
+        holder.fail(claim_one(holder, name), BOOM)
+    with nobody_else(store, *graphs[0]):
+        store.jobs.retry(graphs[0][0], dependents=True)
+    assert [str(state(store, job)) for job in graphs[0]] == ["queued", "waiting", "waiting"]
+
+
 def test_an_enqueue_is_about_its_own_jobs(store: Store, crowd: Crowd, clock: ManualClock) -> None:
     """With keys of the same names as others', with parents, repeated, delayed and through the inbox."""
     given = new_id()

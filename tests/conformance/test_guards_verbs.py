@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -445,6 +446,28 @@ def test_a_retried_parent_is_open_again_only_for_who_still_waits_for_it(store: S
         "queued",
     ]
     assert store.jobs.get(ran).pending == 1
+
+
+def test_only_a_cancel_because_of_a_parent_is_taken_back(store: Store) -> None:
+    """A child that failed with the same words keeps its end and its edge, and so does one that somebody cancelled; also
+    where it ended so only after it was looked for."""
+    holder = store.join()
+    parent = one(store, "a")
+    failed, by_hand, mine = (one(store, name, after=[After(parent)]) for name in ("failed", "hand", "mine"))
+    store.dependencies.link()
+    store.jobs.cancel(by_hand)
+    holder.fail(claim_one(holder, "a"), BOOM)
+    store.jobs.retry(failed)
+    holder.fail(claim_one(holder, "failed"), replace(BOOM, code="parent_not_completed"))
+    store.jobs.retry(parent, dependents=True)
+    states = {name: store.dependencies.of(name)[0].parent_state for name in (failed, by_hand, mine)}
+    assert states == {failed: "failed", by_hand: "failed", mine: None}
+    assert [str(state(store, job)) for job in (failed, by_hand, mine)] == ["failed", "cancelled", "waiting"]
+    (row,) = rows(store, "job_later")
+    assert row["flags"] == 0, "nobody waits for it"
+    late = [{"id": job_id, "pending": 1} for job_id in (failed, by_hand)]
+    assert store.db.run("revive.take", children=json.dumps(late)) == [] and rows(store, "job_later") == [row]
+    assert_counts_are_true(store)
 
 
 # ------------------------------------------------------------------------------------------------------ keys and ends

@@ -28,7 +28,9 @@ from windlass.model import After, Completed, DependencyPolicy, Failed, Lease, Ne
 from windlass.store import Store
 from windlass.store.contract import Transaction
 from windlass.store.dependencies import Dependencies
+from windlass.store.jobs import Jobs
 from windlass.store.postgres import PostgresDatabase
+from windlass.store.recording import apply
 
 T = TypeVar("T")
 
@@ -246,3 +248,74 @@ def test_parents_that_count_and_cancel_each_others_children_do_not_deadlock(
     assert store.phases.counts()["child"].cancelled == 2 * rounds
     assert deadlocks(postgres_dsn) == 0
     assert_consistent(postgres_dsn, store)
+
+
+def failed_family(store: Store, *parents: str) -> tuple[list[str], str, str]:
+    """Parents that all failed, and a child and a grandchild that were cancelled because of it."""
+    holder = store.join()
+    ids = [enqueue(store, kind=name)[0] for name in parents]
+    (child,) = enqueue(store, kind="child", after=[After(parent) for parent in ids])
+    (grandchild,) = enqueue(store, kind="grandchild", after=[After(child)])
+    settle(store)
+    for name in parents:
+        holder.fail(claim(holder, 1, name)[0], BOOM)
+    assert store.jobs.get(grandchild).state is State.CANCELLED
+    return ids, child, grandchild
+
+
+def test_two_failed_parents_retried_at_once_bring_their_child_back(
+    postgres_dsn_every: str, stores: Open
+) -> None:
+    """Neither sees what the other has not committed: the one that comes second to the child's row does."""
+    store = stores(postgres_dsn_every)
+    (a, b), child, grandchild = failed_family(store, "a", "b")
+    slow = SlowCommits(postgres_dsn_every)
+    first = Waiting(lambda: Jobs(slow).retry(a, dependents=True))
+    assert slow.is_holding.wait(20)
+    second = Waiting(lambda: store.jobs.retry(b, dependents=True))
+    until_blocked(postgres_dsn_every, second)
+    slow.go_on.set()
+    assert first.result().state is State.QUEUED and second.result().state is State.QUEUED
+    slow.close()
+    found = store.jobs.get(child)
+    assert (found.state, found.pending) == (State.WAITING, 2)
+    assert store.jobs.get(grandchild).state is State.WAITING
+    holder = store.join()
+    for name in ("a", "b", "child", "grandchild"):
+        holder.complete(claim(holder, 1, name)[0])
+    assert_consistent(postgres_dsn_every, store)
+
+
+@pytest.mark.parametrize("order", ["the end first", "the retry first"])
+def test_a_parent_that_ends_while_its_child_comes_back_counts_once(
+    postgres_dsn_every: str, stores: Open, order: str
+) -> None:
+    """Another parent completes in the middle of the retry: the child waits for it no longer, whichever commits first."""
+    store = stores(postgres_dsn_every)
+    holder = store.join()
+    (failing,), (alive,) = enqueue(store, kind="failing"), enqueue(store, kind="alive")
+    (child,) = enqueue(store, kind="child", after=[After(failing), After(alive)])
+    settle(store)
+    holder.fail(claim(holder, 1, "failing")[0], BOOM)
+    (lease,) = claim(holder, 1, "alive")
+    slow = SlowCommits(postgres_dsn_every)
+
+    def retry(jobs: Jobs) -> State:
+        return jobs.retry(failing, dependents=True).state
+
+    def end(db: PostgresDatabase) -> dict[str, Verdict]:
+        return db.transact(lambda tx: apply(db, tx, [Completed(lease)]))
+
+    ends_first = order == "the end first"
+    first = Waiting[object](lambda: end(slow) if ends_first else retry(Jobs(slow)))
+    assert slow.is_holding.wait(20)
+    second = Waiting[object](lambda: retry(store.jobs) if ends_first else holder.complete(lease))
+    until_blocked(postgres_dsn_every, second)
+    slow.go_on.set()
+    first.result(), second.result()
+    slow.close()
+    found = store.jobs.get(child)
+    assert (found.state, found.pending) == (State.WAITING, 1)
+    holder.complete(claim(holder, 1, "failing")[0])
+    assert [one.id for one in claim(holder, 1, "child")] == [child]
+    assert_consistent(postgres_dsn_every, store)

@@ -31,13 +31,15 @@ class ModelJob:
     cancel_asked: bool = False
     done: int | None = None
     saved: int | None = None
+    is_for_parent: bool = False
+    """Whether it was cancelled because of its parent."""
     parents: set[str] = field(default_factory=set)
     tokens: list[int] = field(default_factory=list)
 
     def end(self, state: State) -> None:
         self.state = state
         self.token = self.holder = None
-        self.cancel_asked = False
+        self.cancel_asked = self.is_for_parent = False
         self.saved, self.done = self.done, None
 
     def give_back(self, *, returned: bool, crashed: bool = False) -> None:

@@ -72,6 +72,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.tokens: set[int] = set()
         self.ended_at: dict[str, float] = {}
         self.children: dict[str, list[str]] = {}
+        self.family: dict[str, list[str]] = {}
 
     def teardown(self) -> None:
         if hasattr(self, "store"):
@@ -107,6 +108,7 @@ class StoreMachine(RuleBasedStateMachine):
         answer = self.store.enqueue([NewJob(kind="work", after=[After(parent, policy)])])[0]
         child = ModelJob(answer.id, state=State.WAITING, run_at=self.now)
         self._add(child)
+        self.family.setdefault(parent, []).append(f"{child.id} {policy}")
         while self.store.dependencies.link():
             pass
         if self.jobs[parent].state.is_final:
@@ -229,18 +231,20 @@ class StoreMachine(RuleBasedStateMachine):
             self._end(job, State.CANCELLED)
 
     @precondition(lambda self: self.jobs)
-    @rule(data=st.data())
-    def requeue(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), dependents=st.booleans())
+    def requeue(self, data: st.DataObject, dependents: bool) -> None:
         job = self.jobs[data.draw(st.sampled_from(sorted(self.jobs)), label="job")]
         if not job.state.is_final:
             with pytest.raises(IllegalTransitionError):
                 self.store.jobs.retry(job.id)
             return
-        self.store.jobs.retry(job.id)
+        self.store.jobs.retry(job.id, dependents=dependents)
         job.done = None if job.state is State.COMPLETED else job.saved
         job.state, job.attempt, job.crashes, job.ready = State.QUEUED, 0, 0, self.now
         job.generation += 1
         self.ended_at.pop(job.id)
+        if dependents:
+            self._revive(job)
 
     @rule(seconds=st.sampled_from([0.5, 5.0, 16.0, 31.0, 200.0]))
     def pass_time(self, seconds: float) -> None:
@@ -362,11 +366,22 @@ class StoreMachine(RuleBasedStateMachine):
         if stay:
             self.children[job.id] = stay
 
+    def _revive(self, parent: ModelJob) -> None:
+        for entry in self.family.get(parent.id, []):
+            child = self.jobs.get(entry.split()[0])
+            if child is not None and child.state is State.CANCELLED and child.is_for_parent:
+                child.state, child.attempt, child.crashes, child.done = State.WAITING, 0, 0, None
+                child.generation += 1
+                self.ended_at.pop(child.id)
+                self.children.setdefault(parent.id, []).append(entry)
+                self._revive(child)
+
     def _settle_one(self, child: ModelJob, state: State, policy: DependencyPolicy) -> None:
         if state is State.COMPLETED or policy is DependencyPolicy.RUN:
             child.state, child.ready = State.QUEUED, self.now
         elif policy is DependencyPolicy.CANCEL:
             self._end(child, State.CANCELLED)
+            child.is_for_parent = True
 
 
 def _run(make_url: Callable[[], str], free_url: Callable[[str], None], examples: int, spacing: float) -> None:

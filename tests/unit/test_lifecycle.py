@@ -26,6 +26,7 @@ ALLOWED = {
     ("completed", "queued"),
     ("failed", "queued"),
     ("cancelled", "queued"),
+    ("cancelled", "waiting"),
 }
 
 

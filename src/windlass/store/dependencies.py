@@ -61,7 +61,7 @@ def settle(db: Database, tx: Transaction, ended: Sequence[tuple[str, State]]) ->
         if going_on and doomed:
             tx.run("settle.lock", counted=sorted(going_on), doomed=sorted(doomed), reasons=FOR_PARENTS)
         if going_on:
-            due = [row[0] for row in tx.run("settle.count", children=_counts(going_on, "satisfied"))]
+            due = [row[0] for row in tx.run("settle.count", children=counts(going_on, "satisfied"))]
             promote(tx, due)
         ended = cancel_children(tx, doomed)
 
@@ -154,7 +154,7 @@ class Dependencies:
         if marks:
             tx.run("link.mark", edges=array(marks))
         if pending:
-            promote(tx, [row[0] for row in tx.run("link.done", children=_counts(pending, "pending"))])
+            promote(tx, [row[0] for row in tx.run("link.done", children=counts(pending, "pending"))])
         settle(self._db, tx, cancel_children(tx, doomed))
         return len(pending) + len(doomed), max(edges) if len(edges) == limit else ""
 
@@ -167,5 +167,6 @@ class Dependencies:
         return {parent: (State.CANCELLED, self._db.now()) for parent in parents if parent not in there}
 
 
-def _counts(numbers: dict[str, int], name: str) -> str:
+def counts(numbers: dict[str, int], name: str) -> str:
+    """A JSON array of a number per job."""
     return array(f'{{"id":"{child}","{name}":{n}}}' for child, n in sorted(numbers.items()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from windlass.errors import ConfigError, JobNotFoundError, KeyConflictError, Sto
 from windlass.model import (
     Attempt,
     CancelAnswer,
+    DependencyPolicy,
     Flag,
     Job,
     JobFilter,
@@ -24,6 +26,7 @@ from windlass.model import (
 from windlass.payload import body_hash
 from windlass.store import progress
 from windlass.store.contract import Database, Row, Transaction
+from windlass.store.dependencies import counts
 from windlass.store.ids import LARGEST, is_id
 from windlass.store.recording import after_end, cancelled_error
 from windlass.store.rows import to_attempt, to_job, to_span
@@ -109,12 +112,15 @@ class Jobs:
                 return answer
         raise StoreError(f"job {job_id} moves too fast to be cancelled; nothing was changed, try again")
 
-    def retry(self, job_id: str) -> Job:
+    def retry(self, job_id: str, *, dependents: bool = False) -> Job:
         """Run an ended job again: a new generation of it, at the phase where it ended, its history kept.
 
-        A failed or cancelled job goes on at its checkpoint; a completed one starts its last phase afresh.
+        A failed or cancelled job goes on at its checkpoint; a completed one starts its last phase afresh. Jobs that were
+        left waiting for it wait for its new end. With ``dependents`` also those that were cancelled because of it wait
+        again, and those cancelled because of these, so that a graph goes on from where it failed; a job that another
+        failed parent keeps from running stays cancelled until that one is retried, too.
         """
-        self._db.transact(lambda tx: self._retry(tx, job_id))
+        self._db.transact(lambda tx: self._retry(tx, job_id, dependents))
         return self.get(job_id)
 
     def _looks(self, state: State | None) -> Sequence[_Look]:
@@ -158,7 +164,7 @@ class Jobs:
             raise JobNotFoundError(job_id)
         return None
 
-    def _retry(self, tx: Transaction, job_id: str) -> None:
+    def _retry(self, tx: Transaction, job_id: str, dependents: bool) -> None:
         if not is_id(job_id):
             raise JobNotFoundError(job_id)
         ended = tx.run("retry.peek", id=job_id)
@@ -170,8 +176,26 @@ class Jobs:
         for _, kind, phase, flags, args, key in tx.run("retry.take", id=job_id):
             if Flag(flags) & Flag.KEY:
                 self._retake_key(tx, job_id, key, body_hash(kind, args))
-            tx.run("retry.edges", id=job_id)
+            children = [row[0] for row in tx.run("retry.edges", ids=[job_id])]
+            while dependents and children:  # one generation after the other, down the graph
+                children = [row[0] for row in tx.run("retry.edges", ids=self._revive(tx, children))]
             self._db.tell(tx, [phase])
+
+    def _revive(self, tx: Transaction, children: Sequence[str]) -> Sequence[str]:
+        """Bring back children that were cancelled because of a parent, where no other parent stands in the way."""
+        pending, doomed = Counter[str](), set[str]()
+        for child, policy, state in tx.run("revive.edges", ids=sorted(set(children))):
+            if state is None or (state != State.COMPLETED and policy == DependencyPolicy.WAIT):
+                pending[child] += 1
+            elif state != State.COMPLETED and policy == DependencyPolicy.CANCEL:
+                doomed.add(child)
+        rows = tx.run(
+            "revive.take", children=counts({c: n for c, n in pending.items() if c not in doomed}, "pending")
+        )
+        for child, kind, flags, args, key in rows:
+            if Flag(flags) & Flag.KEY:
+                self._retake_key(tx, child, key, body_hash(kind, args))
+        return [row[0] for row in rows]
 
     def _retake_key(self, tx: Transaction, job_id: str, key: str, body: str) -> None:
         """A retried job needs its live key again; if another job took it meanwhile, the retry is refused."""

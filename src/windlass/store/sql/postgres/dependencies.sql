@@ -192,16 +192,58 @@ WHERE w.phase IN (SELECT m.phase FROM moved AS m)
     AND w.waiting_until > clock_timestamp();
 
 -- name: retry.edges
--- A retried parent is open again for the children that were left waiting.
+-- Parents that live again are open again for the children that were left waiting and for those that were cancelled because of a
+-- parent, whoever brings these back; answers the children. What ran all the same, or was satisfied, is not touched.
 UPDATE windlass.job_dep AS d
 SET parent_state = NULL,
     parent_ended_at = NULL
-FROM windlass.job_later AS l
-WHERE d.parent = :id::uuid
+WHERE d.parent = ANY(:ids::uuid[])
     AND d.parent_state <> 'completed'
-    AND d.policy = 'wait'
-    AND l.id = d.child
-    AND l.reason = 'waiting';
+    AND d.policy <> 'run'
+    AND (
+        EXISTS (SELECT FROM windlass.job_later AS l WHERE l.id = d.child AND l.reason = 'waiting')
+        OR EXISTS (
+            SELECT FROM windlass.job_done AS e
+            WHERE e.id = d.child
+                AND e.state = 'cancelled'
+                AND e.error ->> 'code' = 'parent_not_completed'
+        )
+    )
+RETURNING d.child;
+
+-- name: revive.edges
+-- What the edges of these children say now. The lock makes a parent that ends meanwhile wait, and then find the child waiting;
+-- and of two parents that are retried at once the second one see the first.
+SELECT d.child, d.policy, d.parent_state
+FROM windlass.job_dep AS d
+WHERE d.child = ANY(:ids::uuid[])
+ORDER BY d.child, d.parent
+FOR UPDATE;
+
+-- name: revive.take
+-- Brings children that were cancelled because of a parent back to wait for `pending` parents, as a new generation.
+WITH taken AS (
+    DELETE FROM windlass.job_done AS d
+    USING json_to_recordset(:children::json) AS g (id uuid, pending integer)
+    WHERE d.id = g.id
+        AND d.state = 'cancelled'
+        AND d.error ->> 'code' = 'parent_not_completed'
+    RETURNING d.*, g.pending
+), later AS (
+    INSERT INTO windlass.job_later (id, created_at, run_at, pending, lane, generation, max_attempts, flags, reason, kind, phase,
+        correlation, args)
+    SELECT t.id, t.created_at, COALESCE(:now::timestamptz, clock_timestamp()), t.pending, t.lane, t.generation + 1, t.max_attempts,
+        (t.flags & 16) | CASE WHEN EXISTS (SELECT FROM windlass.job_dep AS e WHERE e.parent = t.id) THEN 8 ELSE 0 END,
+        'waiting', t.kind, t.phase, t.correlation, t.args
+    FROM taken AS t
+), counted AS (
+    INSERT INTO windlass.delta (phase, waiting, cancelled)
+    SELECT t.phase, count(*), -count(*)
+    FROM taken AS t
+    GROUP BY t.phase
+)
+SELECT t.id, t.kind, t.flags, t.args, t.key
+FROM taken AS t;
 
 -- name: dependencies
 -- What a job waits for (as child) and who waits for it (as parent).

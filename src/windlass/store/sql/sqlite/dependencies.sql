@@ -137,16 +137,55 @@ WHERE id IN (SELECT g.value FROM json_each(:ids) AS g)
     AND run_at <= :now;
 
 -- name: retry.edges
--- A retried parent is open again for the children that were left waiting.
+-- Parents that live again are open again for the children that were left waiting and for those that were cancelled because of a
+-- parent, whoever brings these back; answers the children. What ran all the same, or was satisfied, is not touched.
 UPDATE windlass_job_dep
 SET parent_state = NULL,
     parent_ended_at = NULL
-FROM windlass_job_later AS l
-WHERE windlass_job_dep.parent = :id
-    AND windlass_job_dep.parent_state <> 'completed'
-    AND windlass_job_dep.policy = 'wait'
-    AND l.id = windlass_job_dep.child
-    AND l.reason = 'waiting';
+WHERE parent IN (SELECT g.value FROM json_each(:ids) AS g)
+    AND parent_state <> 'completed'
+    AND policy <> 'run'
+    AND (
+        EXISTS (SELECT 1 FROM windlass_job_later AS l WHERE l.id = child AND l.reason = 'waiting')
+        OR EXISTS (
+            SELECT 1 FROM windlass_job_done AS e
+            WHERE e.id = child
+                AND e.state = 'cancelled'
+                AND e.error ->> '$.code' = 'parent_not_completed'
+        )
+    )
+RETURNING child;
+
+-- name: revive.edges
+-- What the edges of these children say now.
+SELECT d.child, d.policy, d.parent_state
+FROM windlass_job_dep AS d
+WHERE d.child IN (SELECT g.value FROM json_each(:ids) AS g)
+ORDER BY d.child, d.parent;
+
+-- name: revive.take
+-- Brings children that were cancelled because of a parent back to wait for `pending` parents, as a new generation.
+INSERT INTO windlass_job_later (id, created_at, run_at, pending, lane, generation, max_attempts, flags, reason, kind, phase,
+    correlation, args)
+SELECT d.id, d.created_at, :now, g.value ->> '$.pending', d.lane, d.generation + 1, d.max_attempts,
+    (d.flags & 16) | CASE WHEN EXISTS (SELECT 1 FROM windlass_job_dep AS e WHERE e.parent = d.id) THEN 8 ELSE 0 END,
+    'waiting', d.kind, d.phase, d.correlation, d.args
+FROM json_each(:children) AS g
+CROSS JOIN windlass_job_done AS d ON d.id = g.value ->> '$.id'
+WHERE d.state = 'cancelled'
+    AND d.error ->> '$.code' = 'parent_not_completed';
+INSERT INTO windlass_delta (phase, waiting, cancelled)
+SELECT d.phase, count(*), -count(*)
+FROM json_each(:children) AS g
+CROSS JOIN windlass_job_done AS d ON d.id = g.value ->> '$.id'
+WHERE d.state = 'cancelled'
+    AND d.error ->> '$.code' = 'parent_not_completed'
+GROUP BY d.phase;
+DELETE FROM windlass_job_done
+WHERE id IN (SELECT g.value ->> '$.id' FROM json_each(:children) AS g)
+    AND state = 'cancelled'
+    AND error ->> '$.code' = 'parent_not_completed'
+RETURNING id, kind, flags, args, key;
 
 -- name: dependencies
 -- What a job waits for (as child) and who waits for it (as parent).
