@@ -6,7 +6,8 @@ until a job counts as stuck, a scan a minute, ten jobs a claim.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
@@ -92,6 +93,8 @@ class Settings:
                 self.heartbeat,
                 f"less than lease - margin, which is {self.lease - self.margin:g} s",
             )
+        _names("phases", self.phases)
+        _mapping("processors", self.processors)
         for phase, count in self.processors.items():
             _whole(f"processors of {phase}", count, 1, 100_000)
         if self.max_concurrent_calls is not None:
@@ -135,6 +138,19 @@ class Settings:
 def _require(name: str, value: object, holds: Any, allowed: str) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not holds(value):
         raise ConfigError(name, value, allowed)
+    if not math.isfinite(value):
+        raise ConfigError(name, value, f"{allowed}, and finite")
+
+
+def _names(name: str, value: object) -> None:
+    is_list = isinstance(value, Collection) and not isinstance(value, str | bytes | Mapping)
+    if value is not None and not (is_list and all(isinstance(item, str) for item in value)):  # type: ignore[attr-defined]
+        raise ConfigError(name, value, "a tuple of names, for example ('welcome',), or None for all")
+
+
+def _mapping(name: str, value: object) -> None:
+    if not isinstance(value, Mapping):
+        raise ConfigError(name, value, "a mapping from phases to whole numbers, for example {'welcome': 4}")
 
 
 def _whole(name: str, value: object, least: int, most: int) -> None:

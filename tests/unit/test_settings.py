@@ -39,6 +39,11 @@ def test_gentle_has_the_figures_of_systems_that_only_poll() -> None:
         ({"max_concurrent_calls": 0}, "max_concurrent_calls"),
         ({"memory_limit": 1000}, "memory_limit"),
         ({"grace": -0.1}, "grace"),
+        ({"lease": float("inf")}, "lease"),
+        ({"grace": float("nan")}, "grace"),
+        ({"phases": "welcome"}, "phases"),
+        ({"phases": ("welcome", 3)}, "phases"),
+        ({"processors": 3}, "processors"),
     ],
 )
 def test_a_bad_setting_is_named_with_its_value(changes: dict[str, Any], key: str) -> None:

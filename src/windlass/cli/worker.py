@@ -161,17 +161,28 @@ def _settings(
         name, equals, text = item.partition("=")
         if not equals:
             raise ConfigError("set", item, "NAME=VALUE, for example lease=60")
-        wanted[name] = _number(text)
+        if name in _HAVE_OPTIONS:
+            raise ConfigError(
+                "set", item, f"a setting that is a number; for this one use {_HAVE_OPTIONS[name]}"
+            )
+        wanted[name] = _number(name, text)
     return settings.changed(**wanted)
 
 
-def _number(text: str) -> Any:
+_HAVE_OPTIONS = {"phases": "--phase NAME", "processors": "--phase NAME=N"}
+
+
+def _number(name: str, text: str) -> int | float | None:
+    from windlass.errors import ConfigError
+
+    if text.lower() == "none":
+        return None
     for kind in (int, float):
         try:
             return kind(text)
         except ValueError:
             continue
-    return None if text.lower() == "none" else text
+    raise ConfigError(name, text, "a number, or none")
 
 
 def _arguments(
