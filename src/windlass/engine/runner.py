@@ -58,6 +58,9 @@ class Runner:
         self._registry = registry
         self._inject = inject
 
+    def phase(self, name: str) -> Phase | None:
+        return self._registry.phase(name)
+
     def prepare(self, lease: Lease, context: Callable[[Phase], Context] | None = None) -> Call | Outcome:
         """The call a job asks for; an outcome where there is none to make (I-16: a bad row ends, it does not stop the loop)."""
         phase = self._registry.phase(lease.phase)

@@ -1,0 +1,292 @@
+"""``process_request``: run one job now, in this process, under the same claim, lock, retry and error rules as any worker.
+
+    lock → load → done already? → claim → each phase with backoff → output and end recorded → release
+
+The lock saves work, the claim decides: with no lock server, or two callers that both got a lock, the database still gives the job
+to one of them. A failed attempt is recorded as everywhere, then waited for here; should a worker take the job meanwhile, the answer says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as OutOfTime
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any, Protocol, Self
+
+from windlass.engine.executors import Bench
+from windlass.engine.heartbeat import Heartbeat
+from windlass.engine.pool import Processor
+from windlass.engine.runner import Call, Runner
+from windlass.engine.running import Running, Stop
+from windlass.engine.stats import Stats
+from windlass.errors import LeaseLost
+from windlass.model import Advanced, Job, Lease, Outcome, Retried, State, Verdict
+from windlass.observe.current import current_job
+from windlass.settings import Settings
+from windlass.store import Store
+from windlass.store.holder import Holder
+from windlass.work.kind import Registry
+
+log = logging.getLogger("windlass.requests")
+
+
+class Status(StrEnum):
+    """What came of a request."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    ALREADY_DONE = "already done"
+    LOCK_HELD = "lock held"
+    HELD = "held by another instance"
+    NOT_READY = "not ready"
+    RETRY_LATER = "retry later"
+    LOST = "lease lost"
+
+
+@dataclass(frozen=True, slots=True)
+class Processed:
+    """The answer of ``process_request``; ``job`` as it stands afterwards."""
+
+    status: Status
+    job: Job
+    attempts: int = 0
+
+
+class Guard(Protocol):
+    """A lock per request."""
+
+    def guard(self, request_id: str) -> AbstractContextManager[bool]:
+        """Hold the lock while the block runs; False where another has it."""
+        ...
+
+
+class NoGuard:
+    """No lock: the claim alone decides."""
+
+    def guard(self, request_id: str) -> AbstractContextManager[bool]:
+        from contextlib import nullcontext
+
+        return nullcontext(True)
+
+
+class Requests:
+    """Runs single jobs in the caller's threads. One instance with one heartbeat, made when it is first needed."""
+
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        *,
+        settings: Settings | None = None,
+        locks: Guard | None = None,
+        semaphore: Callable[[int], Any] = threading.BoundedSemaphore,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._store = store
+        self._settings = settings or Settings()
+        self._runner = Runner(registry)
+        self._locks = locks or NoGuard()
+        self.stats = Stats()
+        limit = self._settings.max_concurrent_calls
+        self._room = semaphore(limit) if limit is not None else None
+        self._sleep = sleep
+        self._lock = threading.Lock()
+        self._heartbeat: Heartbeat | None = None
+        self._running: dict[str, Running] = {}
+        self._threads = ThreadPoolExecutor(thread_name_prefix="windlass-request")
+
+    def process(self, request_id: str, correlation_id: str | None = None) -> Processed:
+        """Run a job to its end; see the drawing above."""
+        with self._locks.guard(request_id) as has_lock:
+            if not has_lock:
+                self.stats.count("lock_held")
+                return Processed(Status.LOCK_HELD, self._store.jobs.get(request_id))
+            if self._room is None:
+                return self._process(request_id, correlation_id)
+            with self._room:
+                return self._process(request_id, correlation_id)
+
+    def _process(self, request_id: str, correlation_id: str | None) -> Processed:
+        job = self._store.jobs.get(request_id)
+        if job.state is State.COMPLETED:
+            return Processed(Status.ALREADY_DONE, job)
+        if job.state.is_final:
+            return Processed(Status(str(job.state)), job)
+        if job.state is State.WAITING:
+            return Processed(Status.NOT_READY, job)
+        if job.state is State.SCHEDULED:
+            self._store.upkeep.hurry(job.id)
+            self._store.upkeep.promote()
+        attempts = 0
+        while (lease := self._holder().claim_one(request_id)) is not None:
+            if correlation_id is not None:
+                lease = replace(lease, correlation_id=correlation_id)
+            attempts += 1
+            outcome = self._attempt(lease)
+            verdict = self._record(outcome)
+            if verdict is Verdict.LOST:
+                return Processed(Status.LOST, self._store.jobs.get(request_id), attempts)
+            if isinstance(outcome, Retried) and verdict is Verdict.RECORDED:
+                self._wait(lease, outcome)
+            elif not isinstance(outcome, Advanced):
+                return self._answer(request_id, attempts, unclaimed=False)
+        return self._answer(request_id, attempts, unclaimed=True)
+
+    # ------------------------------------------------------------------ one attempt
+
+    def _wait(self, lease: Lease, outcome: Retried) -> None:
+        """Between two attempts: the failed one is recorded, the job is scheduled, and whoever comes first may have it."""
+        if lease.attempt >= lease.max_attempts and outcome.counted:
+            return
+        seconds = outcome.delay.total_seconds()
+        log.warning(
+            "attempt %d of %d failed; again in %.3g s",
+            lease.attempt,
+            lease.max_attempts,
+            seconds,
+            extra={"job_id": lease.id, "phase": lease.phase, "correlation_id": lease.correlation_id},
+        )
+        self._sleep(seconds)
+        self._store.upkeep.hurry(lease.id)
+        self._store.upkeep.promote()
+
+    def _attempt(self, lease: Lease) -> Outcome | None:
+        now = time.monotonic()
+        phase = self._runner.phase(lease.phase)
+        running = Running(lease, phase, Processor(lease.phase, 1), now, now, False)
+        self._running[lease.id] = running
+        bench = Bench(self._runner, _Hold(self._store, self._holder()))
+        try:
+            call = bench.prepare(running)
+            if not isinstance(call, Call):
+                return call
+            return self._run(bench, running, call)
+        finally:
+            del self._running[lease.id]
+
+    def _run(self, bench: Bench, running: Running, call: Call) -> Outcome | None:
+        """Call the handler in a thread, so that its time limit can be kept."""
+        limit = running.phase.timeout if running.phase else None
+        running.processor.touch(running.started)
+        future: Future[Outcome | None] = self._threads.submit(_call, bench, running, call)
+        while True:
+            left = None if limit is None else running.processor.progress_at + limit - time.monotonic()
+            try:
+                return future.result(left if left is None else max(0.0, left))
+            except OutOfTime:
+                if limit is not None and time.monotonic() - running.processor.progress_at < limit:
+                    continue  # it showed a sign of life meanwhile
+                running.stop = Stop.TIME_LIMIT
+                if running.context is not None:
+                    running.context.ask_to_stop()
+                assert running.phase is not None
+                return self._runner.timed_out(running.lease, running.phase)
+
+    def _record(self, outcome: Outcome | None) -> Verdict:
+        if outcome is None:  # its own transaction ended it, or the lease is lost
+            return Verdict.ALREADY_RECORDED
+        return self._holder().record([outcome])[0]
+
+    def _answer(self, request_id: str, attempts: int, *, unclaimed: bool) -> Processed:
+        job = self._store.jobs.get(request_id)
+        match job.state:
+            case State.COMPLETED:
+                status = Status.COMPLETED if attempts else Status.ALREADY_DONE
+            case State.FAILED:
+                status = Status.FAILED
+            case State.CANCELLED:
+                status = Status.CANCELLED
+            case State.SCHEDULED:
+                status = Status.RETRY_LATER
+            case State.PROCESSING:
+                status = Status.HELD if unclaimed else Status.LOST
+            case _:
+                status = Status.NOT_READY
+        return Processed(status, job, attempts)
+
+    # ------------------------------------------------------------------ being an instance
+
+    def _holder(self) -> Holder:
+        with self._lock:
+            if self._heartbeat is None:
+                lease = timedelta(seconds=self._settings.lease)
+                self._heartbeat = Heartbeat(
+                    join=lambda: self._store.join(lease=lease, info={"requests": True}),
+                    settings=self._settings,
+                    stats=self.stats,
+                    on_cancelled=self._cancelled,
+                    on_lost=lambda why: self._stop_all(Stop.LEASE_LOST),
+                    on_good=lambda is_new: None,
+                )
+                self._heartbeat.start()
+            return self._heartbeat.holder
+
+    def _cancelled(self, job_ids: Any) -> None:
+        for job_id in job_ids:
+            if running := self._running.get(job_id):
+                self._stop(running, Stop.CANCELLED)
+
+    def _stop_all(self, reason: Stop) -> None:
+        for running in list(self._running.values()):
+            self._stop(running, reason)
+
+    def _stop(self, running: Running, reason: Stop) -> None:
+        running.stop = reason
+        if running.context is not None:
+            running.context.ask_to_stop()
+
+    def close(self) -> None:
+        """Stop being an instance."""
+        self._stop_all(Stop.SHUTDOWN)
+        self._threads.shutdown(wait=False)
+        with self._lock:
+            heartbeat, self._heartbeat = self._heartbeat, None
+        if heartbeat is not None:
+            heartbeat.stop()
+            heartbeat.holder.step()
+            heartbeat.holder.leave()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class _Hold:
+    """What a running job may ask of the store."""
+
+    def __init__(self, store: Store, holder: Holder) -> None:
+        self._store = store
+        self.checkpoint = holder.checkpoint
+        self.put_output = holder.put_output
+        self.transaction = holder.transaction
+        self.resume = store.resume
+        self.outputs_of = store.outputs_of
+        self.enqueue = store.enqueue
+
+
+def _call(bench: Bench, running: Running, call: Call) -> Outcome | None:
+    token = current_job.set(running)
+    try:
+        if inspect.iscoroutinefunction(inspect.unwrap(call.handler)):
+            value = asyncio.run(call())
+        else:
+            value = call()
+    except LeaseLost:
+        return None
+    except BaseException as error:  # noqa: BLE001  as an executor: whatever a handler raises is an outcome
+        return bench.raised(running, error)
+    finally:
+        current_job.reset(token)
+    return bench.returned(running, value)

@@ -1,0 +1,217 @@
+"""process_request: one job, now, here, under the same rules as in a worker. K2, J2, J4."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.engine.shop import Shop
+from tests.servers.plugin import FreshPostgres
+from windlass.errors import JobNotFoundError
+from windlass.model import State
+from windlass.requests import Requests, Status
+from windlass.retry import fixed
+from windlass.signals import Cancel, Fail
+from windlass.work.context import Context
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def shop(request: pytest.FixtureRequest, fresh_postgres: FreshPostgres, sqlite_path: Path) -> Iterator[Shop]:
+    made = Shop(f"sqlite:///{sqlite_path}" if request.param == "sqlite" else fresh_postgres())
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def requests(shop: Shop) -> Iterator[Requests]:
+    with Requests(shop.store, shop.app.registry, settings=shop.app.settings) as made:
+        yield made
+
+
+def test_a_job_runs_here_and_now(shop: Shop, requests: Requests) -> None:
+    @shop.app.job
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    @shop.app.job
+    async def later(n: int) -> int:
+        await asyncio.sleep(0)
+        return n
+
+    first = add.enqueue(a=1, b=2)
+    done = requests.process(first.id)
+    assert (done.status, done.job.result, done.attempts) == (Status.COMPLETED, 3, 1)
+    assert requests.process(first.id).status is Status.ALREADY_DONE, "J4"
+    second = later.enqueue(n=5, delay=3600)
+    assert requests.process(second.id).job.result == 5, "one that is due later is run now"
+    with pytest.raises(JobNotFoundError):
+        requests.process("00000000-0000-7000-8000-000000000000")
+
+
+def test_every_phase_of_a_pipeline(shop: Shop, requests: Requests) -> None:
+    pipe = shop.app.pipeline("pipe")
+
+    @pipe.phase("one")
+    def one(n: int) -> int:
+        return n + 1
+
+    @pipe.phase("two", retry=fixed(3, wait=0.01))
+    async def two(n: int, ctx: Context) -> str:
+        if ctx.attempt < 2:
+            raise TimeoutError("slow")
+        return f"{ctx.output('one')} after {n}"
+
+    done = requests.process(pipe.enqueue(n=7).id)
+    assert (done.status, done.job.result, done.attempts) == (Status.COMPLETED, "8 after 7", 3)
+    assert [span.outcome for span in shop.store.jobs.timeline(done.job.id)] == [
+        "advanced",
+        "retried",
+        "completed",
+    ]
+
+
+def test_failures_are_structured_and_under_the_callers_correlation_id(shop: Shop, requests: Requests) -> None:
+    @shop.app.job(retry=fixed(2, wait=0.01))
+    def bad() -> None:
+        raise ValueError("no")
+
+    @shop.app.job
+    def fatal() -> None:
+        raise Fail("bad_county", "no such county")
+
+    @shop.app.job
+    def unwanted() -> None:
+        raise Cancel("never mind")
+
+    failed = requests.process(bad.enqueue().id, correlation_id="request-9")
+    assert (failed.status, failed.attempts) == (Status.FAILED, 2) and failed.job.error is not None
+    assert failed.job.error["correlation_id"] == "request-9" and failed.job.error["type"] == "ValueError"
+    assert requests.process(fatal.enqueue().id).job.error["code"] == "bad_county"  # type: ignore[index]
+    assert requests.process(unwanted.enqueue().id).status is Status.CANCELLED
+
+
+def test_a_job_somebody_else_holds_is_left_to_them(shop: Shop, requests: Requests) -> None:
+    gate, begun = threading.Event(), threading.Event()
+
+    @shop.app.job
+    def slow() -> str:
+        begun.set()
+        gate.wait(10)
+        return "worker"
+
+    job = slow.enqueue()
+    engine = shop.serve()
+    assert begun.wait(10)
+    assert requests.process(job.id).status is Status.HELD
+    gate.set()
+    shop.drained(engine)
+    assert shop.job(job).result == "worker"
+
+
+def test_ten_callers_at_once_run_it_once(shop: Shop, requests: Requests) -> None:
+    runs: list[int] = []
+
+    @shop.app.job
+    def once() -> None:
+        runs.append(1)
+        time.sleep(0.1)
+
+    job = once.enqueue()
+    answers: list[Status] = []
+    threads = [
+        threading.Thread(target=lambda: answers.append(requests.process(job.id).status)) for _ in range(10)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert len(runs) == 1 and answers.count(Status.COMPLETED) == 1
+    assert set(answers) <= {Status.COMPLETED, Status.HELD, Status.ALREADY_DONE}
+
+
+def test_a_lock_that_another_holds_means_no_work_and_no_change(shop: Shop) -> None:
+    class Taken:
+        @contextmanager
+        def guard(self, request_id: str) -> Iterator[bool]:
+            yield False
+
+    @shop.app.job
+    def work() -> None: ...
+
+    job = work.enqueue()
+    with Requests(shop.store, shop.app.registry, locks=Taken()) as requests:
+        answer = requests.process(job.id)
+        assert answer.status is Status.LOCK_HELD
+        assert requests.stats.report().counts["lock_held", ""] == 1
+    assert (shop.job(job).state, shop.job(job).attempt) == (State.QUEUED, 0)
+
+
+def test_the_time_limit_holds_and_signs_of_life_move_it(shop: Shop, requests: Requests) -> None:
+    @shop.app.job(timeout=0.3, retry=fixed(1))
+    def stuck(ctx: Context) -> None:
+        ctx.sleep(30)
+
+    @shop.app.job(timeout=0.3, retry=fixed(1))
+    def lively(ctx: Context) -> str:
+        for _ in range(6):
+            time.sleep(0.1)
+            ctx.alive()
+        return "done"
+
+    late = requests.process(stuck.enqueue().id)
+    assert (
+        late.status is Status.FAILED and late.job.error is not None and late.job.error["code"] == "time_limit"
+    )
+    assert requests.process(lively.enqueue().id).job.result == "done"
+
+
+def test_no_more_at_once_than_allowed_by_a_semaphore_of_the_callers(shop: Shop) -> None:
+    """K1, C8: the semaphore factory is a part that can be replaced."""
+    made: list[Any] = []
+
+    class Counting:
+        def __init__(self, limit: int) -> None:
+            self.inner, self.most, self.now = threading.BoundedSemaphore(limit), 0, 0
+            made.append(self)
+
+        def __enter__(self) -> None:
+            self.inner.acquire()
+            self.now += 1
+            self.most = max(self.most, self.now)
+
+        def __exit__(self, *_: object) -> None:
+            self.now -= 1
+            self.inner.release()
+
+    @shop.app.job
+    def work() -> None:
+        time.sleep(0.05)
+
+    jobs = [work.enqueue() for _ in range(6)]
+    settings = shop.app.settings.changed(max_concurrent_calls=2)
+    with Requests(shop.store, shop.app.registry, settings=settings, semaphore=Counting) as requests:
+        threads = [threading.Thread(target=requests.process, args=(job.id,)) for job in jobs]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+    assert made[0].most == 2 and all(shop.job(job).state is State.COMPLETED for job in jobs)
+
+
+def test_what_waits_for_others_is_not_ready(shop: Shop, requests: Requests) -> None:
+    @shop.app.job
+    def work() -> None: ...
+
+    parent = work.enqueue()
+    child = work.enqueue(after=[parent])
+    assert requests.process(child.id).status is Status.NOT_READY
+    shop.store.phases.pause("work", "maintenance", lasts=timedelta(hours=1))
+    assert requests.process(parent.id).status is Status.NOT_READY
