@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -203,6 +204,19 @@ def test_metrics_and_health_can_be_asked_for(bench: Bench) -> None:
     worker.communicate(timeout=20)
 
 
+def test_an_address_that_cannot_be_had_is_named_before_anything_is_claimed(bench: Bench) -> None:
+    """The engine was started first, claimed jobs, and its process ended without giving them back."""
+    app = bench.app()
+    job = app.wait.enqueue(seconds=60)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        worker = bench.worker("--metrics", str(taken.getsockname()[1]))
+        output, errors = worker.communicate(timeout=20)
+    assert worker.returncode == 2 and "Traceback" not in errors, errors
+    assert "an address this process may listen on" in errors and "instance.started" not in errors
+    assert output == "" and bench.store.instances.list() == []
+    assert (bench.store.jobs.get(job.id).state, bench.store.jobs.get(job.id).attempt) == (State.QUEUED, 0)
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -221,6 +235,7 @@ def test_metrics_and_health_can_be_asked_for(bench: Bench) -> None:
         ([TARGET, "--phase", "hallo"], "hello"),
         ([TARGET, "--phase", "hello=many"], "whole number"),
         ([TARGET, "--metrics", "here"], "HOST:PORT"),
+        ([TARGET, "--metrics", "²"], "HOST:PORT"),
     ],
 )
 def test_mistakes_are_named_and_nothing_is_started(

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import click
 
+from windlass.cli.config import config
 from windlass.cli.db import db
 from windlass.cli.demo import demo
 from windlass.cli.failures import run
@@ -22,6 +23,7 @@ def windlass() -> None:
     """Durable background jobs on SQLite or PostgreSQL."""
 
 
+windlass.add_command(config)
 windlass.add_command(db)
 windlass.add_command(demo)
 windlass.add_command(worker)

@@ -34,14 +34,17 @@ _BY_ERROR: tuple[tuple[type[errors.WindlassError], ExitCode], ...] = (
     (errors.ConfigError, ExitCode.USAGE),
     (errors.PayloadError, ExitCode.USAGE),
     (errors.JobNotFoundError, ExitCode.NOT_FOUND),
+    (errors.ScheduleNotFoundError, ExitCode.NOT_FOUND),
     (errors.UnknownParentError, ExitCode.NOT_FOUND),
     (errors.IllegalTransitionError, ExitCode.CONFLICT),
     (errors.KeyConflictError, ExitCode.CONFLICT),
     (errors.DependencyCycleError, ExitCode.CONFLICT),
+    (errors.ScheduleConflictError, ExitCode.CONFLICT),
     (errors.LeaseLost, ExitCode.CONFLICT),
     (errors.StoreReadOnlyError, ExitCode.NOT_ALLOWED),
     (errors.StoreNotAllowedError, ExitCode.NOT_ALLOWED),
     (errors.StoreUnreachableError, ExitCode.UNREACHABLE),
+    (errors.LockUnavailableError, ExitCode.UNREACHABLE),
 )
 
 # The driver's own verdict is finer than ours: a lock that never came is "wait ran out".

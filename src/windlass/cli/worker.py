@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -71,6 +72,7 @@ def worker(
     from windlass.engine.tuning import tune_process
     from windlass.observe import logs
 
+    address = None if metrics is None else _address(metrics)
     served: list[Engine] = []
     made = logs.configure(level=level, style=style, instance=lambda: served[0].id if served else "")
     loaded = load_app(app)
@@ -84,12 +86,12 @@ def worker(
     engine = loaded.worker(settings)
     served.append(engine)
     try:
-        return _serve(engine, loaded.store, drain, metrics)
+        return _serve(engine, loaded.store, drain, address)
     finally:
         loaded.close()
 
 
-def _serve(engine: Engine, store: Any, drain: bool, metrics: str | None) -> int:
+def _serve(engine: Engine, store: Any, drain: bool, address: tuple[str, int] | None) -> int:
     from windlass.engine.drain import Drain
 
     told = threading.Event()
@@ -103,27 +105,22 @@ def _serve(engine: Engine, store: Any, drain: bool, metrics: str | None) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, hear)
-    engine.start()
-    door = _open_door(engine, store, metrics)
-    left = Drain(engine, store) if drain else None
-    try:
+    with ExitStack() as ends:
+        if address is not None:  # before the start: an address that cannot be had must not cost a claim
+            ends.callback(_open_door(engine, store, *address).close)
+        ends.callback(engine.stop)
+        engine.start()
+        left = Drain(engine, store) if drain else None
         while not told.wait(0.2 if left else 3600.0):
             if left is not None and left.is_over():
                 break
-    finally:
-        engine.stop()
-        if door is not None:
-            door.close()
     return ExitCode.INTERRUPTED if signals and signals[0] == signal.SIGINT else ExitCode.DONE
 
 
-def _open_door(engine: Engine, store: Any, metrics: str | None) -> Any:
-    if metrics is None:
-        return None
+def _open_door(engine: Engine, store: Any, host: str, port: int) -> Any:
     from windlass.observe.metrics import Metrics
     from windlass.observe.server import serve
 
-    host, port = _address(metrics)
     made = Metrics(engine.stats.report, engine.report, counts=store.phases.counts)
     door = serve(host, port, engine.report, made.render, counts=store.phases.counts)
     say(f"metrics and health on http://{host}:{door.port}")
@@ -134,7 +131,7 @@ def _address(text: str) -> tuple[str, int]:
     from windlass.errors import ConfigError
 
     host, _, port = text.rpartition(":")
-    if not port.isdigit() or not 0 <= int(port) <= 65535:
+    if not (port.isascii() and port.isdigit() and int(port) <= 65535):
         raise ConfigError("metrics", text, "PORT or HOST:PORT, for example 127.0.0.1:9100")
     return host or "127.0.0.1", int(port)
 
