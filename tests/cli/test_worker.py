@@ -40,7 +40,7 @@ class Bench:
 
         module = importlib.import_module("tests.cli.worker_app")
         module.app.close()
-        return module
+        return importlib.reload(module)  # an app reads the environment once
 
     def worker(self, *arguments: str, target: str = TARGET) -> subprocess.Popen[str]:
         command = [sys.executable, "-m", "windlass", "worker", target, "--log", "json", *arguments]
