@@ -15,6 +15,7 @@ do next; the facts are attributes too, so that callers need not parse text.
     │   └── StoreFullError          the disk (or quota) is full; nothing of the failed call was written
     ├── IllegalTransitionError      a verb that the job's state does not allow
     ├── LeaseLost                   the caller no longer holds the job it tried to write
+    ├── LockUnavailableError        Redis does not answer, and no lock means no work (redis_lock_required)
     ├── JobNotFoundError            no job with this id (or it was pruned)
     ├── KeyConflictError            the same unique key was used with another body
     ├── UnknownParentError          a dependency on a job that does not exist
@@ -130,6 +131,19 @@ class LeaseLost(WindlassError):  # noqa: N818  the name of the event; see the mo
     def __init__(self, what: str, *, job_id: str | None = None, token: int | None = None) -> None:
         super().__init__(f"{what}: the lease was lost and nothing was changed; stop working on it")
         self.job_id, self.token = job_id, token
+
+
+class LockUnavailableError(WindlassError):
+    """Redis does not answer, and ``redis_lock_required`` says that without a lock nothing is begun."""
+
+    code = "lock_unavailable"
+
+    def __init__(self, what: str, problem: str) -> None:
+        super().__init__(
+            f"{what} cannot be locked: {problem}; nothing was begun. Look at Redis and try again, or set "
+            "redis_lock_required to false: then locks hold inside each process while Redis is away."
+        )
+        self.what, self.problem = what, problem
 
 
 class JobNotFoundError(WindlassError):
