@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -95,7 +95,12 @@ def test_everything_else_is_told() -> None:
         events.recovered(Recovered("0190-a", "held", LEASE))
         events.refused(LEASE, "being processed")
         events.duplicate_prevented("0190-a", "welcome", "page")
+        events.held_back("site:one", "site:two", 200, 100, is_full=True)
+        events.unserved("site:two", 7)
         events.lock_held("0190-a", "worker-2")
+        events.lock_lost("0190-a")
+        events.lock_degraded("ConnectionError: refused", skipped=3)
+        events.lock_restored(datetime(2026, 1, 1, tzinfo=UTC))
         events.processor_replaced(a_job(), "time limit")
         events.instance_started("i-1", ["a", "b"])
         events.instance_stopping("i-1", 7, 30.0)
@@ -127,6 +132,7 @@ def test_everything_else_is_told() -> None:
         by_name["job.recovered"]["fields"] == {"verdict": "held"} and by_name["job.recovered"]["attempt"] == 2
     )
     assert by_name["job.refused"]["fields"] == {"reason": "being processed"}
+    assert by_name["lock.degraded"]["fields"] == {"reason": "ConnectionError: refused", "skipped": 3}
     assert by_name["instance.stopping"]["fields"] == {"running": 7, "grace_seconds": 30.0}
     assert by_name["instance.started"]["instance"] == "i-1"
     assert by_name["store.unreachable"]["error"]["code"] == "store_unreachable"

@@ -19,7 +19,7 @@ from windlass.observe.report import OUTCOMES, PhaseReport, StatsReport
 from windlass.observe.server import METRICS_TYPE
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "metrics.md"
-NAMES = ("recovered", "refused", "duplicates_prevented", "lock_held", "redis_errors", "lease_lost", "self_stops", "step_errors", "beat_errors", "loop_blocked", "time_limits", "crashes", "reconnects", "promoted")  # fmt: skip
+NAMES = ("recovered", "refused", "duplicates_prevented", "lock_held", "redis_errors", "lease_lost", "self_stops", "step_errors", "beat_errors", "loop_blocked", "time_limits", "crashes", "reconnects", "promoted", "locks_lost")  # fmt: skip
 
 
 def _stats() -> Stats:
@@ -65,6 +65,8 @@ def test_everything_l1_asks_for() -> None:
     assert _value(samples, "windlass_retries_total", phase="welcome") == 3
     assert _value(samples, "windlass_lock_skips_total") == 4
     assert _value(samples, "windlass_redis_errors_total") == 5
+    assert _value(samples, "windlass_locks_lost_total") == 15
+    assert _value(samples, "windlass_degraded", part="redis lock") == 0
     assert _value(samples, "windlass_duplicates_prevented_total") == 3
     assert _value(samples, "windlass_recovered_total", verdict="held") == 10
     assert _value(samples, "windlass_stuck_released_total") == 1 + 100 + 11
@@ -116,6 +118,13 @@ def test_the_page_lists_them() -> None:
 def test_down_is_zero() -> None:
     for changes in ({"state": "stopping"}, {"store_reachable": False}):
         assert _value(_samples(_metrics(**changes)), "windlass_up") == 0
+
+
+def test_a_part_that_is_not_well_is_one() -> None:
+    samples = _samples(_metrics(degraded=["redis lock: ConnectionError: refused"], store_reachable=False))
+    found = {sample.labels["part"]: sample.value for sample in samples["windlass_degraded"]}
+    assert found["redis lock"] == found["store"] == 1
+    assert found["engine"] == found["lease"] == 0
 
 
 def test_a_scrape_needs_no_jobs_and_no_database() -> None:

@@ -11,6 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from windlass.json_tree import explain
@@ -37,6 +38,9 @@ LEVELS = {
     "phase.held_back": logging.INFO,
     "phase.unserved": logging.WARNING,
     "lock.held": logging.INFO,
+    "lock.lost": logging.WARNING,
+    "lock.degraded": logging.WARNING,
+    "lock.restored": logging.INFO,
     "processor.replaced": logging.WARNING,
     "lease.lost": logging.ERROR,
     "instance.started": logging.INFO,
@@ -152,6 +156,25 @@ def unserved(phase: str, count: int) -> None:
 def lock_held(job_id: str, holder: str | None = None) -> None:
     """Somebody else has a request's lock; the job was not touched."""
     emit("lock.held", "its lock is held by another; skipped", job_id=job_id, holder=holder)
+
+
+def lock_lost(job_id: str) -> None:
+    """A request's lock ended while the work went on."""
+    message = (
+        "its lock ended before the work did; another may begin it, and the database lets one of them finish"
+    )
+    emit("lock.lost", message, job_id=job_id)
+
+
+def lock_degraded(problem: str, *, is_required: bool = False, skipped: int = 0) -> None:
+    """Redis does not answer; whoever calls it sees to it that this is not said too often."""
+    effect = "no request is begun" if is_required else "requests are locked inside this process only"
+    emit("lock.degraded", f"{effect}: {problem}", reason=problem, skipped=skipped or None)
+
+
+def lock_restored(since: datetime) -> None:
+    """Redis is back."""
+    emit("lock.restored", "Redis answers again; locks are shared again", since=since.isoformat())
 
 
 def processor_replaced(job: CurrentJob, reason: str) -> None:

@@ -89,6 +89,11 @@ def unwell(report: EngineReport) -> dict[str, str]:
     return {part.name: part.seen for part in _parts(report) if part.state != OK}
 
 
+def states(report: EngineReport) -> dict[str, str]:
+    """Every part with its state, for the metrics."""
+    return {part.name: part.state for part in _parts(report)}
+
+
 # ---------------------------------------------------------------------- the parts
 
 

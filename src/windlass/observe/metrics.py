@@ -25,6 +25,7 @@ from prometheus_client.registry import Collector
 
 from windlass.errors import StoreError
 from windlass.model import Counts
+from windlass.observe import health
 from windlass.observe.report import (
     BOUNDS_MS,
     BUCKETS,
@@ -54,6 +55,12 @@ class About:
 
 ABOUT = (
     About("windlass_up", "gauge", (), "1 while the instance runs and the database answers, otherwise 0."),
+    About(
+        "windlass_degraded",
+        "gauge",
+        ("part",),
+        "1 for a part that is degraded or down, otherwise 0; the parts are those of /healthz.",
+    ),
     About("windlass_build_info", "info", ("version", "python"), "Always 1; the versions are its labels."),
     About(
         "windlass_queue_size",
@@ -103,6 +110,7 @@ ABOUT = (
     ),
     About("windlass_lock_skips_total", "counter", (), "Requests left alone because another held their lock."),
     About("windlass_redis_errors_total", "counter", (), "Calls to Redis that failed."),
+    About("windlass_locks_lost_total", "counter", (), "Locks that ended before they were released."),
     About("windlass_lease_lost_total", "counter", (), "Leases that were lost while their jobs were held."),
     About(
         "windlass_self_stops_total",
@@ -136,6 +144,7 @@ _COUNTED = {
     "duplicates_prevented": "windlass_duplicates_prevented",
     "lock_held": "windlass_lock_skips",
     "redis_errors": "windlass_redis_errors",
+    "locks_lost": "windlass_locks_lost",
     "lease_lost": "windlass_lease_lost",
     "self_stops": "windlass_self_stops",
     "time_limits": "windlass_time_limits",
@@ -179,6 +188,10 @@ class Metrics(Collector):
         report, stats = self._report(), self._stats()
         is_up = report.state == "running" and report.store_reachable
         yield _gauge("windlass_up", float(is_up))
+        degraded = GaugeMetricFamily("windlass_degraded", _HELP["windlass_degraded"], labels=["part"])
+        for part, state in health.states(report).items():
+            degraded.add_metric([part], float(state != health.OK))
+        yield degraded
         build = {"version": _version(), "python": platform.python_version()}
         yield InfoMetricFamily("windlass_build", _HELP["windlass_build"], value=build)
         yield _gauge("windlass_lease_seconds_left", report.lease_left)
