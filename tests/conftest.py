@@ -59,3 +59,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--lives", default=None, help="random lives the store's state machine tries (default: 60 and 40)"
     )
+    parser.addoption(
+        "--transitions",
+        default="120",
+        help="how many changes of zones' clocks the cron oracle walks through, or: all (default: 120)",
+    )
