@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from windlass.app import App as App
+    from windlass.builder import Background as Background
+    from windlass.builder import build as build
     from windlass.errors import LeaseLost as LeaseLost
     from windlass.errors import WindlassError as WindlassError
     from windlass.model import Enqueued as Enqueued
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "App": "windlass.app",
+    "Background": "windlass.builder",
     "Cancel": "windlass.signals",
     "Context": "windlass.work.context",
     "Enqueued": "windlass.model",
@@ -40,6 +43,7 @@ _HOMES = {
     "Settings": "windlass.settings",
     "Stopped": "windlass.signals",
     "WindlassError": "windlass.errors",
+    "build": "windlass.builder",
     "custom": "windlass.retry",
     "exponential": "windlass.retry",
     "fixed": "windlass.retry",

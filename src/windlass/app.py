@@ -19,6 +19,7 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 
+from windlass.callers.submitter import TransactionSubmitter
 from windlass.config import Config, load
 from windlass.engine.engine import Engine
 from windlass.errors import ConfigError
@@ -27,9 +28,12 @@ from windlass.retry import RetryPolicy
 from windlass.settings import Settings
 from windlass.store import Store, open_store
 from windlass.submit import Submitter
+from windlass.urls import dialect_of
+from windlass.work.chunks import ChunkTransaction
 from windlass.work.context import Context
 from windlass.work.inject import Container, is_supplied
 from windlass.work.kind import CHUNK_RETRY, PROCESSORS, TIME_LIMIT, Phase, Registry
+from windlass.work.transaction import JobTransaction
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -59,7 +63,15 @@ class App:
         self._store = store
         self._owns_store = store is None
         self._submitter: Submitter | None = None
+        self._transaction_submitter: TransactionSubmitter | None = None
         self._lock = threading.Lock()
+
+    def bound(self, *, config: Config, store: Store) -> App:
+        """An app with the same kinds and providers on another database; this one stays as it is."""
+        other = App(config=config, store=store)
+        other.registry = self.registry
+        other.container = self.container.copy()
+        return other
 
     # ------------------------------------------------------------------ settings
 
@@ -122,7 +134,6 @@ class App:
             str(name or getattr(handler, "__name__", "job")),
             handler,
             injected=self.is_injected,
-            wrap=self.container.wrap,
             **options,
         )
         return JobKind(self, handler, phase)
@@ -154,6 +165,17 @@ class App:
                 self._submitter = Submitter(store)
             return self._submitter
 
+    @property
+    def transaction_submitter(self) -> TransactionSubmitter:
+        """Submits in transactions of callers; the store is not opened for that."""
+        with self._lock:
+            if self._transaction_submitter is None:
+                store = self._store
+                dialect = dialect_of(self.url) if store is None else store.db.dialect
+                clock = self._options.get("clock") if store is None else store.db.clock
+                self._transaction_submitter = TransactionSubmitter(dialect, clock)
+            return self._transaction_submitter
+
     def enqueue(self, kind: str, /, **arguments: Any) -> Enqueued:
         """Submit a job by the name of its kind, which must be defined in this app."""
         found = self.registry.kind(kind)
@@ -167,7 +189,12 @@ class App:
     def worker(self, settings: Settings | None = None, /, **changes: Any) -> Engine:
         """An engine that serves this app's jobs; start it with ``start()``, stop it with ``stop()``."""
         self.check_dependencies()
-        return Engine(self.store, self.registry, (settings or self.settings).changed(**changes))
+        return Engine(
+            self.store,
+            self.registry,
+            (settings or self.settings).changed(**changes),
+            wrap=self.container.wrap,
+        )
 
     def is_injected(self, annotation: Any) -> bool:
         """Whether a parameter is supplied when the job runs, and not stored with it."""
@@ -177,7 +204,7 @@ class App:
         """Refuse to serve handlers that ask for what nobody provides; all of them are named at once."""
         problems = []
         for phase in self.registry.phases.values():
-            wanted = {name: item for name, item in phase.signature.injected.items() if item is not Context}
+            wanted = phase.supplied
             is_async = inspect.iscoroutinefunction(inspect.unwrap(phase.handler))
             problems += [
                 f"{phase.name}, {text}" for text in self.container.missing(wanted, for_async=is_async)
@@ -233,6 +260,41 @@ class _Submittable:
         """The same from a coroutine."""
         return await self._app.submitter.submit_many_async([self._new((), dict(call)) for call in calls])
 
+    def enqueue_in(self, where: Any, /, *args: Any, **kwargs: Any) -> Enqueued:
+        """Submit a job in the caller's own transaction: it exists if and only if that commits.
+
+        ``where`` is a connection or session of psycopg, sqlite3, SQLAlchemy or Django on the database that the jobs are in, or the
+        ``tx`` of ``ctx.transaction()`` and of a chunk. The transaction is the caller's to commit.
+        """
+        return self._submit_in(where, [self._new(args, kwargs)])[0]
+
+    async def enqueue_in_async(self, where: Any, /, *args: Any, **kwargs: Any) -> Enqueued:
+        """The same for an async one: psycopg, asyncpg, aiosqlite or SQLAlchemy."""
+        return (await self._submit_in_async(where, [self._new(args, kwargs)]))[0]
+
+    def enqueue_many_in(self, where: Any, calls: Iterable[Mapping[str, Any]], /) -> list[Enqueued]:
+        """Submit many jobs in the caller's own transaction: one mapping of arguments (and options) each."""
+        return self._submit_in(where, [self._new((), dict(call)) for call in calls])
+
+    async def enqueue_many_in_async(
+        self, where: Any, calls: Iterable[Mapping[str, Any]], /
+    ) -> list[Enqueued]:
+        """The same for an async one."""
+        return await self._submit_in_async(where, [self._new((), dict(call)) for call in calls])
+
+    def _submit_in(self, where: Any, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        if isinstance(where, JobTransaction | ChunkTransaction):
+            return [where.enqueue(job) for job in jobs]
+        return self._app.transaction_submitter.submit(where, jobs)
+
+    async def _submit_in_async(self, where: Any, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        if isinstance(where, JobTransaction):
+            return await where.run(lambda: [where.enqueue(job) for job in jobs])
+        if isinstance(where, ChunkTransaction):
+            made: list[Enqueued] = await where.run_here(lambda: [where.enqueue(job) for job in jobs])
+            return made
+        return await self._app.transaction_submitter.submit_async(where, jobs)
+
     def _new(self, args: Sequence[Any], kwargs: dict[str, Any]) -> NewJob:
         return new_job(self._first, args, kwargs, self._options)
 
@@ -246,6 +308,7 @@ class JobKind(_Submittable, Generic[P, R]):
         super().__init__(app, options)
         self._handler = handler
         self.windlass_phase = phase
+        self.windlass_wrap = app.container.wrap
         functools.update_wrapper(self, handler)
 
     @property
@@ -280,10 +343,9 @@ class Pipeline(_Submittable):
                 handler,
                 label=label,
                 injected=self._app.is_injected,
-                wrap=self._app.container.wrap,
                 **options,
             )
-            return PipelinePhase(handler, phase)
+            return PipelinePhase(self._app, handler, phase)
 
         return define
 
@@ -304,9 +366,10 @@ class Pipeline(_Submittable):
 class PipelinePhase(Generic[P, R]):
     """A phase's handler; it can be called as before."""
 
-    def __init__(self, handler: Callable[P, R], phase: Phase) -> None:
+    def __init__(self, app: App, handler: Callable[P, R], phase: Phase) -> None:
         self._handler = handler
         self.windlass_phase = phase
+        self.windlass_wrap = app.container.wrap
         functools.update_wrapper(self, handler)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as OutOfTime
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
@@ -25,7 +25,7 @@ from typing import Any, Protocol, Self
 from windlass.engine.executors import Bench
 from windlass.engine.heartbeat import Heartbeat
 from windlass.engine.pool import Processor
-from windlass.engine.runner import Call, Runner
+from windlass.engine.runner import Call, Runner, Wrapper
 from windlass.engine.running import Running, Stop
 from windlass.engine.stats import Stats
 from windlass.errors import LeaseLost
@@ -63,19 +63,17 @@ class Processed:
 
 
 class Guard(Protocol):
-    """A lock per request."""
+    """A lock per request; the locks of locks/ are such."""
 
-    def guard(self, request_id: str) -> AbstractContextManager[bool]:
-        """Hold the lock while the block runs; False where another has it."""
+    def acquire(self, request_id: str) -> AbstractContextManager[Any]:
+        """The lock, held until its block ends and true; or something false where another has it."""
         ...
 
 
 class NoGuard:
     """No lock: the claim alone decides."""
 
-    def guard(self, request_id: str) -> AbstractContextManager[bool]:
-        from contextlib import nullcontext
-
+    def acquire(self, request_id: str) -> AbstractContextManager[Any]:
         return nullcontext(True)
 
 
@@ -89,12 +87,13 @@ class Requests:
         *,
         settings: Settings | None = None,
         locks: Guard | None = None,
+        wrap: Wrapper | None = None,
         semaphore: Callable[[int], Any] = threading.BoundedSemaphore,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._store = store
         self._settings = settings or Settings()
-        self._runner = Runner(registry)
+        self._runner = Runner(registry, wrap=wrap)
         self._locks = locks or NoGuard()
         self.stats = Stats()
         limit = self._settings.max_concurrent_calls
@@ -107,8 +106,8 @@ class Requests:
 
     def process(self, request_id: str, correlation_id: str | None = None) -> Processed:
         """Run a job to its end; see the drawing above."""
-        with self._locks.guard(request_id) as has_lock:
-            if not has_lock:
+        with self._locks.acquire(request_id) as lock:
+            if not lock:
                 self.stats.count("lock_held")
                 return Processed(Status.LOCK_HELD, self._store.jobs.get(request_id))
             if self._room is None:

@@ -140,7 +140,7 @@ def test_ten_callers_at_once_run_it_once(shop: Shop, requests: Requests) -> None
 def test_a_lock_that_another_holds_means_no_work_and_no_change(shop: Shop) -> None:
     class Taken:
         @contextmanager
-        def guard(self, request_id: str) -> Iterator[bool]:
+        def acquire(self, request_id: str) -> Iterator[bool]:
             yield False
 
     @shop.app.job

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
@@ -337,7 +338,8 @@ def _decorated(handler: Any) -> Any:
         injected=lambda annotation: annotation is Context or annotation is SimpleNamespace,
     )
     return SimpleNamespace(
-        windlass_phase=phase, windlass_inject=lambda phase, lease: {"mailer": SimpleNamespace(name="real")}
+        windlass_phase=phase,
+        windlass_wrap=lambda handler, wanted: partial(handler, mailer=SimpleNamespace(name="real")),
     )
 
 

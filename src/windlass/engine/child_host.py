@@ -33,7 +33,7 @@ from windlass.model import Lease, Run
 from windlass.observe import logs
 from windlass.observe.current import current_job
 from windlass.retry import fixed
-from windlass.work.address import INJECT, PHASE, Address, find
+from windlass.work.address import PHASE, WRAP, Address, find
 from windlass.work.context import Context
 from windlass.work.kind import Kind, Phase, Registry
 
@@ -93,7 +93,7 @@ class Host:
         self._touched = 0.0
         self._hold = ChildHold({}, 30.0)
         self._main: Mapping[str, Any] | None = None
-        self._phases: dict[str, tuple[Phase, Any]] = {}
+        self._phases: dict[str, Phase] = {}
         self._runner = asyncio.Runner()
 
     def serve(self) -> None:
@@ -182,7 +182,7 @@ class Host:
         began = time.monotonic()
         context: ChildContext | None = None
         try:
-            phase, inject = self._phase(job.message["phase"])
+            phase = self._phase(job.message["phase"])
             number, waited = job.message["processor"], job.message["waited_ms"]
             hold = self._hold.for_run(
                 lambda: Run(number, waited, max(0, int((time.monotonic() - began) * 1000)))
@@ -197,8 +197,6 @@ class Host:
             for name, annotation in phase.signature.injected.items():
                 if annotation is Context:
                     arguments[name] = context
-            if inject is not None:
-                arguments = {**arguments, **inject(phase, lease)}
             value = phase.handler(**arguments)
             if inspect.isawaitable(value):
                 value = self._await(value, job)
@@ -227,7 +225,7 @@ class Host:
 
         return loop.run_until_complete(wait())
 
-    def _phase(self, facts: Message) -> tuple[Phase, Any]:
+    def _phase(self, facts: Message) -> Phase:
         """The phase a job is in, as the instance has it: this process may have loaded only a part of a pipeline."""
         known = self._phases.get(facts["name"])
         if known is None:
@@ -237,12 +235,15 @@ class Host:
                 made = Registry().define(
                     facts["kind"], found, injected=lambda annotation: annotation is Context
                 )
+            wrap, handler = getattr(found, WRAP, None), made.handler
+            if wrap is not None and made.supplied:
+                handler = wrap(handler, made.supplied)
             owner = Kind(facts["kind"])
             phase = Phase(
                 name=facts["name"],
                 label=facts["label"],
                 kind=facts["kind"],
-                handler=made.handler,
+                handler=handler,
                 signature=made.signature,
                 retry=made.retry,
                 where=made.where,
@@ -263,7 +264,7 @@ class Host:
                         _owner=owner,
                     )
                 )
-            known = self._phases[facts["name"]] = phase, getattr(found, INJECT, None)
+            known = self._phases[facts["name"]] = phase
         return known
 
 

@@ -23,7 +23,7 @@ from windlass.engine.heartbeat import Heartbeat
 from windlass.engine.hosts import Hosts
 from windlass.engine.listening import Listening
 from windlass.engine.recorder import Recorder
-from windlass.engine.runner import Injector, Runner
+from windlass.engine.runner import Injector, Runner, Wrapper
 from windlass.engine.running import Running, Stop
 from windlass.engine.stats import Stats
 from windlass.engine.stepper import Stepper
@@ -68,12 +68,13 @@ class Engine:
         settings: Settings | None = None,
         *,
         inject: Injector | None = None,
+        wrap: Wrapper | None = None,
         info: dict[str, Any] | None = None,
     ) -> None:
         self.settings = settings = settings or Settings()
         self._store = store
         self._info = dict(info or {})
-        self.phases = _served(registry, settings)
+        self.phases = served(registry, settings)
         self.stats = Stats()
         self.state = "starting"
         self._started_at = datetime.now(UTC)
@@ -82,7 +83,7 @@ class Engine:
         self._recorder = Recorder(self.stats)
         self._discovery = Discovery(self.phases, settings)
         self._registry = registry
-        self._runner = Runner(registry, inject)
+        self._runner = Runner(registry, inject, wrap=wrap)
         self._life_lock = threading.Lock()
         self._hurry = threading.Event()
         self._stopped = threading.Event()
@@ -481,7 +482,8 @@ def _only(_answer: object) -> None:
     """A duty's answer is when it wants to run next; these have no wish."""
 
 
-def _served(registry: Registry, settings: Settings) -> dict[str, Any]:
+def served(registry: Registry, settings: Settings) -> dict[str, Any]:
+    """The phases an engine with these settings serves; ``ConfigError`` for names that are not defined."""
     known = registry.phases
     wanted = settings.phases if settings.phases is not None else tuple(known)
     for key, names in (("phases", wanted), ("processors", tuple(settings.processors))):

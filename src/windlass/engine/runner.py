@@ -36,6 +36,7 @@ STOPPED = (asyncio.CancelledError, Stopped)
 """What a handler raises that was told to stop and did."""
 
 Injector = Callable[[Phase, Lease], Mapping[str, Any]]
+Wrapper = Callable[[Callable[..., Any], Mapping[str, Any]], Callable[..., Any]]
 
 
 class Call(NamedTuple):
@@ -54,9 +55,22 @@ make_call = partial(tuple.__new__, Call)  # as in executors.py: the class's own 
 class Runner:
     """Turns leases into calls, and what came of a call into an outcome."""
 
-    def __init__(self, registry: Registry, inject: Injector | None = None) -> None:
+    def __init__(
+        self, registry: Registry, inject: Injector | None = None, *, wrap: Wrapper | None = None
+    ) -> None:
         self._registry = registry
         self._inject = inject
+        self._wrap = wrap
+        self._wrapped: dict[str, Callable[..., Any]] = {}
+
+    def _handler(self, phase: Phase) -> Callable[..., Any]:
+        """The handler, with what it asks for by type supplied."""
+        if not phase.supplied or self._wrap is None:
+            return phase.handler
+        found = self._wrapped.get(phase.name)
+        if found is None:
+            found = self._wrapped[phase.name] = self._wrap(phase.handler, phase.supplied)
+        return found
 
     def phase(self, name: str) -> Phase | None:
         return self._registry.phase(name)
@@ -79,7 +93,7 @@ class Runner:
             return Failed(lease, JobError(type="PayloadError", code="bad_arguments", message=str(error)))
         except Exception as error:  # noqa: BLE001  a factory of a dependency may raise anything
             return self._failed_attempt(lease, phase, error)
-        return make_call((phase.handler, arguments))
+        return make_call((self._handler(phase), arguments))
 
     def returned(self, lease: Lease, phase: Phase, value: Any, run: Run | None = None) -> Outcome:
         """The outcome of a handler that returned."""

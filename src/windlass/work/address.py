@@ -22,8 +22,8 @@ from windlass.errors import WindlassError
 PHASE = "windlass_phase"
 """The attribute of what ``@app.job`` and ``@pipeline.phase`` leave in the module: the ``Phase`` they made."""
 
-INJECT = "windlass_inject"
-"""The attribute beside it: a function of phase and lease that answers what is injected, for handlers that run elsewhere."""
+WRAP = "windlass_wrap"
+"""The attribute beside it: a function that makes of a handler and the parameters it asks for by type one that has them supplied."""
 
 MAIN = "__main__"
 AS_MAIN = "__windlass_main__"

@@ -91,6 +91,12 @@ class Container:
             self._providers[wanted] = provider
             self._made.pop(wanted, None)
 
+    def copy(self) -> Container:
+        """The same providers, with nothing made yet."""
+        other = Container()
+        other._providers = dict(self._providers)
+        return other
+
     def knows(self, wanted: Any) -> bool:
         return wanted in self._providers
 

@@ -45,6 +45,9 @@ class Phase:
     probe: Callable[..., Any] | None = None
     chunk_retry: RetryPolicy = CHUNK_RETRY
     max_waiting: int | None = None  # with so many queued, the phase before is held back
+    supplied: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # parameters that are provided by type, besides the context
     _owner: Kind | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -86,7 +89,6 @@ class Registry:
         *,
         label: str | None = None,
         injected: Callable[[Any], bool] = lambda annotation: False,
-        wrap: Callable[[Callable[..., Any], Mapping[str, Any]], Callable[..., Any]] | None = None,
         retry: RetryPolicy | None = None,
         timeout: float | None = TIME_LIMIT,
         processors: int = PROCESSORS,
@@ -119,8 +121,9 @@ class Registry:
             name=name,
             label=label or kind,
             kind=kind,
-            handler=wrap(handler, supplied) if wrap is not None and supplied else handler,
+            handler=handler,
             signature=signature,
+            supplied=supplied,
             retry=retry or self._default_retry,
             where=where,
             timeout=timeout,

@@ -1,0 +1,157 @@
+"""The builder: every part can be replaced, and two of them do not see each other. K1."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import windlass
+from windlass.clock import ManualClock
+from windlass.errors import ConfigError
+from windlass.model import State
+from windlass.requests import Status
+from windlass.store import open_store
+
+
+class Client:
+    """Somebody's HTTP client."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+def make_app() -> windlass.App:
+    app = windlass.App("sqlite:///not-used.db")
+
+    @app.job
+    def fetch(path: str, client: Client) -> str:
+        return f"{client.name}{path}"
+
+    @app.job(retry=windlass.fixed(2, wait=5))
+    def shaky(ctx: windlass.Context) -> int:
+        if ctx.attempt == 1:
+            raise ConnectionError("once")
+        return ctx.attempt
+
+    return app
+
+
+def config(tmp_path: Path, name: str = "one", **more: Any) -> dict[str, Any]:
+    return {"database.url": f"sqlite:///{tmp_path}/{name}.db", **more}
+
+
+def test_a_config_is_enough(tmp_path: Path) -> None:
+    with windlass.build(config(tmp_path), app=make_app(), http=Client("http:")) as bg:
+        job = bg.enqueue("fetch", path="/x")
+        assert bg.process_request(job.id).job.result == "http:/x"
+        second = bg.enqueue("fetch", path="/y")
+        engine = bg.worker(scan_unheard=0.1)
+        engine.start()
+        deadline = threading.Event()
+        for _ in range(500):
+            if bg.store.jobs.get(second.id).state.is_final:
+                break
+            deadline.wait(0.02)
+        engine.stop()
+        assert bg.store.jobs.get(second.id).result == "http:/y"
+    assert not (tmp_path.parent / "not-used.db").exists()
+
+
+def test_every_part_can_be_given(tmp_path: Path) -> None:
+    clock, asked, slept, bounds = ManualClock(), [], [], []
+    store = open_store(f"sqlite:///{tmp_path}/mine.db", clock=clock)
+
+    class Locks:
+        @contextmanager
+        def acquire(self, request_id: str) -> Iterator[bool]:
+            asked.append(request_id)
+            yield True
+
+    class Bound:
+        def __init__(self, limit: int) -> None:
+            bounds.append(limit)
+
+        def __enter__(self) -> None:
+            bounds.append("in")
+
+        def __exit__(self, *_: object) -> None:
+            bounds.append("out")
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        clock.advance(timedelta(seconds=seconds))
+
+    logger = logging.getLogger("mine")
+    bg = windlass.build(
+        {"runtime.max_concurrent_calls": 3}, app=make_app(), store=store, locks=Locks(), clock=clock, semaphore=Bound,
+        sleep=sleep, logger=logger, http=Client("double:"),
+    )  # fmt: skip
+    job = bg.enqueue("shaky")
+    answer = bg.process_request(job.id)
+    assert (answer.status, answer.job.result, answer.attempts) == (Status.COMPLETED, 2, 2)
+    assert asked == [job.id] and slept == [5.0] and bounds == [3, "in", "out"] and bg.logger is logger
+    assert bg.process_request(bg.enqueue("fetch", path="/z").id).job.result == "double:/z"
+    bg.close()
+    assert store.jobs.get(job.id).state is State.COMPLETED, "what was given stays open"
+    store.close()
+
+
+def test_two_builders_do_not_see_each_other(tmp_path: Path) -> None:
+    app = make_app()
+    with (
+        windlass.build(config(tmp_path, "one"), app=app, http=Client("one:")) as one,
+        windlass.build(config(tmp_path, "two"), app=app, http=Client("two:")) as two,
+    ):
+        jobs = [bg.enqueue("fetch", path="/") for bg in (one, two)]
+        assert two.process_request(jobs[1].id).job.result == "two:/"
+        assert one.process_request(jobs[0].id).job.result == "one:/"
+        with pytest.raises(windlass.WindlassError):
+            one.store.jobs.get(jobs[1].id)
+
+
+def test_a_bad_config_makes_nothing(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="attempts"):
+        windlass.build(config(tmp_path, **{"background.retry.attempts": 0}))
+    with pytest.raises(ConfigError, match="required"):
+        windlass.build(config(tmp_path, **{"background.redis_lock_required": True}))
+    before = threading.active_count()
+    assert threading.active_count() == before
+
+
+def test_with_a_real_redis_the_lock_is_there_while_the_job_runs(tmp_path: Path, valkey_url: str) -> None:
+    """J1, J2."""
+    import redis
+
+    app = windlass.App("sqlite:///unused.db")
+    begun, gate = threading.Event(), threading.Event()
+
+    @app.job
+    def slow() -> str:
+        begun.set()
+        gate.wait(10)
+        return "done"
+
+    settings = config(tmp_path, **{"redis.url": valkey_url})
+    with (
+        windlass.build(settings, app=app) as one,
+        windlass.build(settings, app=app) as two,
+        redis.Redis.from_url(valkey_url) as client,
+    ):
+        job = one.enqueue("slow")
+        answers: list[Any] = []
+        runner = threading.Thread(target=lambda: answers.append(one.process_request(job.id)))
+        runner.start()
+        assert begun.wait(10)
+        assert client.pttl(f"bg:req:{job.id}") > 200_000
+        assert two.process_request(job.id).status is Status.LOCK_HELD
+        gate.set()
+        runner.join(10)
+        assert answers[0].status is Status.COMPLETED and client.get(f"bg:req:{job.id}") is None
+        assert two.process_request(job.id).status is Status.ALREADY_DONE
