@@ -217,6 +217,34 @@ def test_an_address_that_cannot_be_had_is_named_before_anything_is_claimed(bench
     assert (bench.store.jobs.get(job.id).state, bench.store.jobs.get(job.id).attempt) == (State.QUEUED, 0)
 
 
+def test_a_port_that_is_taken_is_named_once_before_any_process_is_started(bench: Bench) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        worker = bench.worker("--processes", "2", "--metrics", str(port - 1))
+        _, errors = worker.communicate(timeout=20)
+    assert worker.returncode == 2 and errors.count("error:") == 1, errors
+    assert f"127.0.0.1:{port}" in errors and "instance.started" not in errors
+
+
+def test_what_only_the_processes_find_out_ends_all_of_them(bench: Bench) -> None:
+    """Exit code 2, not 0; what they are told is their own, so each says it once."""
+    worker = bench.worker("--processes", "2", target="tests.cli.parents_app:app")
+    _, errors = worker.communicate(timeout=30)
+    assert worker.returncode == 2 and 1 <= errors.count("not in a child") <= 2, errors
+    assert "starting another" not in errors
+
+
+def test_a_job_that_ends_its_process_with_the_code_for_usage_stops_nobody_else(bench: Bench) -> None:
+    app = bench.app()
+    deadly = app.die.enqueue(code=2)
+    others = [app.wait.enqueue(seconds=0.3) for _ in range(10)]
+    worker = bench.worker("--processes", "2", "--drain", *QUICK)
+    _, errors = worker.communicate(timeout=60)
+    assert worker.returncode == 0 and "ended with exit code 2" in errors, errors
+    assert all(bench.store.jobs.get(job.id).state is State.COMPLETED for job in others)
+    assert bench.store.jobs.get(deadly.id).state is State.FAILED
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -236,6 +264,12 @@ def test_an_address_that_cannot_be_had_is_named_before_anything_is_claimed(bench
         ([TARGET, "--phase", "hello=many"], "whole number"),
         ([TARGET, "--metrics", "here"], "HOST:PORT"),
         ([TARGET, "--metrics", "²"], "HOST:PORT"),
+        ([TARGET, "--processes", "2", "--metrics", "here"], "HOST:PORT"),
+        ([TARGET, "--processes", "2", "--metrics", "65535"], "room for 2 processes"),
+        ([TARGET, "--processes", "2", "--phase", "nosuch"], "nosuch"),
+        ([TARGET, "--processes", "2", "--set", "processors=3"], "--phase NAME=N"),
+        (["tests.cli.nothing:app", "--processes", "2"], "there is no module 'tests.cli.nothing'"),
+        (["tests.cli.unready_app:app", "--processes", "2"], "dependencies"),
     ],
 )
 def test_mistakes_are_named_and_nothing_is_started(
@@ -251,3 +285,4 @@ def test_mistakes_are_named_and_nothing_is_started(
         check=False,
     )
     assert done.returncode == 2 and told in done.stderr and "Traceback" not in done.stderr, done.stderr
+    assert done.stderr.count("error:") == 1 and "starting another" not in done.stderr

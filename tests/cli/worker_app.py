@@ -37,5 +37,5 @@ def pid() -> int:
 
 
 @app.job(retry=fixed(1))
-def die() -> None:
-    os._exit(9)
+def die(code: int = 9) -> None:
+    os._exit(code)

@@ -13,6 +13,7 @@ import click
 from windlass.cli.failures import ExitCode, say
 
 if TYPE_CHECKING:
+    from windlass.app import App
     from windlass.engine.engine import Engine
     from windlass.settings import Settings
 
@@ -81,7 +82,8 @@ def worker(
     if processes > 1:
         from windlass.cli.worker_processes import supervise
 
-        return supervise(_arguments(app, phases, drain, grace, changes, style, level), processes, metrics)
+        _check(loaded, settings)
+        return supervise(_arguments(app, phases, drain, grace, changes, style, level), processes, address)
     tune_process()
     engine = loaded.worker(settings)
     served.append(engine)
@@ -89,6 +91,16 @@ def worker(
         return _serve(engine, loaded.store, drain, address)
     finally:
         loaded.close()
+
+
+def _check(app: App, settings: Settings) -> None:
+    """Refuse what each of several processes would refuse: once, and before any of them is started."""
+    from windlass.engine.engine import served
+    from windlass.urls import dialect_of
+
+    dialect_of(app.url)
+    app.check_dependencies()
+    served(app.registry, settings)
 
 
 def _serve(engine: Engine, store: Any, drain: bool, address: tuple[str, int] | None) -> int:

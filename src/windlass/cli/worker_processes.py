@@ -1,12 +1,14 @@
 """Several worker processes under one parent, which starts them, passes signals on, and starts anew those that die.
 
 A job can take its process down (a segmentation fault in a C library, the kernel's memory killer). The others go on, and the place is
-filled again after a pause that grows while it happens in a row.
+filled again after a pause that grows while it happens in a row. Where no process ever got further than finding its command line, app or
+settings unusable, there is nothing to fill a place with: then the parent ends as they did.
 """
 
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -15,9 +17,11 @@ from collections.abc import Sequence
 
 from windlass.cli.failures import ExitCode, say
 from windlass.embedded import process
+from windlass.errors import ConfigError
 
 QUICKLY = 5.0  # a process that dies sooner than this after its start is restarted with a growing pause
 LONGEST_PAUSE = 30.0
+UNUSABLE_PAUSE = 1.0  # after an exit code of 2, so that the others show whether it is theirs, too
 LOOK_EVERY = 0.1
 
 
@@ -32,8 +36,15 @@ class _Place:
         self.child: subprocess.Popen[bytes] | None = None
         self._started_at = 0.0
         self.is_done = False
+        self.is_unusable = False
+        """Whether all that was tried here found its command line, app or settings unusable."""
+        self._ends = 0
+        self._unsaid: str | None = None
 
     def start(self) -> None:
+        if self._unsaid is not None:
+            say(self._unsaid)
+            self._unsaid = None
         self._started_at = time.monotonic()
         # Its words are ours; a death signal of TERM lets it give its jobs back if we are killed.
         self.child = process.start(self._command, output=sys.stderr.fileno(), death_signal=signal.SIGTERM)
@@ -49,10 +60,20 @@ class _Place:
         lived = time.monotonic() - self._started_at
         self._failures = self._failures + 1 if lived < QUICKLY else 1
         pause = 0.0 if self._failures == 1 else min(LONGEST_PAUSE, 0.25 * 2 ** min(self._failures - 2, 10))
+        # A job may end its process with this code as well: so it is taken at its word only where nothing else ever happened.
+        is_usage = code == ExitCode.USAGE and lived < QUICKLY
+        self.is_unusable = is_usage and (self.is_unusable or self._ends == 0)
+        self._ends += 1
+        if is_usage:
+            pause = max(pause, UNUSABLE_PAUSE)
         self.start_at = time.monotonic() + pause
-        say(f"worker process {self.number} {_how(code)} after {lived:.1f} s; starting another in {pause:g} s")
-        if code == ExitCode.USAGE:
-            self.is_done = True  # it will not be better next time
+        told = (
+            f"worker process {self.number} {_how(code)} after {lived:.1f} s; starting another in {pause:g} s"
+        )
+        if self.is_unusable:
+            self._unsaid = told  # it said why itself, and perhaps there will be no other
+        else:
+            say(told)
 
 
 def _how(code: int) -> str:
@@ -61,14 +82,37 @@ def _how(code: int) -> str:
     return f"ended with exit code {code}"
 
 
-def supervise(arguments: Sequence[str], count: int, metrics: str | None) -> int:
-    """Keep ``count`` worker processes running until told to stop, or until all of them are done."""
+def _addresses(count: int, first: tuple[str, int]) -> list[tuple[str, int]]:
+    """An address for each process: ports one after the other, or free ones; each is tried, so that one that is taken is named."""
+    host, port = first
+    if port == 0:
+        return [first] * count
+    if port + count - 1 > 65535:
+        raise ConfigError("metrics", f"{host}:{port}", f"a port that leaves room for {count} processes")
+    made = [(host, port + number) for number in range(count)]
+    for address in made:
+        try:
+            socket.create_server(address, family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
+        except OSError as error:
+            where = f"{host}:{address[1]}"
+            raise ConfigError(
+                "metrics address", where, f"an address this process may listen on ({error})"
+            ) from error
+    return made
+
+
+def supervise(arguments: Sequence[str], count: int, first: tuple[str, int] | None) -> int:
+    """Keep ``count`` worker processes running until told to stop, or until all of them are done.
+
+    With ``first`` they answer for their metrics there and on the ports after it.
+    """
+    addresses = None if first is None else _addresses(count, first)
     places = []
     for number in range(1, count + 1):
         command = [sys.executable, "-m", "windlass", "worker", *arguments]
-        if metrics is not None:
-            host, _, port = metrics.rpartition(":")
-            command += ["--metrics", f"{host or '127.0.0.1'}:{int(port) + number - 1 if int(port) else 0}"]
+        if addresses is not None:
+            host, port = addresses[number - 1]
+            command += ["--metrics", f"{host}:{port}"]
         places.append(_Place(number, command))
     told = threading.Event()
     signals: list[int] = []
@@ -86,6 +130,9 @@ def supervise(arguments: Sequence[str], count: int, metrics: str | None) -> int:
         while True:
             for place in places:
                 place.look(is_stopping=bool(signals))
+            if all(place.is_unusable for place in places):
+                return ExitCode.USAGE  # each has said why
+            for place in places:
                 if (
                     place.child is None
                     and not place.is_done
