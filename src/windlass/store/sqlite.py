@@ -41,6 +41,8 @@ T = TypeVar("T")
 FOREVER = 2**62
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_FIRST = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+_LAST = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 
 
 class SqliteTransaction:
@@ -271,7 +273,10 @@ class SqliteDatabase:
         return SqliteListener(connect(self._url, self._busy_timeout), self._wakeups)
 
     def moment(self, value: Any) -> Any:
-        return None if value is None else _EPOCH + timedelta(microseconds=value)
+        if value is None:
+            return None
+        # A time that somebody wrote past us and Python has no name for becomes the nearest that it has: it must not stop a claim.
+        return _EPOCH + timedelta(microseconds=max(_FIRST, min(value, _LAST)))
 
     def stamp(self, value: datetime | None) -> Any:
         return None if value is None else to_micros(value)

@@ -111,8 +111,10 @@ RETURNING i.id;
 -- Locks jobs that dead instances hold (or, with :tokens, those of given claims), leaving out the ones an open effect
 -- transaction has: its holder may still be committing, and they are met again next time.
 SELECT j.id, j.token, j.kind, j.phase, j.lane, j.generation, j.attempt, j.max_attempts, j.crashes, j.flags, j.args,
-    j.correlation, j.created_at, j.ready_at, j.claimed_at, j.cancel_at IS NOT NULL AS cancel_asked, o.job IS NOT NULL AS has_output,
-    o.value AS output, o.next_phase, o.next_max_attempts
+    j.correlation, GREATEST(LEAST(j.created_at, '9999-01-01'), '0002-01-01') AS created_at,
+    GREATEST(LEAST(j.ready_at, '9999-01-01'), '0002-01-01') AS ready_at,
+    GREATEST(LEAST(j.claimed_at, '9999-01-01'), '0002-01-01') AS claimed_at, j.cancel_at IS NOT NULL AS cancel_asked,
+    o.job IS NOT NULL AS has_output, o.value AS output, o.next_phase, o.next_max_attempts
 FROM windlass.claim AS c
 CROSS JOIN LATERAL unnest(c.lanes, c.los, c.his) AS r (lane, lo, hi)
 CROSS JOIN LATERAL (

@@ -109,7 +109,8 @@ GROUP BY id;
 -- Records plain outcomes and claims the next batch of one phase: one statement, one commit. A row is finished only by
 -- the holder of its token and only while its end touches no other table (flags); at most :limit rows are claimed under
 -- every plan, because they are picked and locked in a materialised CTE, highest lane first, oldest first, from the
--- low-water mark of each lane on. Answers one row about the finished ones, then the claimed ones.
+-- low-water mark of each lane on. Answers one row about the finished ones, then the claimed ones. Times and counts that somebody wrote
+-- past us are bounded: one that the driver cannot read, or that does not fit, would fail every claim of its phase, after its commit.
 WITH clock AS MATERIALIZED (
     SELECT c.at, CASE WHEN :quiet::double precision > 0 THEN c.at - :quiet::double precision * interval '1 second' ELSE 'infinity' END AS upto
     FROM (SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at) AS c
@@ -180,14 +181,15 @@ WITH clock AS MATERIALIZED (
     UPDATE windlass.job AS j
     SET token = h.token,
         claimed_at = h.at,
-        attempt = j.attempt + 1,
+        attempt = LEAST(j.attempt + 1, 32767),
         flags = CASE WHEN (j.lane, j.ready_at, j.id) >= (p.lane, p.ready_at, p.id) THEN j.flags & ~2 ELSE j.flags | 2 END
     FROM held AS h
     LEFT JOIN prefetched AS p ON TRUE
     WHERE j.ctid = ANY(ARRAY(SELECT tid FROM picked))
         AND j.token IS NULL -- belt: picked is locked and materialised, so no plan can reach another row
     RETURNING j.id, j.token, j.kind, j.phase, j.lane, j.generation, j.attempt, j.max_attempts, j.crashes, j.flags, j.args,
-        j.correlation, j.created_at, j.ready_at, j.claimed_at
+        j.correlation, GREATEST(LEAST(j.created_at, '9999-01-01'), '0002-01-01') AS created_at,
+        GREATEST(LEAST(j.ready_at, '9999-01-01'), '0002-01-01') AS ready_at, j.claimed_at
 ), counted AS (
     INSERT INTO windlass.delta (phase, queued, processing, completed, failed, cancelled)
     SELECT f.phase, 0, -count(*),
@@ -337,8 +339,8 @@ WITH clock AS MATERIALIZED (
     INSERT INTO windlass.job_later (id, created_at, run_at, started_at, lane, generation, attempt, crashes, max_attempts,
         flags, reason, kind, phase, correlation, args)
     SELECT m.id, m.created_at, c.at + m.delay * interval '1 second', COALESCE(m.started_at, m.claimed_at), m.lane,
-        m.generation, m.attempt - m.returned, m.crashes + m.crashed, m.max_attempts, (m.flags & ~2) | m.crashed, 'retry',
-        m.kind, m.phase, m.correlation, m.args
+        m.generation, m.attempt - m.returned, LEAST(m.crashes, 32766) + m.crashed, m.max_attempts,
+        (m.flags & ~2) | m.crashed, 'retry', m.kind, m.phase, m.correlation, m.args
     FROM moved AS m
     CROSS JOIN clock AS c
 ), tried AS (
@@ -436,7 +438,7 @@ WITH clock AS MATERIALIZED (
         claimed_at = NULL,
         started_at = CASE WHEN g.returned = 1 THEN j.started_at ELSE COALESCE(j.started_at, j.claimed_at) END,
         attempt = j.attempt - g.returned,
-        crashes = j.crashes + g.crashed,
+        crashes = LEAST(j.crashes, 32766) + g.crashed,
         flags = (j.flags & ~2) | g.suspect
     FROM given AS g
     WHERE j.id = g.id
@@ -743,12 +745,13 @@ WITH clock AS MATERIALIZED (
     UPDATE windlass.job AS j
     SET token = h.token,
         claimed_at = h.at,
-        attempt = j.attempt + 1,
+        attempt = LEAST(j.attempt + 1, 32767),
         flags = j.flags | 2
     FROM held AS h
     WHERE j.ctid = ANY(ARRAY(SELECT tid FROM picked))
     RETURNING j.id, j.token, j.kind, j.phase, j.lane, j.generation, j.attempt, j.max_attempts, j.crashes, j.flags, j.args,
-        j.correlation, j.created_at, j.ready_at, j.claimed_at
+        j.correlation, GREATEST(LEAST(j.created_at, '9999-01-01'), '0002-01-01') AS created_at,
+        GREATEST(LEAST(j.ready_at, '9999-01-01'), '0002-01-01') AS ready_at, j.claimed_at
 ), counted AS (
     INSERT INTO windlass.delta (phase, queued, processing)
     SELECT c.phase, -1, 1
