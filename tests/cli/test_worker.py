@@ -79,6 +79,14 @@ def bench(
     made.close()
 
 
+def children(pid: int) -> list[int]:
+    return [
+        int(child)
+        for task in Path(f"/proc/{pid}/task").iterdir()
+        for child in (task / "children").read_text().split()
+    ]
+
+
 def events(errors: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in errors.splitlines() if line.startswith("{")]
 
@@ -165,6 +173,41 @@ def test_processes_share_the_work_and_a_dead_one_is_replaced(bench: Bench) -> No
     assert "ended with exit code 9" in errors and "starting another" in errors
     instances = {span.instance for job in jobs for span in bench.store.jobs.timeline(job.id)}
     assert len(instances) >= 2, "more than one process did the work"
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_a_signal_to_every_process_of_the_service_is_one_signal(bench: Bench, processes: str) -> None:
+    """What systemd does by default. Each process hears it from the service manager and from its parent, and gives its jobs their time."""
+    app = bench.app()
+    jobs = [app.wait.enqueue(seconds=1.5) for _ in range(4)]
+    worker = bench.worker("--processes", processes)
+    bench.until(lambda: any(bench.store.jobs.get(job.id).state is State.PROCESSING for job in jobs))
+    time.sleep(0.3)
+    for _ in range(2):
+        for pid in (worker.pid, *children(worker.pid)):
+            os.kill(pid, signal.SIGTERM)
+        time.sleep(0.2)
+    _, errors = worker.communicate(timeout=20)
+    assert worker.returncode == 0, errors
+    done = [bench.store.jobs.get(job.id) for job in jobs]
+    assert {job.state for job in done} <= {State.COMPLETED, State.QUEUED}
+    assert any(job.state is State.COMPLETED for job in done)
+    assert "job.released" not in errors, "no running job was cut short"
+
+
+def test_a_second_signal_to_the_parent_reaches_its_processes(bench: Bench) -> None:
+    app = bench.app()
+    jobs = [app.wait.enqueue(seconds=60) for _ in range(2)]
+    worker = bench.worker("--processes", "2", "--grace", "50")
+    bench.until(lambda: all(bench.store.jobs.get(job.id).state is State.PROCESSING for job in jobs))
+    worker.send_signal(signal.SIGTERM)
+    time.sleep(1.2)
+    assert worker.poll() is None
+    began = time.monotonic()
+    worker.send_signal(signal.SIGTERM)
+    worker.communicate(timeout=20)
+    assert worker.returncode == 0 and time.monotonic() - began < 8
+    assert all(bench.store.jobs.get(job.id).state is State.QUEUED for job in jobs)
 
 
 def test_only_some_phases_with_other_numbers(bench: Bench) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -104,29 +103,27 @@ def _check(app: App, settings: Settings) -> None:
 
 
 def _serve(engine: Engine, store: Any, drain: bool, address: tuple[str, int] | None) -> int:
+    from windlass.cli.stop_signals import StopSignals
     from windlass.engine.drain import Drain
 
-    told = threading.Event()
-    signals: list[int] = []
-
-    def hear(number: int, _frame: object) -> None:
-        signals.append(number)
-        told.set()
-        if len(signals) > 1:
+    def hurry() -> None:
+        while signals.wait():
             engine.hurry()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, hear)
+    signals = StopSignals()
+    signals.install()
     with ExitStack() as ends:
         if address is not None:  # before the start: an address that cannot be had must not cost a claim
             ends.callback(_open_door(engine, store, *address).close)
         ends.callback(engine.stop)
         engine.start()
         left = Drain(engine, store) if drain else None
-        while not told.wait(0.2 if left else 3600.0):
+        while not signals.wait(0.2 if left else None):
             if left is not None and left.is_over():
                 break
-    return ExitCode.INTERRUPTED if signals and signals[0] == signal.SIGINT else ExitCode.DONE
+        if signals.is_stopping:
+            threading.Thread(target=hurry, name="windlass-signals", daemon=True).start()
+    return ExitCode.INTERRUPTED if signals.is_interrupted else ExitCode.DONE
 
 
 def _open_door(engine: Engine, store: Any, host: str, port: int) -> Any:

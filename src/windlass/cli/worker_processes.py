@@ -11,11 +11,11 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Sequence
 
 from windlass.cli.failures import ExitCode, say
+from windlass.cli.stop_signals import StopSignals
 from windlass.embedded import process
 from windlass.errors import ConfigError
 
@@ -48,6 +48,10 @@ class _Place:
         self._started_at = time.monotonic()
         # Its words are ours; a death signal of TERM lets it give its jobs back if we are killed.
         self.child = process.start(self._command, output=sys.stderr.fileno(), death_signal=signal.SIGTERM)
+
+    def tell(self, number: signal.Signals) -> None:
+        if self.child is not None and self.child.poll() is None:
+            self.child.send_signal(number)
 
     def look(self, *, is_stopping: bool) -> None:
         """Note the end of the process, and whether its place is to be filled again."""
@@ -114,39 +118,31 @@ def supervise(arguments: Sequence[str], count: int, first: tuple[str, int] | Non
             host, port = addresses[number - 1]
             command += ["--metrics", f"{host}:{port}"]
         places.append(_Place(number, command))
-    told = threading.Event()
-    signals: list[int] = []
-
-    def hear(signum: int, _frame: object) -> None:
-        signals.append(signum)
-        for place in places:
-            if place.child is not None and place.child.poll() is None:
-                place.child.terminate()  # a second one makes it hurry
-        told.set()
-
-    for signum in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(signum, hear)
+    signals = StopSignals()
+    signals.install()
     try:
         while True:
             for place in places:
-                place.look(is_stopping=bool(signals))
+                place.look(is_stopping=signals.is_stopping)
             if all(place.is_unusable for place in places):
                 return ExitCode.USAGE  # each has said why
             for place in places:
                 if (
                     place.child is None
                     and not place.is_done
-                    and not signals
+                    and not signals.is_stopping
                     and time.monotonic() >= place.start_at
                 ):
                     place.start()
-            if all(place.child is None and (place.is_done or signals) for place in places):
+            if all(place.child is None and (place.is_done or signals.is_stopping) for place in places):
                 break
-            told.wait(LOOK_EVERY)
-            told.clear()
+            was_stopping = signals.is_stopping
+            if signals.wait(LOOK_EVERY):
+                for place in places:
+                    place.tell(signal.SIGINT if was_stopping else signal.SIGTERM)  # a SIGINT counts at once
     finally:
         for place in places:
             if place.child is not None:
                 place.child.kill()
                 place.child.wait()
-    return ExitCode.INTERRUPTED if signals and signals[0] == signal.SIGINT else ExitCode.DONE
+    return ExitCode.INTERRUPTED if signals.is_interrupted else ExitCode.DONE

@@ -1,0 +1,39 @@
+"""Which signals count."""
+
+from __future__ import annotations
+
+import signal
+
+from windlass.cli.stop_signals import StopSignals
+
+
+def told(*heard: tuple[float, signal.Signals]) -> list[bool]:
+    """Whether each signal counted, at the moments given."""
+    at = 0.0
+    signals = StopSignals(lambda: at)
+    counted = []
+    for moment, number in heard:
+        at = moment
+        signals.hear(number)
+        counted.append(signals.wait(0))
+    return counted
+
+
+def test_an_echo_of_the_first_signal_does_not_count() -> None:
+    term, interrupt = signal.SIGTERM, signal.SIGINT
+    assert told((0, term), (0.1, term), (0.9, term)) == [True, False, False]
+    assert told((0, interrupt), (0.1, term)) == [True, False], "passed on by the parent"
+    assert told((0, term), (1.0, term)) == [True, True]
+    assert told((0, term), (5, term), (5.1, term)) == [True, True, True]
+
+
+def test_a_person_is_heard_at_once() -> None:
+    assert told((0, signal.SIGINT), (0.1, signal.SIGINT)) == [True, True]
+    assert told((0, signal.SIGTERM), (0.1, signal.SIGINT)) == [True, True]
+
+
+def test_nothing_heard_is_no_stop() -> None:
+    signals = StopSignals()
+    assert (signals.wait(0.01), signals.is_stopping, signals.is_interrupted) == (False, False, False)
+    signals.hear(signal.SIGINT)
+    assert (signals.wait(), signals.is_stopping, signals.is_interrupted) == (True, True, True)
