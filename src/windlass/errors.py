@@ -17,6 +17,8 @@ do next; the facts are attributes too, so that callers need not parse text.
     ├── LeaseLost                   the caller no longer holds the job it tried to write
     ├── LockUnavailableError        Redis does not answer, and no lock means no work (redis_lock_required)
     ├── JobNotFoundError            no job with this id (or it was pruned)
+    ├── ScheduleNotFoundError       no schedule with this name
+    ├── ScheduleConflictError       a schedule that belongs to code
     ├── KeyConflictError            the same unique key was used with another body
     ├── UnknownParentError          a dependency on a job that does not exist
     └── DependencyCycleError        jobs that would wait for each other for ever
@@ -154,6 +156,30 @@ class JobNotFoundError(WindlassError):
     def __init__(self, job_id: str) -> None:
         super().__init__(f"job {job_id} does not exist; check the id, or it ended and was pruned")
         self.job_id = job_id
+
+
+class ScheduleNotFoundError(WindlassError):
+    """No schedule with this name."""
+
+    code = "schedule_not_found"
+
+    def __init__(self, name: str, near: str | None = None) -> None:
+        hint = f"did you mean {near}?" if near else "`windlass cron ls` lists them"
+        super().__init__(f"there is no schedule {name!r}; {hint}")
+        self.name, self.near = name, near
+
+
+class ScheduleConflictError(WindlassError):
+    """A schedule that belongs to code and cannot be changed from outside."""
+
+    code = "schedule_conflict"
+
+    def __init__(self, name: str, source: str) -> None:
+        super().__init__(
+            f"schedule {name!r} is defined in code ({source}), and a worker that starts would undo the change; nothing was "
+            "changed. Change it there, or use another name; pause, resume and run work for it, too."
+        )
+        self.name, self.source = name, source
 
 
 class KeyConflictError(WindlassError):

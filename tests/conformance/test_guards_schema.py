@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable
 from datetime import timedelta
@@ -13,6 +14,7 @@ import pytest
 from tests.conformance.bystanders import Crowd, gather, prefix, rows
 from tests.conformance.life import claim_one, one
 from windlass.errors import StoreError
+from windlass.model import NewSchedule
 from windlass.store import Store
 from windlass.store.ids import new_id
 
@@ -73,6 +75,25 @@ REFUSED: dict[str, dict[str, list[dict[str, Any]]]] = {
         "rollup_counts": [{name: -1} for name in ("completed", "failed", "retried", "cancelled", "released")],
         "rollup_sums": [{"wait_ms_sum": -1}, {"run_ms_sum": -1}],
     },
+    "schedule": {
+        "schedule_lane": LANES,
+        "schedule_numbers": [
+            {"generation": 0},
+            {"max_attempts": 0},
+            {"cap": 0},
+            {"jitter": -0.5},
+            {"skipped": -1},
+        ],
+        "schedule_missed": [{"missed": "twice"}],
+        "schedule_pause": [{"paused_at": AT, "next_at": None}, {"pause_reason": "why"}],
+        "schedule_last": [{"last_at": AT}, {"last_job": new_id()}],
+        "schedule_next": [
+            {"next_at": None},
+            {"gone_at": AT},
+            {"paused_at": AT, "pause_reason": "why"},
+        ],
+    },
+    "tick": {"tick_covers": [{"covers": 0}]},
 }
 ACCEPTED: dict[str, list[dict[str, Any]]] = {
     "job": [{"token": 9, "claimed_at": AT, "cancel_at": AT}, {"lane": 0}, {"lane": 9}],
@@ -85,6 +106,11 @@ ACCEPTED: dict[str, list[dict[str, Any]]] = {
     "output": [{"name": "", "next_phase": "b", "next_max_attempts": 1}, {"name": ""}],
     "checkpoint": [{"done": 3, "total": None}],
     "job_dep": [{"parent_state": "failed", "parent_ended_at": AT}],
+    "schedule": [
+        {"gone_at": AT, "next_at": None},
+        {"paused_at": AT, "pause_reason": "why", "next_at": None},
+        {"last_at": AT, "last_job": new_id()},
+    ],
 }
 
 
@@ -95,6 +121,14 @@ def good(store: Store, opened: Callable[[], Store]) -> Callable[[str], dict[str,
     holder = store.join()
     one(store, "s")
     holder.complete(claim_one(holder, "s"), "result")
+    store.schedules.put(NewSchedule(name="s", kind="s", expression="@daily"))
+    tick = {
+        "schedule": "s",
+        "at": store.db.stamp(store.now()),
+        "fired_at": store.db.stamp(store.now()),
+        "job": new_id(),
+    }
+    store.db.run("fire.ticks", ticks=json.dumps([{**tick, "covers": 1}]))
     wanted = {
         "job": f"id = '{crowd.ids['queued']}'",
         "job_later": f"id = '{crowd.ids['scheduled']}'",
@@ -106,7 +140,7 @@ def good(store: Store, opened: Callable[[], Store]) -> Callable[[str], dict[str,
 
     def one_of(table: str) -> dict[str, Any]:
         row = rows(store, table, wanted.get(table, "TRUE"))[0]
-        key = next(name for name in ("id", "job", "parent", "instance") if name in row)
+        key = next(name for name in ("id", "schedule", "job", "parent", "instance", "name") if name in row)
         return {**row, key: new_id(), **({"key": new_id()} if table == "job_key" else {})}
 
     return one_of

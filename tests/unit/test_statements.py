@@ -31,6 +31,7 @@ ONLY_SQLITE = {
     "promote.due": "likewise",
     "fold.due": "likewise",
     "link.due": "likewise",
+    "fire.due": "likewise",
 }
 UNREAD = {"enqueue", "settle.promote"}  # on PostgreSQL their answer is who was notified
 UNREAD |= {"enqueue.lock"}  # and here that the lock is held

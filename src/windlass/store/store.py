@@ -18,6 +18,7 @@ from windlass.store.outputs import Outputs
 from windlass.store.phases import Phases
 from windlass.store.recovery import Recovery
 from windlass.store.rollups import Rollups
+from windlass.store.schedules import Schedules
 from windlass.store.upkeep import Upkeep
 from windlass.store.writes import LEASE, JobWrites
 from windlass.urls import dialect_of
@@ -46,6 +47,7 @@ class Store:
         self.upkeep = Upkeep(db)
         self.rollups = Rollups(db)
         self.enqueuer = Enqueuer(db)
+        self.schedules = Schedules(db, self.enqueuer)
 
     @classmethod
     def open(cls, url: str, **options: Any) -> Self:

@@ -1,8 +1,8 @@
 -- What an instance should see to, asked for in one read, so that one with nothing to do costs next to nothing.
 
 -- name: agenda
--- Seconds until the next job is due (NULL: none is scheduled), and whether there are jobs to link, anything to recover (as
--- recover.due judges it), and counts to fold.
+-- Seconds until the next job is due (NULL: none is scheduled), whether there are jobs to link, anything to recover (as
+-- recover.due judges it), and counts to fold; and seconds until the next tick is due (NULL: no schedule fires).
 SELECT EXTRACT(epoch FROM (
         SELECT min(l.run_at)
         FROM windlass.job_later AS l
@@ -18,5 +18,6 @@ SELECT EXTRACT(epoch FROM (
         SELECT FROM windlass.claim AS c
         WHERE NOT EXISTS (SELECT FROM windlass.instance AS i WHERE i.id = c.instance)
     ) AS dead,
-    EXISTS (SELECT FROM windlass.delta) AS counted
+    EXISTS (SELECT FROM windlass.delta) AS counted,
+    EXTRACT(epoch FROM (SELECT min(s.next_at) FROM windlass.schedule AS s) - clock.at)::double precision AS tick_in
 FROM (SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at) AS clock;

@@ -1,8 +1,8 @@
 -- What an instance should see to, asked for in one read, so that one with nothing to do costs next to nothing.
 
 -- name: agenda
--- Seconds until the next job is due (NULL: none is scheduled), and whether there are jobs to link, anything to recover (as
--- recover.due judges it), and counts to fold.
+-- Seconds until the next job is due (NULL: none is scheduled), whether there are jobs to link, anything to recover (as
+-- recover.due judges it), and counts to fold; and seconds until the next tick is due (NULL: no schedule fires).
 SELECT ((
         SELECT min(l.run_at)
         FROM windlass_job_later AS l
@@ -18,4 +18,5 @@ SELECT ((
         SELECT 1 FROM windlass_claim AS c
         WHERE NOT EXISTS (SELECT 1 FROM windlass_instance AS i WHERE i.id = c.instance)
     ) AS dead,
-    EXISTS (SELECT 1 FROM windlass_delta) AS counted;
+    EXISTS (SELECT 1 FROM windlass_delta) AS counted,
+    ((SELECT min(s.next_at) FROM windlass_schedule AS s) - :now) / 1000000.0 AS tick_in;
