@@ -49,6 +49,29 @@ def test_phases_follow_each_other_and_first_ones_are_served_first() -> None:
     assert [item.name for item in registry] == ["b", "a"] and len(registry) == 2
 
 
+@pytest.mark.parametrize(
+    ("kind", "label", "key"),
+    [
+        ("bad name!", None, "kind"),
+        ("<lambda>", None, "kind"),
+        ("", None, "kind"),
+        ("x" * 201, None, "kind"),
+        ("-x", None, "kind"),
+        ("site", "fetch it", "phase"),
+        ("site", "", "phase"),
+        ("site", "x" * 196, "phase"),
+    ],
+)
+def test_a_name_that_no_queue_can_have_is_refused_at_definition(
+    kind: str, label: str | None, key: str
+) -> None:
+    """It was refused by the first enqueue, in production."""
+    registry = Registry()
+    with pytest.raises(ConfigError, match="a name of 1 to 200 letters") as caught:
+        registry.define(kind, plain, label=label)
+    assert caught.value.key == key and len(registry) == 0
+
+
 def test_where_a_handler_runs_follows_from_what_it_is() -> None:
     """C7."""
     registry = Registry()

@@ -14,6 +14,7 @@ from typing import Any
 from windlass.errors import ConfigError
 from windlass.retry import RetryPolicy, exponential, linear
 from windlass.signature import Signature
+from windlass.store.names import NAME_RULE, is_name
 from windlass.work.address import obstacle
 
 PROCESSORS = 10
@@ -98,7 +99,11 @@ class Registry:
         max_waiting: int | None = None,
     ) -> Phase:
         """Add a phase to a kind (the only one, without a ``label``); config mistakes surface here, at definition."""
-        name = f"{kind}:{label}" if label else kind
+        name = kind if label is None else f"{kind}:{label}"
+        if not is_name(kind):
+            raise ConfigError("kind", kind, NAME_RULE)
+        if not is_name(name) or label == "":
+            raise ConfigError("phase", name, NAME_RULE)
         if name in self._phases:
             raise ConfigError("phase", name, "a name that is not taken; each phase is defined once")
         if not label and kind in self._kinds:
