@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 from windlass.engine.runner import STOPPED, Call, Runner, describe
 from windlass.engine.running import Running, Stop
 from windlass.model import Failed, Outcome, Released
-from windlass.work.context import Context, Hold
+from windlass.work.context import Context, Hold, Probe
 from windlass.work.kind import Phase
 
 
@@ -50,9 +50,10 @@ class Executor(Protocol):
 class Bench:
     """The tools every executor uses on a job: prepare the call, make the outcome."""
 
-    def __init__(self, runner: Runner, hold: Hold) -> None:
+    def __init__(self, runner: Runner, hold: Hold, *, probe: Probe | None = None) -> None:
         self._runner = runner
         self._hold = hold
+        self._probe = probe
 
     def prepare(self, running: Running) -> Call | Outcome:
         """The call a job asks for, or the outcome where there is none to make. Never raises."""
@@ -71,7 +72,9 @@ class Bench:
 
         def context(phase: Phase) -> Context:
             touch = running.processor.touch
-            made = Context(running.lease, phase, self._hold, touch=lambda: touch(time.monotonic()))
+            made = Context(
+                running.lease, phase, self._hold, touch=lambda: touch(time.monotonic()), probe=self._probe
+            )
             running.context = made
             if running.stop is not None:
                 made.ask_to_stop()

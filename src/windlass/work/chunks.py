@@ -40,6 +40,7 @@ class ChunkHost(Protocol):
     """What the loop needs of a context."""
 
     lease: Lease
+    probe: Callable[[str, int], None] | None
 
     def check_stop(self) -> None: ...
 
@@ -251,7 +252,12 @@ class Chunk:
 
     # ------------------------------------------------------------------ plain handlers
 
+    def _reached(self, point: str) -> None:
+        if (probe := self._chunks._host.probe) is not None:
+            probe(point, self.number)
+
     def __enter__(self) -> ChunkTransaction:
+        self._reached("chunk.begin")
         self._tx = ChunkTransaction(self._chunks._host.transaction(ends=False))
         return self._tx
 
@@ -267,7 +273,16 @@ class Chunk:
         return False
 
     def _commit(self, tx: ChunkTransaction) -> None:
-        self._require_reached(tx)
+        try:
+            self._require_reached()
+            self._reached("chunk.commit")
+        except BaseException as error:
+            tx.roll_back(error)
+            raise
+        self._save(tx)
+        self._reached("chunk.committed")
+
+    def _save(self, tx: ChunkTransaction) -> None:
         host = self._chunks._host
         done, total, position = self.offset + self.count, self._chunks.total, self._chunks.position(self)
         if not tx.is_open and not self.skipped:
@@ -278,13 +293,11 @@ class Chunk:
                 open_tx.put_output(f"{SKIPPED}{self.number}", self.skipped)
             open_tx.checkpoint(position, done=done, total=total)
 
-    def _require_reached(self, tx: ChunkTransaction) -> None:
+    def _require_reached(self) -> None:
         if not self._has_reached:
-            error = WindlassError(
+            raise WindlassError(
                 "a chunk without a total must say how far it came: chunk.reached(last key or None, count=…)"
             )
-            tx.roll_back(error)
-            raise error
 
     def _is_tried_again(self, error: BaseException) -> bool:
         """Whether an error is the chunk's own business; signals, lost leases and a database that is away are not."""
@@ -298,6 +311,7 @@ class Chunk:
     # ------------------------------------------------------------------ async handlers
 
     async def __aenter__(self) -> ChunkTransaction:
+        self._reached("chunk.begin")
         self._tx = ChunkTransaction(self._chunks._host.transaction(ends=False), is_async=True)
         return self._tx
 

@@ -23,6 +23,10 @@ from windlass.work.transaction import JobTransaction, Opener, inherit
 T = TypeVar("T")
 
 
+Probe = Callable[[str, int], None]
+"""Told of the points a job passes (its chunks); for tests that make something go wrong there."""
+
+
 class Hold(Protocol):
     """What a running job may ask of the store, under its own lease."""
 
@@ -45,12 +49,19 @@ class Context:
     """The job a handler runs for, and what it may do while it runs."""
 
     def __init__(
-        self, lease: Lease, phase: Phase, hold: Hold, *, touch: Callable[[], None] = lambda: None
+        self,
+        lease: Lease,
+        phase: Phase,
+        hold: Hold,
+        *,
+        touch: Callable[[], None] = lambda: None,
+        probe: Probe | None = None,
     ) -> None:
         self.lease = lease
         self._phase = phase
         self._hold = hold
         self._touch = touch
+        self.probe = probe
         self._stopping = threading.Event()
         self._outputs: Sequence[Output] | None = None
         self.is_recorded = False

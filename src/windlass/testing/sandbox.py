@@ -1,0 +1,271 @@
+"""One application on a temporary database, driven step by step by the test."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from windlass.app import App
+from windlass.clock import ManualClock
+from windlass.config import Config, load
+from windlass.engine.executors import Bench
+from windlass.engine.pool import Processor
+from windlass.engine.runner import Call, Runner
+from windlass.engine.running import Running
+from windlass.errors import LeaseLost
+from windlass.model import Enqueued, Job, JobFilter, Lease, NewJob, Outcome, State
+from windlass.store import Store, open_store
+from windlass.store.holder import Holder
+from windlass.submit import Submitter
+from windlass.testing.faults import Faults, Killed
+
+LEASE = timedelta(seconds=30)
+MOST_RUNS = 10_000
+
+
+class Sandbox:
+    """Runs jobs in the caller's thread. ``app`` is the application on the sandbox's database: enqueue through it."""
+
+    def __init__(self, app: App, *, url: str | None = None, start: datetime | None = None) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="windlass-test-") if url is None else None
+        self.clock = ManualClock(start)
+        self.url = url or f"sqlite:///{Path(self._folder.name if self._folder else '.') / 'jobs.db'}"
+        self.store: Store = open_store(self.url, clock=self.clock)
+        self.config: Config = load({"database.url": self.url}, environ={})
+        self.app = app.bound(config=self.config, store=self.store)
+        self._original = app
+        self._runner = Runner(self.app.registry, wrap=self.app.container.wrap)
+        self._holder: Holder | None = None
+        self._lease: Lease | None = None
+        self.faults = Faults(self._lose_lease)
+
+    # ------------------------------------------------------------------ running
+
+    def drain(self, *, advance: bool = False) -> int:
+        """Run everything that is due until nothing is; answers how many attempts ran. With ``advance`` the clock is moved to whatever is
+        due later, too (retries, delays), until nothing is left at all."""
+        runs = 0
+        while runs < MOST_RUNS:
+            self._upkeep()
+            lease = self._next()
+            if lease is not None:
+                self._run(lease)
+                runs += 1
+                continue
+            due = self.store.upkeep.agenda().due_in if advance else None
+            if due is None:
+                return runs
+            self.clock.advance(max(due, 0.0) + 0.001)
+        raise AssertionError(f"{MOST_RUNS} attempts ran, and there is still work; does a job enqueue itself?")
+
+    def run_one(self, job: Enqueued | Job | str) -> Job:
+        """Run one attempt of one job, which must be due; answers it as it stands afterwards."""
+        job_id = job if isinstance(job, str) else job.id
+        self._upkeep()
+        lease = self._held.claim_one(job_id)
+        assert lease is not None, f"job {job_id} is {self.store.jobs.get(job_id).state} and cannot be run now"
+        self._run(lease)
+        return self.store.jobs.get(job_id)
+
+    def advance(self, seconds: float | timedelta) -> None:
+        """Move the clock."""
+        self.clock.advance(seconds)
+
+    @contextmanager
+    def inline(self) -> Iterator[None]:
+        """While the block runs, what the *original* app enqueues is stored here and run at once, before ``enqueue`` returns."""
+        before = self._original._submitter
+        self._original._submitter = _Inline(self)
+        try:
+            yield
+        finally:
+            self._original._submitter = before
+
+    # ------------------------------------------------------------------ looking
+
+    def jobs(self, kind: str | None = None, *, state: State | None = None) -> list[Job]:
+        """All jobs (of a kind, in a state), oldest first."""
+        found: list[Job] = []
+        cursor = None
+        while True:
+            page = self.store.jobs.list(JobFilter(kind=kind, state=state), cursor=cursor, limit=500)
+            found += page.jobs
+            cursor = page.next_cursor
+            if cursor is None:
+                return sorted(found, key=lambda job: job.id)
+
+    def only(self, kind: str) -> Job:
+        """The one job of a kind."""
+        found = self.jobs(kind)
+        assert len(found) == 1, f"{len(found)} jobs of kind {kind!r}, not one"
+        return found[0]
+
+    def assert_enqueued(self, kind: str, /, *, count: int | None = None, **arguments: Any) -> list[Job]:
+        """Jobs of a kind whose arguments include these; at least one, or exactly ``count``."""
+        matching = self._matching(kind, arguments)
+        wrong = len(matching) != count if count is not None else not matching
+        if wrong:
+            there = "\n".join(f"  {job.kind} {job.args}" for job in self.jobs()) or "  none"
+            wanted = "at least one" if count is None else str(count)
+            raise AssertionError(
+                f"{wanted} wanted of {kind} with {arguments}, {len(matching)} found; jobs:\n{there}"
+            )
+        return matching
+
+    def refute_enqueued(self, kind: str, /, **arguments: Any) -> None:
+        """No job of a kind has these arguments."""
+        matching = self._matching(kind, arguments)
+        assert not matching, (
+            f"{len(matching)} jobs of {kind} with {arguments}; none wanted: {matching[0].args}"
+        )
+
+    def _matching(self, kind: str, arguments: dict[str, Any]) -> list[Job]:
+        missing = object()
+        return [
+            job
+            for job in self.jobs(kind)
+            if all(job.args.get(name, missing) == value for name, value in arguments.items())
+        ]
+
+    # ------------------------------------------------------------------ how it is done
+
+    @property
+    def _held(self) -> Holder:
+        if self._holder is None:
+            self._holder = self.store.join(lease=LEASE)
+        return self._holder
+
+    def _upkeep(self) -> None:
+        if self._holder is not None:
+            try:
+                self._holder.beat()
+            except LeaseLost:
+                self._holder = None
+        while sum(self.store.upkeep.promote().values()):
+            pass
+        self.store.dependencies.link()
+        self.store.recovery.recover()
+
+    def _next(self) -> Lease | None:
+        for phase in self.app.registry.phases:
+            claimed = self._held.claim(phase, 1)
+            if claimed:
+                return claimed[0]
+        return None
+
+    def _run(self, lease: Lease) -> None:
+        self._lease = lease
+        self._held.start([lease])
+        running = Running(lease, self._runner.phase(lease.phase), Processor(lease.phase, 1), 0.0, 0.0, False)
+        bench = Bench(self._runner, _Hold(self, self._held), probe=self._probe(lease))
+        try:
+            outcome = self._attempt(bench, running)
+            self.faults.reached(lease.kind, "end", lease.attempt)
+        except Killed:
+            self._die()
+            return
+        if outcome is not None and self._holder is not None:
+            self._holder.record([outcome])
+            self._holder.step()
+
+    def _attempt(self, bench: Bench, running: Running) -> Outcome | None:
+        lease = running.lease
+        call = bench.prepare(running)
+        if not isinstance(call, Call):
+            return call
+        self.faults.reached(lease.kind, "start", lease.attempt)
+        try:
+            is_async = inspect.iscoroutinefunction(inspect.unwrap(call.handler))
+            value = asyncio.run(call()) if is_async else call()
+        except Killed:
+            raise
+        except LeaseLost:
+            return None
+        except BaseException as error:  # noqa: BLE001  as an executor: whatever a handler raises is an outcome
+            return bench.raised(running, error)
+        return bench.returned(running, value)
+
+    def _probe(self, lease: Lease) -> Any:
+        return lambda point, number: self.faults.reached(lease.kind, point, number)
+
+    def _die(self) -> None:
+        """The process is gone: its claim stays, and its lease runs out."""
+        self._holder = None
+        self.clock.advance(LEASE + timedelta(seconds=1))
+
+    def _lose_lease(self) -> None:
+        self.clock.advance(LEASE + timedelta(seconds=1))
+        self.store.recovery.recover()
+        self._holder = None
+
+    def close(self) -> None:
+        self.app.close()
+        self.store.close()
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class _Hold:
+    """What a running job may ask of the store, when the database is not away."""
+
+    def __init__(self, box: Sandbox, holder: Holder) -> None:
+        self._box = box
+        self._holder = holder
+
+    def checkpoint(self, lease: Lease, **what: Any) -> bool:
+        self._box.faults.check_database()
+        return self._holder.checkpoint(lease, **what)
+
+    def put_output(self, lease: Lease, value: Any, *, name: str = "") -> Any:
+        self._box.faults.check_database()
+        return self._holder.put_output(lease, value, name=name)
+
+    def transaction(self, lease: Lease) -> Any:
+        self._box.faults.check_database()
+        return self._holder.transaction(lease)
+
+    def resume(self, lease: Lease) -> Any:
+        return self._box.store.resume(lease)
+
+    def outputs_of(self, lease: Lease) -> Any:
+        return self._box.store.outputs_of(lease)
+
+    def enqueue(self, jobs: Any) -> Any:
+        self._box.faults.check_database()
+        return self._box.store.enqueue(jobs)
+
+
+class _Inline(Submitter):
+    """Stores, then runs, before it answers."""
+
+    def __init__(self, box: Sandbox) -> None:
+        super().__init__(box.store)
+        self._box = box
+
+    def submit(self, job: NewJob) -> Enqueued:
+        made = self._box.store.enqueue([job])[0]
+        self._box.drain()
+        return made
+
+    async def submit_async(self, job: NewJob) -> Enqueued:
+        return await asyncio.to_thread(self.submit, job)
+
+    def submit_many(self, jobs: Iterable[NewJob]) -> list[Enqueued]:
+        made = self._box.store.enqueue(list(jobs))
+        self._box.drain()
+        return made

@@ -1,0 +1,204 @@
+"""The test kit, used as its users would: jobs driven by hand, assertions, faults at chosen moments."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+import windlass
+from windlass.model import State
+from windlass.testing import ManualClock, Sandbox
+
+pytest_plugins = ["windlass.testing.plugin"]
+Make = Callable[..., Sandbox]
+
+
+@pytest.fixture
+def app() -> Iterator[windlass.App]:
+    made = windlass.App("sqlite:///never-opened.db")
+    yield made
+    made.close()
+
+
+def effects(box: Sandbox) -> list[int]:
+    with closing(sqlite3.connect(box.url.removeprefix("sqlite:///"))) as connection:
+        return [row[0] for row in connection.execute("SELECT n FROM effect ORDER BY n, rowid")]
+
+
+def create(box: Sandbox) -> None:
+    with closing(sqlite3.connect(box.url.removeprefix("sqlite:///"))) as connection, connection:
+        connection.execute("CREATE TABLE effect (n integer)")
+
+
+@pytest.fixture
+def report(app: windlass.App) -> Any:
+    @app.job(chunk_retry=windlass.fixed(1), retry=windlass.fixed(5, wait=1))
+    def report(ctx: windlass.Context) -> int:
+        for chunk in ctx.chunks(total=5, size=1):
+            with chunk as tx:
+                tx.connection.execute("INSERT INTO effect VALUES (?)", (chunk.number,))
+        return ctx.attempt
+
+    return report
+
+
+def test_drain_runs_what_is_due_and_nothing_else(app: windlass.App, windlass_sandbox: Make) -> None:
+    @app.job
+    async def hello(name: str) -> str:
+        return f"hello {name}"
+
+    box = windlass_sandbox(app)
+    now, later = box.app.enqueue("hello", name="a"), box.app.enqueue("hello", name="b", delay=60)
+    assert box.drain() == 1
+    assert (
+        box.store.jobs.get(now.id).result == "hello a"
+        and box.store.jobs.get(later.id).state is State.SCHEDULED
+    )
+    box.advance(61)
+    assert box.drain() == 1 and box.store.jobs.get(later.id).result == "hello b"
+    assert isinstance(box.clock, ManualClock)
+
+
+def test_retries_follow_the_clock(app: windlass.App, windlass_sandbox: Make) -> None:
+    @app.job(retry=windlass.fixed(3, wait=100))
+    def shaky(ctx: windlass.Context) -> int:
+        if ctx.attempt < 3:
+            raise ConnectionError("no")
+        return ctx.attempt
+
+    box = windlass_sandbox(app)
+    job = box.app.enqueue("shaky")
+    assert box.drain() == 1 and box.store.jobs.get(job.id).state is State.SCHEDULED
+    assert box.drain(advance=True) == 2 and box.store.jobs.get(job.id).result == 3
+
+
+def test_assertions_say_what_is_there(app: windlass.App, windlass_sandbox: Make) -> None:
+    @app.job
+    def mail(to: str, subject: str) -> None: ...
+
+    box = windlass_sandbox(app)
+    box.app.enqueue("mail", to="ada", subject="hi")
+    (job,) = box.assert_enqueued("mail", to="ada")
+    assert box.only("mail").id == job.id
+    box.refute_enqueued("mail", to="bob")
+    box.assert_enqueued("mail", count=1)
+    with pytest.raises(AssertionError, match=r"at least one wanted of mail with .*bob.*\n  mail .*ada"):
+        box.assert_enqueued("mail", to="bob")
+    with pytest.raises(AssertionError, match="none wanted"):
+        box.refute_enqueued("mail", to="ada")
+    with pytest.raises(AssertionError, match="2 wanted"):
+        box.assert_enqueued("mail", count=2)
+
+
+def test_a_job_killed_in_a_chunk_goes_on_there(
+    report: Any, app: windlass.App, windlass_sandbox: Make
+) -> None:
+    box = windlass_sandbox(app)
+    create(box)
+    job = box.app.enqueue("report")
+    box.faults.kill_at_chunk(2)
+    box.faults.kill_at_chunk(3, after_commit=True)
+    box.drain(advance=True)
+    done = box.store.jobs.get(job.id)
+    assert effects(box) == [0, 1, 2, 3, 4] and done.state is State.COMPLETED and done.crashes == 2
+    assert box.faults.struck == ["report chunk.commit 2", "report chunk.committed 3"]
+
+
+def test_a_lost_lease_takes_the_chunk_back(report: Any, app: windlass.App, windlass_sandbox: Make) -> None:
+    box = windlass_sandbox(app)
+    create(box)
+    job = box.app.enqueue("report")
+    box.faults.lose_lease_at_chunk(1)
+    box.drain(advance=True)
+    assert effects(box) == [0, 1, 2, 3, 4] and box.store.jobs.get(job.id).state is State.COMPLETED
+
+
+def test_a_database_that_is_away_is_a_failed_attempt(
+    report: Any, app: windlass.App, windlass_sandbox: Make
+) -> None:
+    box = windlass_sandbox(app)
+    create(box)
+    job = box.app.enqueue("report")
+    box.faults.database_away()
+    box.drain()
+    assert box.store.jobs.get(job.id).state is State.SCHEDULED
+    (attempt,) = box.store.jobs.attempts(job.id)
+    assert attempt.error is not None and attempt.error["code"] == "store_unreachable"
+    box.drain(advance=True)
+    assert effects(box) == [0, 1, 2, 3, 4]
+
+
+def test_kills_at_start_and_end_are_counted_and_capped(app: windlass.App, windlass_sandbox: Make) -> None:
+    runs: list[int] = []
+
+    @app.job(retry=windlass.fixed(9, wait=1))
+    def poison() -> None:
+        runs.append(1)
+
+    box = windlass_sandbox(app)
+    job = box.app.enqueue("poison")
+    for attempt in (1, 2, 3):
+        box.faults.kill_at_end(attempt=attempt)
+    box.drain(advance=True)
+    done = box.store.jobs.get(job.id)
+    assert done.state is State.FAILED and (done.error or {})["code"] == "crash_cap" and len(runs) == 3
+
+
+def test_inline_runs_before_enqueue_returns(app: windlass.App, windlass_sandbox: Make) -> None:
+    done: list[int] = []
+
+    @app.job
+    def note(n: int) -> None:
+        done.append(n)
+
+    box = windlass_sandbox(app)
+    with box.inline():
+        note.enqueue(n=1)
+        assert done == [1]
+        note.enqueue_many([{"n": 2}, {"n": 3}])
+    assert done == [1, 2, 3] and len(box.jobs("note", state=State.COMPLETED)) == 3
+
+
+def test_doubles_in_a_sandbox_are_not_seen_outside(app: windlass.App, windlass_sandbox: Make) -> None:
+    class Mailer:
+        name = "real"
+
+    class Double(Mailer):
+        name = "double"
+
+    def who(mailer: Mailer) -> str:
+        return mailer.name
+
+    who.__annotations__ = {"mailer": Mailer, "return": str}
+    app.job(who)
+    app.provide(Mailer, Mailer)
+    first, second = windlass_sandbox(app), windlass_sandbox(app)
+    first.app.provide(Mailer, value=Double())
+    jobs = [first.app.enqueue("who"), second.app.enqueue("who")]
+    assert first.run_one(jobs[0]).result == "double" and second.run_one(jobs[1]).result == "real"
+
+
+def test_pipelines_and_dependents_in_one_drain(app: windlass.App, windlass_sandbox: Make) -> None:
+    pipe = app.pipeline("pipe")
+
+    @pipe.phase("one")
+    def one(n: int) -> int:
+        return n + 1
+
+    @pipe.phase("two")
+    def two(n: int, ctx: windlass.Context) -> int:
+        return int(ctx.output("one")) * 2
+
+    @app.job
+    def after() -> str:
+        return "last"
+
+    box = windlass_sandbox(app)
+    parent = box.app.enqueue("pipe", n=3)
+    child = box.app.enqueue("after", after=[parent])
+    box.drain()
+    assert box.store.jobs.get(parent.id).result == 8 and box.store.jobs.get(child.id).result == "last"
