@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
+from windlass.clock import Clock
 from windlass.model import Retention, Want
 
 Row = tuple[Any, ...]
@@ -138,6 +139,11 @@ class Database(Protocol):
 
     def stamp(self, value: datetime | None) -> Any:
         """A datetime in the form the dialect's JSON parameters carry."""
+        ...
+
+    @property
+    def clock(self) -> Clock | None:
+        """The clock that stands for the database's, where one was given; on SQLite the machine's."""
         ...
 
     def now(self) -> datetime:

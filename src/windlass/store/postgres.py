@@ -363,6 +363,10 @@ class PostgresDatabase:
     def stamp(self, value: datetime | None) -> Any:
         return None if value is None else value.isoformat()
 
+    @property
+    def clock(self) -> Clock | None:
+        return self._clock
+
     def now(self) -> datetime:
         if self._clock:
             return self._clock.now()

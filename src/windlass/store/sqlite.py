@@ -281,6 +281,10 @@ class SqliteDatabase:
     def stamp(self, value: datetime | None) -> Any:
         return None if value is None else to_micros(value)
 
+    @property
+    def clock(self) -> Clock | None:
+        return self._clock
+
     def now(self) -> datetime:
         return self._clock.now()
 

@@ -15,7 +15,7 @@ from importlib.resources import files
 
 _NAME = re.compile(r"^-- name: (\S+)\s*$", re.MULTILINE)
 # A colon that begins a parameter: not a cast (::), not inside a word.
-_PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)")
+PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)")
 _COMMENT = re.compile(r"--[^\n]*")
 
 
@@ -28,7 +28,7 @@ class Statement:
 
     def pyformat(self) -> str:
         """The text with psycopg's placeholders."""
-        return _PARAMETER.sub(r"%(\1)s", self.text.replace("%", "%%"))
+        return PARAMETER.sub(r"%(\1)s", self.text.replace("%", "%%"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def parse(source: str) -> dict[str, Verb]:
         promise = " ".join(line[3:].strip() for line in lines if line.startswith("-- "))
         text = _COMMENT.sub("", body)
         statements = tuple(
-            Statement(part.strip(), frozenset(_PARAMETER.findall(part)))
+            Statement(part.strip(), frozenset(PARAMETER.findall(part)))
             for part in re.split(r";[ \t]*(?:\n|$)", text)
             if part.strip()
         )
