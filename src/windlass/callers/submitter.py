@@ -1,0 +1,83 @@
+"""Enqueueing in a caller's transaction: the jobs exist if and only if it commits, and from then on.
+
+Nothing is opened for it: what is written goes through the caller's connection alone. Plain jobs are one statement with one JSON
+parameter. Keys, dependencies and ids of the caller's own need several; those stand behind a savepoint, so that a refusal
+(``KeyConflictError``, say) leaves nothing behind in a transaction that goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from typing_extensions import TypeIs  # typing's own from 3.13 on
+
+from windlass.callers.contract import AsyncCaller, Caller, DriverCaller
+from windlass.callers.finding import async_caller, plain_caller
+from windlass.callers.spelling import as_sqlite
+from windlass.callers.transaction import CallerTransaction, run_verb
+from windlass.clock import Clock
+from windlass.errors import ConfigError, StoreError
+from windlass.model import Enqueued, NewJob
+from windlass.store.enqueueing import INBOX, Inserter, RepeatRaced, check, needs_one_statement
+
+TRIES = 5
+
+
+class TransactionSubmitter:
+    """Submits jobs to one database in transactions of its callers. Safe to share between threads and event loops."""
+
+    def __init__(self, dialect: str, clock: Clock | None = None) -> None:
+        self._dialect = dialect
+        self._clock = clock
+        self._inserter = Inserter(as_sqlite if dialect == "sqlite" else datetime.isoformat)
+
+    def submit(self, where: Any, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """Store jobs in the transaction of a plain connection or session."""
+        return self._submit(plain_caller(where), jobs)
+
+    async def submit_async(self, where: Any, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """The same for an async one."""
+        caller = async_caller(where)
+        if not _is_driver(caller) or not all(needs_one_statement(job) for job in jobs):
+            return await caller.lend(lambda plain: self._submit(plain, jobs))
+        self._check(caller)
+        entries = check(jobs)
+        if entries:
+            rows = self._inserter.rows(entries, inbox=True)
+            if await run_verb(caller, self._clock, "enqueue", jobs=rows):
+                self._inserter.note_told([INBOX])
+        return [Enqueued(entry.id, created=True) for entry in entries]
+
+    def _submit(self, caller: Caller, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        self._check(caller)
+        tx = CallerTransaction(caller, self._clock)
+        if all(needs_one_statement(job) for job in jobs):
+            return self._inserter.enqueue_in(tx, jobs)
+        for _ in range(TRIES):
+            try:
+                with tx.all_or_nothing():
+                    return self._inserter.enqueue_in(tx, jobs)
+            except RepeatRaced:
+                continue
+        raise StoreError(
+            "a job with one of these ids is being moved, and this transaction cannot see where to; nothing was enqueued. Roll back "
+            "and repeat it, with isolation level READ COMMITTED if it has another"
+        )
+
+    def _check(self, caller: Caller | DriverCaller) -> None:
+        if caller.dialect != self._dialect:
+            raise ConfigError(
+                "transaction",
+                f"a transaction on {_NAMES[caller.dialect]}",
+                f"one on the database that this app's jobs are in, which is {_NAMES[self._dialect]}",
+            )
+        caller.require_transaction()
+
+
+_NAMES = {"postgres": "PostgreSQL", "sqlite": "SQLite"}
+
+
+def _is_driver(caller: AsyncCaller) -> TypeIs[DriverCaller]:
+    return hasattr(caller, "execute")
