@@ -210,6 +210,23 @@ def test_a_second_signal_to_the_parent_reaches_its_processes(bench: Bench) -> No
     assert all(bench.store.jobs.get(job.id).state is State.QUEUED for job in jobs)
 
 
+@pytest.mark.parametrize(("dies", "result"), [("after", 1), ("before", -1)])
+def test_a_killed_instances_job_is_run_again_only_if_its_probe_finds_no_output(
+    bench: Bench, tmp_path: Path, dies: str, result: int
+) -> None:
+    """B5, with a real SIGKILL after the effect and before its record, or before both."""
+    app = bench.app()
+    job = app.stamp.enqueue(path=str(tmp_path / "stamp"), dies=dies)
+    killed = bench.worker(*QUICK)
+    killed.communicate(timeout=30)
+    assert killed.returncode == -signal.SIGKILL
+    worker = bench.worker("--drain", *QUICK)
+    _, errors = worker.communicate(timeout=60)
+    done = bench.store.jobs.get(job.id)
+    assert (done.state, done.result) == (State.COMPLETED, result), errors
+    assert (tmp_path / "stamp").read_text() == "x", "once"
+
+
 def test_only_some_phases_with_other_numbers(bench: Bench) -> None:
     app = bench.app()
     hello, waits = app.hello.enqueue(name="x"), [app.wait.enqueue(seconds=0.3) for _ in range(4)]

@@ -171,7 +171,7 @@ def _judge(lease: Lease, cancel_asked: bool, crash_cap: int) -> _Case:
         details={"crashes": crashes},
     )
     if crashes >= crash_cap:
-        return _Case(lease, "failed", Failed(lease, _capped(error, crashes)))
+        return _Case(lease, "failed", Failed(lease, capped(error, crashes)))
     if lease.attempt >= lease.max_attempts:
         return _Case(lease, "failed", Failed(lease, error))
     delay = crash_delay(crashes)
@@ -181,7 +181,8 @@ def _judge(lease: Lease, cancel_asked: bool, crash_cap: int) -> _Case:
     return _Case(lease, "released", release=row)
 
 
-def _capped(error: JobError, crashes: int) -> JobError:
+def capped(error: JobError, crashes: int) -> JobError:
+    """The error of a job that took its process down once too often."""
     return JobError(
         type=error.type,
         code="crash_cap",

@@ -1,14 +1,17 @@
 """Takes over what dead instances held. First it is looked whether the output exists; only then is a job run again.
 
 The store looks at outputs that phases stored with it. A phase may also have a probe of its user's ("is my output there?"): such a
-job is held by this instance while the probe is asked, outside of any transaction.
+job is held by this instance while the probe is asked, outside of any transaction. Where the probe says no, the job becomes what the store
+would have made of it: one that was only claimed gets its attempt back, one that was started has crashed once more.
 """
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import logging
-from collections.abc import Callable, Mapping
-from datetime import timedelta
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from windlass.errors import WindlassError
@@ -22,11 +25,12 @@ from windlass.model import (
     Lease,
     Outcome,
     Recovered,
+    Released,
     Retried,
 )
 from windlass.store import Store
 from windlass.store.holder import Holder
-from windlass.store.recovery import crash_delay
+from windlass.store.recovery import capped, crash_delay
 from windlass.work.kind import Phase
 
 log = logging.getLogger("windlass.upkeep")
@@ -83,7 +87,7 @@ class Recoverer:
         phase = self._phases[lease.phase]
         try:
             found = probe(phase, lease)
-        except Exception:
+        except BaseException:  # SystemExit, too: the job is held here, and would be for ever
             log.exception(
                 "the probe of phase %s failed; job %s is run again",
                 lease.phase,
@@ -93,22 +97,29 @@ class Recoverer:
             found = None
         if found is None or found is False:
             return _again(lease, self._crash_cap)
-        try:
-            text = Json(phase.signature.encode_result(None if found is True else found))
+        try:  # True says that it is there, not what it is: there is nothing to compare with the annotation
+            text = None if found is True else Json(phase.signature.encode_result(found))
         except WindlassError as error:
             return Failed(lease, JobError(type="PayloadError", code="bad_result", message=str(error)))
         if phase.following is not None:
             return Advanced(lease, phase.following.name, text, phase.following.retry.attempts)
-        return Completed(lease, None if found is True else text)
+        return Completed(lease, text)
 
 
 def probe(phase: Phase, lease: Lease) -> Any:
     """Ask a phase's probe: None or False says that the output is not there, True that it is, anything else is the output."""
     assert phase.probe is not None
-    return phase.probe(**phase.signature.decode_args(lease.args_json))
+    answer = phase.probe(**phase.signature.decode_args(lease.args_json))
+    return asyncio.run(_awaited(answer)) if inspect.isawaitable(answer) else answer
+
+
+async def _awaited(answer: Awaitable[Any]) -> Any:
+    return await answer
 
 
 def _again(lease: Lease, crash_cap: int) -> Outcome:
+    if not lease.flags & Flag.STARTED:
+        return Released(replace(lease, flags=lease.flags | Flag.SUSPECT))
     crashes = lease.crashes + 1
     error = JobError(
         type="InstanceDied",
@@ -117,6 +128,5 @@ def _again(lease: Lease, crash_cap: int) -> Outcome:
         details={"crashes": crashes},
     )
     if crashes >= crash_cap:
-        return Failed(lease, error)
-    was_started = bool(lease.flags & Flag.STARTED)
-    return Retried(lease, error, max(crash_delay(crashes), timedelta(0)), crashed=True, counted=was_started)
+        return Failed(lease, capped(error, crashes))
+    return Retried(lease, error, crash_delay(crashes), crashed=True)
