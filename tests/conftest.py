@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -64,3 +65,38 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="120",
         help="how many changes of zones' clocks the cron oracle walks through, or: all (default: 120)",
     )
+
+
+OLDER_TOO = frozenset(
+    {
+        "test_claim",
+        "test_fence",
+        "test_enqueue",
+        "test_record",
+        "test_recovery",
+        "test_hot_plans",
+        "test_claim_limit",
+    }
+)
+"""Modules that run on every PostgreSQL found. The others run on the newest, unless WINDLASS_TEST_PG_VERSIONS=all: the whole run has to
+stay under ten minutes on two cores, and what differs between versions is plans and the core verbs."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if os.environ.get("WINDLASS_TEST_PG_VERSIONS") == "all":
+        return
+    older = set(postgres.ids()[1:])
+    left_out = [
+        item
+        for item in items
+        if any(
+            isinstance(value, str) and value in older
+            for value in getattr(getattr(item, "callspec", None), "params", {}).values()
+        )
+        and item.path.stem not in OLDER_TOO
+        and "migrations" not in item.path.parts
+    ]
+    if left_out:
+        gone = set(map(id, left_out))
+        items[:] = [item for item in items if id(item) not in gone]
+        config.hook.pytest_deselected(items=left_out)
