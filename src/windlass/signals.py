@@ -41,6 +41,13 @@ class Fail(Signal):
         self.message = message or code
 
 
+class BadResult(Fail):
+    """Raised by a transaction whose ``tx.complete(result)`` was given what cannot be stored: as with a bad return value, no further attempt."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("bad_result", message)
+
+
 class Cancel(Signal):
     """End this job as cancelled."""
 

@@ -321,6 +321,13 @@ def roll_back(ctx: Context) -> NoReturn:
         raise ValueError("not this time")
 
 
+def complete_badly(ctx: Context) -> list[int]:
+    with ctx.transaction() as tx:
+        tx.connection.execute("INSERT INTO ledger (job) VALUES ('x')")
+        tx.complete(["one"])
+    return []
+
+
 def advance_in_transaction(ctx: Context) -> list[int]:
     with ctx.transaction() as tx:
         tx.complete([1, 2])

@@ -226,6 +226,44 @@ def test_effects_and_the_end_of_the_job_are_one_commit(shop: Shop) -> None:
     assert shop.job(jobs[0]).result == {"sum": 1}
 
 
+@pytest.mark.parametrize("colour", ["plain", "async", "phase"])
+def test_a_result_that_a_transaction_cannot_store_fails_the_job_at_once(shop: Shop, colour: str) -> None:
+    """I-17, as with a bad return value: tried again, it would be as bad."""
+    shop.run("CREATE TABLE effect (job text)")
+    bad: Any = {"colour": object()}
+    pipe = shop.app.pipeline("pipe")
+
+    @shop.app.job(name="plain", retry=fixed(3, wait=0.02))
+    def plain(ctx: Context) -> dict[str, str]:
+        with ctx.transaction() as tx:
+            tx.connection.execute(f"INSERT INTO effect VALUES ('{ctx.job_id}')")
+            tx.complete(bad)
+        return {}
+
+    @shop.app.job(name="async", retry=fixed(3, wait=0.02))
+    async def coloured(ctx: Context) -> Any:
+        async with ctx.transaction() as tx:
+            await tx.execute(f"INSERT INTO effect VALUES ('{ctx.job_id}')")
+            tx.complete(bad)
+
+    @pipe.phase("one", retry=fixed(3, wait=0.02))
+    def one(ctx: Context) -> int:
+        with ctx.transaction() as tx:
+            tx.connection.execute(f"INSERT INTO effect VALUES ('{ctx.job_id}')")
+            tx.complete("many")
+        return 1
+
+    @pipe.phase("two")
+    def two() -> None: ...
+
+    job = {"plain": plain, "async": coloured, "phase": pipe}[colour].enqueue()  # type: ignore[attr-defined]
+    shop.drained(shop.serve())
+    done = shop.job(job)
+    assert done.state is State.FAILED and done.attempt == 1 and done.error is not None
+    assert (done.error["type"], done.error["code"]) == ("PayloadError", "bad_result")
+    assert shop.run("SELECT job FROM effect") == [], "its writes are taken back"
+
+
 def test_contextvars_of_one_job_are_not_seen_by_the_next(shop: Shop) -> None:
     tenant: contextvars.ContextVar[str] = contextvars.ContextVar("tenant", default="nobody")
     seen: list[str] = []

@@ -11,7 +11,7 @@ import pytest
 
 from tests.engine import process_handlers as handlers
 from tests.engine.process_bench import ProcessBench
-from windlass.model import Cancelled, Completed, Lease, NewJob, Retried, State
+from windlass.model import Cancelled, Completed, Failed, Lease, NewJob, Retried, State
 from windlass.store import Store, open_store
 from windlass.store.holder import Holder
 from windlass.work.kind import Phase
@@ -100,6 +100,14 @@ def test_a_transaction_that_raises_leaves_nothing(site: Site) -> None:
     outcome = site.bench.outcome(site.bench.start(handlers.roll_back, lease=lease))
     assert isinstance(outcome, Retried) and outcome.error.type == "ValueError"
     assert not site.bench.recorded and site.rows() == 0
+
+
+def test_a_result_that_a_transaction_cannot_store_fails_the_job_at_once(site: Site) -> None:
+    """I-17."""
+    lease = site.claim(site.bench.define(handlers.complete_badly))
+    outcome = site.bench.outcome(site.bench.start(handlers.complete_badly, lease=lease))
+    assert isinstance(outcome, Failed) and outcome.error.code == "bad_result"
+    assert outcome.error.type == "PayloadError" and not site.bench.recorded and site.rows() == 0
 
 
 def test_a_transaction_moves_a_pipeline_on_as_the_instance_knows_it(site: Site) -> None:

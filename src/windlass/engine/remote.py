@@ -18,7 +18,7 @@ from windlass.engine.wire import Message
 from windlass.errors import LeaseLost
 from windlass.json_tree import explain, one_line
 from windlass.model import JobError
-from windlass.signals import Cancel, Fail, Retry
+from windlass.signals import BadResult, Cancel, Fail, Retry
 from windlass.work.address import AS_MAIN, MAIN
 
 MOST_FACTS, LONGEST_FACT = 20, 1_000
@@ -44,6 +44,8 @@ def tell(error: BaseException, *, asked: bool) -> Message:
             return {"how": "lost", "message": explain(error)}
         case Cancel():
             return {"how": "cancel", "reason": _text(error.reason)}
+        case BadResult():
+            return {"how": "refused", "code": error.code, "message": error.message}
         case Fail():
             return {"how": "fail", "code": _text(error.code), "message": _text(error.message)}
         case Retry():

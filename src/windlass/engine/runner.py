@@ -28,7 +28,7 @@ from windlass.model import (
     Retried,
     Run,
 )
-from windlass.signals import Cancel, Fail, Retry, Stopped
+from windlass.signals import BadResult, Cancel, Fail, Retry, Stopped
 from windlass.work.context import Context
 from windlass.work.kind import Phase, Registry
 
@@ -115,6 +115,8 @@ class Runner:
                 return None
             case Cancel():
                 return Cancelled(lease, error.reason)
+            case BadResult():
+                return Failed(lease, JobError(type="PayloadError", code="bad_result", message=error.message))
             case Fail():
                 return Failed(lease, JobError(type="Fail", code=error.code, message=error.message))
             case Retry():

@@ -15,7 +15,9 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from windlass.errors import PayloadError
 from windlass.model import Enqueued, Json, Lease, NewJob, Output
+from windlass.signals import BadResult
 from windlass.work.kind import Phase
 
 T = TypeVar("T")
@@ -103,12 +105,15 @@ class JobTransaction:
         value = None if self._result is _NOTHING else self._result
         following = self._phase.following
         if following is not None:
-            text = Json(self._phase.signature.encode_result(value))
-            self._effect.advance(following.name, text, max_attempts=following.retry.attempts)
-        elif value is None:
-            self._effect.complete(None)
+            self._effect.advance(following.name, self._encoded(value), max_attempts=following.retry.attempts)
         else:
-            self._effect.complete(Json(self._phase.signature.encode_result(value)))
+            self._effect.complete(None if value is None else self._encoded(value))
+
+    def _encoded(self, value: Any) -> Json:
+        try:
+            return Json(self._phase.signature.encode_result(value))
+        except PayloadError as error:
+            raise BadResult(str(error)) from error
 
     # ------------------------------------------------------------------ async handlers
 
