@@ -1,0 +1,60 @@
+"""Locks that keep two processes from beginning the same request: ``open_locks(settings, worker=…)``, nothing else.
+
+They save work and decide nothing; see contract.py.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from windlass.clock import Clock
+from windlass.errors import ConfigError
+from windlass.locks.contract import Held, Locks, LockState, NotHeld, Reason
+from windlass.locks.fallback import FallbackLocks
+from windlass.locks.settings import LockSettings
+
+if TYPE_CHECKING:
+    import redis
+
+
+def open_locks(
+    settings: LockSettings | None = None,
+    *,
+    worker: str | None = None,
+    client: redis.Redis | None = None,
+    count: Callable[[str], object] = lambda name: None,
+    clock: Clock | None = None,
+) -> FallbackLocks:
+    """The locks that the settings ask for. Nothing is sent until the first ``acquire``.
+
+    ``worker`` is written into each lock: the instance's id, or a fresh one. ``client`` is a redis-py client of your own, used instead of
+    ``settings.url`` and left open. ``count`` is ``Stats.count``.
+    """
+    settings = settings or LockSettings()
+    worker = worker or str(uuid.uuid4())
+    if not settings.enabled or (settings.url is None and client is None):
+        if settings.required:
+            raise ConfigError("required", True, "false, or with a url: Redis cannot be required without one")
+        return FallbackLocks(settings, worker=worker, count=count, clock=clock)
+    try:
+        from windlass.locks.redis import RedisKeys, connect
+    except ModuleNotFoundError as error:
+        if error.name != "redis":
+            raise
+        raise ConfigError(
+            "url", "redis://…", "locks in Redis need its driver: pip install 'windlass[redis]'"
+        ) from None
+    keys = RedisKeys(client if client is not None else connect(str(settings.url)))
+    return FallbackLocks(
+        settings,
+        worker=worker,
+        shared=keys,
+        count=count,
+        clock=clock,
+        on_close=keys.close if client is None else lambda: None,
+    )
+
+
+__all__ = ["Held", "LockSettings", "LockState", "Locks", "NotHeld", "Reason", "open_locks"]

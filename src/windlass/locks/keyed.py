@@ -1,0 +1,137 @@
+"""Locks that are values under keys, in whatever keeps the keys (``Keys``). They are not renewed by themselves: fallback.py does that."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Literal, Self
+
+from windlass.clock import Clock, SystemClock
+from windlass.errors import LockUnavailableError
+from windlass.locks.contract import Keys, NotHeld, Reason
+from windlass.locks.settings import LockSettings
+from windlass.locks.stamp import Stamp, holder_of
+
+
+class KeyLocks:
+    """Takes locks in one place: ``KeyLocks(LocalKeys(), …)``, ``KeyLocks(RedisKeys(client), …)``."""
+
+    def __init__(
+        self,
+        keys: Keys,
+        settings: LockSettings,
+        *,
+        worker: str,
+        is_shared: bool,
+        clock: Clock | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._keys = keys
+        self._settings = settings
+        self._worker = worker
+        self._is_shared = is_shared
+        self._clock = clock or SystemClock()
+        self._monotonic = monotonic
+
+    def acquire(self, request_id: str) -> KeyHeld | NotHeld:
+        """Take the lock, or say why not."""
+        key = self._settings.key(request_id)
+        value = Stamp.of(self._worker, self._clock.now()).text
+        asked_at = self._monotonic()
+        try:
+            found = self._keys.take(key, value, self._settings.ttl_ms)
+        except LockUnavailableError as error:
+            return NotHeld(request_id=request_id, reason=Reason.UNREACHABLE, error=error.problem)
+        if found is None:
+            return KeyHeld(
+                self._keys,
+                request_id,
+                key,
+                value,
+                ttl_ms=self._settings.ttl_ms,
+                is_shared=self._is_shared,
+                asked_at=asked_at,
+                monotonic=self._monotonic,
+            )
+        holder, since = holder_of(found)
+        return NotHeld(request_id=request_id, reason=Reason.HELD, holder=holder, since=since)
+
+
+class KeyHeld:
+    """A value of ours under a key.
+
+    Our own clock counts the TTL from before the server was asked, so that ``is_lost`` is true no later than another can have the lock,
+    also after this process stood still or while nobody answers.
+    """
+
+    def __init__(
+        self,
+        keys: Keys,
+        request_id: str,
+        key: str,
+        value: str,
+        *,
+        ttl_ms: int,
+        is_shared: bool,
+        asked_at: float,
+        monotonic: Callable[[], float],
+    ) -> None:
+        self.request_id = request_id
+        self.key = key
+        self.value = value
+        self.is_shared = is_shared
+        self._keys = keys
+        self._ttl_ms = ttl_ms
+        self._monotonic = monotonic
+        self._ends_at = asked_at + ttl_ms / 1000
+        self._is_lost = False
+        self._is_released = False
+
+    @property
+    def is_lost(self) -> bool:
+        if not self._is_lost and not self._is_released and self._monotonic() >= self._ends_at:
+            self._is_lost = True
+        return self._is_lost
+
+    def renew(self) -> bool:
+        """Let it live for another TTL. While nobody answers it stays ours until the TTL is over."""
+        if self._is_over():
+            return False
+        asked_at = self._monotonic()
+        try:
+            is_ours = self._keys.extend(self.key, self.value, self._ttl_ms)
+        except LockUnavailableError:
+            return not self.is_lost
+        if self._is_released:  # by another thread in the meantime, so that the key was gone
+            return False
+        if is_ours:
+            self._ends_at = max(self._ends_at, asked_at + self._ttl_ms / 1000)
+        else:
+            self._is_lost = True
+        return is_ours
+
+    def release(self) -> bool:
+        """Let it go. A key that could not be removed ends by its TTL."""
+        if self._is_released:
+            return False
+        was_lost = self.is_lost
+        self._is_released = True
+        try:
+            return self._keys.drop(self.key, self.value) and not was_lost
+        except LockUnavailableError:
+            return False
+
+    def _is_over(self) -> bool:
+        return self._is_released or self.is_lost
+
+    def __bool__(self) -> Literal[True]:
+        return True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()

@@ -1,0 +1,105 @@
+"""Locks in Redis or Valkey: ``SET key value NX PX ttl``; renewed and removed by scripts that compare the value first.
+
+Time-outs are short and nothing is tried again behind the caller's back, so that an outage shows at once. One thing is made up for: a SET
+that took effect although its reply was lost is found by reading the key back.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import redis
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError, ResponseError
+from redis.retry import Retry
+
+from windlass.errors import ConfigError, LockUnavailableError
+from windlass.json_tree import explain
+from windlass.urls import without_secrets
+
+TIMEOUT = 0.5
+MOST_CONNECTIONS = 10_000
+"""As many as there are threads that ask at once: waiting for a connection would look like an outage."""
+
+RENEW = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end return 0"
+RELEASE = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
+
+
+def connect(url: str) -> redis.Redis:
+    """A client whose calls end within the time-outs. Nothing is sent yet; options in the URL (``?socket_timeout=1``) win."""
+    try:
+        return redis.Redis.from_url(
+            url,
+            socket_timeout=TIMEOUT,
+            socket_connect_timeout=TIMEOUT,
+            retry=Retry(NoBackoff(), 0),
+            max_connections=MOST_CONNECTIONS,
+            protocol=2,  # with 3, redis-py does not notice that a pooled connection was closed by a restart
+        )
+    except (ValueError, TypeError) as error:
+        raise ConfigError("url", without_secrets(url), f"a URL that redis-py understands ({error})") from None
+
+
+class RedisKeys:
+    """Keys on one server. A client of your own must have a ``socket_timeout``, or a server that hangs would hang us."""
+
+    def __init__(self, client: redis.Redis) -> None:
+        pool = getattr(client, "connection_pool", None)
+        if pool is not None and pool.connection_kwargs.get("socket_timeout") is None:
+            raise ConfigError("redis", "a client without socket_timeout", "a client with one, 0.5 s say")
+        self._client: Any = client
+
+    def take(self, key: str, value: str, ttl_ms: int) -> str | None:
+        for _ in range(3):
+            try:
+                if self._client.set(key, value, nx=True, px=ttl_ms):
+                    return None
+                found = self._get(key)
+            except (RedisError, OSError) as error:
+                found = self._read_back(key)  # perhaps only the reply was lost
+                if found is None:
+                    raise _unavailable(key, error) from error
+            if found is not None:
+                return None if found == value else found
+        return ""  # it comes and goes; somebody else is quicker
+
+    def extend(self, key: str, value: str, ttl_ms: int) -> bool:
+        return self._compare(RENEW, key, value, ttl_ms)
+
+    def drop(self, key: str, value: str) -> bool:
+        return self._compare(RELEASE, key, value)
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _compare(self, script: str, key: str, *arguments: object) -> bool:
+        try:
+            return bool(self._client.eval(script, 1, key, *arguments))
+        except ResponseError as error:
+            if "WRONGTYPE" in str(error):  # somebody put something else there
+                return False
+            raise _unavailable(key, error) from error
+        except (RedisError, OSError) as error:
+            raise _unavailable(key, error) from error
+
+    def _get(self, key: str) -> str | None:
+        """What is there; "" for what is no text."""
+        try:
+            found = self._client.get(key)
+        except UnicodeDecodeError:  # by a client with decode_responses
+            return ""
+        except ResponseError as error:
+            if "WRONGTYPE" in str(error):
+                return ""
+            raise
+        return found.decode(errors="replace") if isinstance(found, bytes) else found
+
+    def _read_back(self, key: str) -> str | None:
+        try:
+            return self._get(key)
+        except (RedisError, OSError):
+            return None
+
+
+def _unavailable(key: str, error: Exception) -> LockUnavailableError:
+    return LockUnavailableError(f"the key {key}", without_secrets(explain(error)))

@@ -1,0 +1,68 @@
+"""What locks on requests run by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from windlass.errors import ConfigError
+from windlass.urls import without_secrets
+
+SCHEMES = ("redis://", "rediss://", "unix://")
+LONGEST_ID = 512
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockSettings:
+    """Where locks are kept and how long they live.
+
+    Without a ``url`` (or a client, see ``open_locks``), and with ``enabled=False``, they are kept in the memory of each process.
+    """
+
+    enabled: bool = True  # background.redis_lock_enabled, BACKGROUND_REDIS_LOCK_ENABLED
+    required: bool = False  # background.redis_lock_required: without Redis no lock, instead of one in memory
+    ttl_ms: int = 300_000  # background.lock_ttl_ms: how long the lock of a process that died stays
+    prefix: str = "bg:req:"  # what keys begin with; the request's id follows
+    url: str | None = field(default=None, repr=False)  # Redis or Valkey; may hold a password
+
+    def __post_init__(self) -> None:
+        for name in ("enabled", "required"):
+            if not isinstance(getattr(self, name), bool):
+                raise ConfigError(name, getattr(self, name), "true or false")
+        # Below a second a lock could end before the call that took it has come back.
+        if not _is_whole(self.ttl_ms, 1000, 86_400_000):
+            raise ConfigError("ttl_ms", self.ttl_ms, "a whole number from 1000 to 86400000")
+        if not _is_text(self.prefix, 200) or not self.prefix.isprintable() or " " in self.prefix:
+            raise ConfigError("prefix", self.prefix, "1 to 200 characters without spaces, such as bg:req:")
+        if self.url is not None and not str(self.url).startswith(SCHEMES):
+            told = without_secrets(str(self.url))
+            raise ConfigError("url", told, "redis://host:port/0, rediss://… or unix:///path")
+        if self.required and not self.enabled:
+            raise ConfigError("required", True, "false while enabled is false: there is no Redis to require")
+
+    @property
+    def ttl(self) -> float:
+        """The time to live in seconds."""
+        return self.ttl_ms / 1000
+
+    def key(self, request_id: str) -> str:
+        """The name of a request's lock."""
+        if not _is_text(request_id, LONGEST_ID):
+            raise ConfigError("request_id", request_id, f"a text of 1 to {LONGEST_ID} characters")
+        return f"{self.prefix}{request_id}"
+
+    def changed(self, **changes: Any) -> LockSettings:
+        """These settings with some of them changed; an unknown name is refused."""
+        known = {item.name for item in fields(self)}
+        for name in changes:
+            if name not in known:
+                raise ConfigError("setting", name, f"one of {', '.join(sorted(known))}")
+        return replace(self, **changes)
+
+
+def _is_whole(value: object, least: int, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+def _is_text(value: object, longest: int) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= longest

@@ -1,0 +1,290 @@
+"""What every lock promises, in memory, in Redis, and in both."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from tests.locks.conftest import Opener
+from tests.locks.server import take, until
+from tests.observe.lines import written
+from windlass.clock import ManualClock
+from windlass.locks import LockSettings, NotHeld, Reason, open_locks
+from windlass.locks.contract import Keys
+from windlass.locks.keyed import KeyLocks
+from windlass.locks.local import LocalKeys
+from windlass.locks.redis import RedisKeys, connect
+
+Make = Callable[..., Any]
+REQUEST = "0190-a"
+
+
+@pytest.fixture(params=["local", "redis", "both", "process alone"])
+def make(request: pytest.FixtureRequest, opened_locks: Opener) -> Make:
+    """Makes locks of one kind; those of one test see each other, as far as their kind does."""
+    kind = request.param
+    if kind == "local":
+        keys: Keys = LocalKeys()
+        return lambda worker="worker-1", **changes: KeyLocks(
+            keys, LockSettings(**changes), worker=worker, is_shared=False
+        )
+    if kind == "process alone":
+        made: list[Any] = []
+
+        def one(worker: str = "worker-1", **changes: Any) -> Any:
+            made.append(opened_locks(worker=worker, **changes) if not made else made[0])
+            return made[-1]
+
+        return one
+    url = request.getfixturevalue("valkey_url")
+    if kind == "both":
+        return lambda worker="worker-1", **changes: opened_locks(url, worker=worker, **changes)
+
+    def alone(worker: str = "worker-1", **changes: Any) -> KeyLocks:
+        client = connect(url)
+        request.addfinalizer(client.close)
+        return KeyLocks(RedisKeys(client), LockSettings(**changes), worker=worker, is_shared=True)
+
+    return alone
+
+
+def test_one_holds_it_and_others_are_told_who(make: Make) -> None:
+    first, second = make("worker-1"), make("worker-2")
+    before = datetime.now(UTC) - timedelta(milliseconds=1)
+    with first.acquire(REQUEST) as held:
+        assert held and not held.is_lost and held.key == "bg:req:0190-a"
+        refused = second.acquire(REQUEST)
+        assert isinstance(refused, NotHeld) and not refused
+        assert (refused.reason, refused.holder) == (Reason.HELD, "worker-1")
+        assert refused.since is not None and before <= refused.since <= datetime.now(UTC)
+        assert second.acquire("0190-b")  # another request is another lock
+    with second.acquire(REQUEST) as held:
+        assert held
+
+
+def test_the_same_owner_does_not_get_it_twice(make: Make) -> None:
+    locks = make()
+    with locks.acquire(REQUEST):
+        assert not locks.acquire(REQUEST)
+
+
+def test_a_block_that_raises_releases(make: Make) -> None:
+    locks = make()
+    with pytest.raises(RuntimeError), locks.acquire(REQUEST):
+        raise RuntimeError
+    assert locks.acquire(REQUEST)
+
+
+def test_a_block_without_the_lock_touches_nothing(make: Make) -> None:
+    locks = make()
+    held = take(locks, REQUEST)
+    with locks.acquire(REQUEST) as refused:
+        assert not refused
+    assert not held.is_lost and held.renew()
+    assert not locks.acquire(REQUEST)
+
+
+def test_released_once(make: Make) -> None:
+    locks = make()
+    held = take(locks, REQUEST)
+    assert held.release()
+    assert not held.release() and not held.renew() and not held.is_lost
+    with locks.acquire(REQUEST) as again:
+        assert again
+        assert not held.release()  # a late caller must not end what is now somebody else's
+        assert not again.is_lost and again.renew()
+
+
+def test_64_threads_and_never_two_at_once(make: Make) -> None:
+    """An independent counter inside the lock sees at most one, and everybody who was refused changed nothing."""
+    locks = [make(f"worker-{number}") for number in range(4)]
+    inside, most, entered = [0], [0], [0]
+    guard = threading.Lock()
+    start = threading.Barrier(64)
+    deadline = time.monotonic() + 2.0
+
+    def contend(own: Any) -> None:
+        start.wait()
+        while entered[0] < 300 and time.monotonic() < deadline:
+            with own.acquire(REQUEST) as lock:
+                if not lock:
+                    assert lock.reason is Reason.HELD
+                    time.sleep(0.002)  # 64 threads that spin would leave the holder no time
+                    continue
+                with guard:
+                    inside[0] += 1
+                    most[0] = max(most[0], inside[0])
+                time.sleep(0.0005)
+                with guard:
+                    inside[0] -= 1
+                    entered[0] += 1
+
+    threads = [threading.Thread(target=contend, args=(locks[number % 4],)) for number in range(64)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == [1] and inside == [0]
+    assert entered[0] >= 20
+
+
+# ---------------------------------------------------------------------- the time to live
+
+
+@pytest.fixture(params=["local", "redis"])
+def unrenewed(request: pytest.FixtureRequest) -> Iterator[Callable[[str], KeyLocks]]:
+    """Locks that nobody renews, with a TTL of a second."""
+    settings = LockSettings(ttl_ms=1000)
+    with ExitStack() as stack:
+        keys: Keys = LocalKeys()
+        if request.param == "redis":
+            keys = RedisKeys(stack.enter_context(connect(request.getfixturevalue("valkey_url"))))
+        yield lambda worker: KeyLocks(keys, settings, worker=worker, is_shared=request.param == "redis")
+
+
+def test_a_ttl_shorter_than_the_hold_loses_it_and_never_ends_anothers(
+    unrenewed: Callable[[str], KeyLocks],
+) -> None:
+    held = take(unrenewed("slow"), REQUEST)
+    assert held and not held.is_lost
+    others = unrenewed("quick")
+    assert not others.acquire(REQUEST)
+    until(lambda: held.is_lost, 2)  # by its own clock, no later than another can have it
+    until(lambda: others.acquire(REQUEST), 1)
+    assert not held.renew() and not held.release() and held.is_lost
+    refused = others.acquire(REQUEST)
+    assert not refused and refused.holder == "quick"
+
+
+def test_renewing_keeps_it_past_its_ttl(unrenewed: Callable[[str], KeyLocks]) -> None:
+    held = take(unrenewed("slow"), REQUEST)
+    others = unrenewed("quick")
+    end = time.monotonic() + 1.6
+    while time.monotonic() < end:
+        assert held and held.renew()
+        assert not others.acquire(REQUEST)
+        time.sleep(0.2)
+    assert held and held.release()
+    assert others.acquire(REQUEST)
+
+
+def test_a_stall_of_the_owner_is_noticed_by_its_own_clock() -> None:
+    """After a pause longer than the TTL the lock counts as lost before anybody was asked."""
+    now = [100.0]
+    keys = LocalKeys(lambda: now[0])
+    locks = KeyLocks(
+        keys, LockSettings(ttl_ms=5000), worker="w", is_shared=False, monotonic=lambda: now[0], clock=ManualClock()
+    )  # fmt: skip
+    held = take(locks, REQUEST)
+    now[0] += 4.999
+    assert held and not held.is_lost and held.renew()
+    now[0] += 5.0
+    assert held.is_lost
+    assert not held.renew() and not held.release()
+    assert locks.acquire(REQUEST)
+
+
+def test_keys_in_memory_do_not_pile_up() -> None:
+    now = [0.0]
+    keys = LocalKeys(lambda: now[0])
+    for number in range(1000):
+        assert keys.take(f"key-{number}", "mine", 1000) is None
+    now[0] = 2.0
+    assert keys.take("another", "mine", 1000) is None
+    assert len(keys) == 1
+
+
+# ---------------------------------------------------------------------- renewed while the work lasts
+
+
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_locks_are_renewed_by_one_thread(
+    opened_locks: Opener, request: pytest.FixtureRequest, is_shared: bool
+) -> None:
+    url = request.getfixturevalue("valkey_url") if is_shared else None
+    locks = opened_locks(url, ttl_ms=1000)
+    before = {thread.name for thread in threading.enumerate()}
+    held = [locks.acquire(f"request-{number}") for number in range(20)]
+    started = [thread.name for thread in threading.enumerate() if thread.name not in before]
+    assert started.count("windlass-locks") == 1
+    assert locks.state().held == 20
+    time.sleep(1.7)
+    for item in held:
+        assert item and not item.is_lost and item.is_shared is is_shared
+        assert not locks.acquire(item.request_id)
+        assert item.release()
+    assert locks.state().held == 0
+
+
+def test_a_lock_that_was_forgotten_ends(opened_locks: Opener, valkey_url: str) -> None:
+    """Nobody refers to it, so nobody renews it."""
+    locks = opened_locks(valkey_url, ttl_ms=1000)
+    assert locks.acquire(REQUEST)  # and drop it
+    gc.collect()
+    assert not locks.acquire(REQUEST)
+    until(lambda: locks.acquire(REQUEST), 2)
+
+
+def test_held_by_another_is_logged_and_counted(
+    opened_locks: Opener, valkey_url: str, counts: Counter[str]
+) -> None:
+    first, second = opened_locks(valkey_url, worker="worker-1"), opened_locks(valkey_url, worker="worker-2")
+    with first.acquire(REQUEST), written() as lines:
+        assert not second.acquire(REQUEST)
+        assert not first.acquire(REQUEST)
+    assert [(line["event"], line["job_id"], line["fields"]["holder"]) for line in lines.objects] == [
+        ("lock.held", REQUEST, "worker-1")
+    ] * 2
+    assert counts == {"lock_held": 2}
+
+
+def test_each_process_has_a_name_of_its_own() -> None:
+    holders = set()
+    for _ in range(2):
+        with open_locks() as locks, locks.acquire(REQUEST):
+            refused = locks.acquire(REQUEST)
+            assert isinstance(refused, NotHeld)
+            holders.add(refused.holder)
+    assert len(holders) == 2 and None not in holders
+
+
+def test_closed_locks_give_none(opened_locks: Opener, valkey_url: str) -> None:
+    locks = opened_locks(valkey_url)
+    held = take(locks, REQUEST)
+    locks.close()
+    with pytest.raises(Exception, match="0190-b cannot be locked: these locks were closed"):
+        locks.acquire("0190-b")
+    assert held.release()
+
+
+FORKED = """
+import os, sys, warnings
+warnings.simplefilter("ignore")  # Python 3.12 and later warn of forks beside threads; that is what is tried here
+from windlass.locks import open_locks
+locks = open_locks()
+held = locks.acquire("0190-a")
+child = os.fork()
+if child == 0:
+    assert not held.release() and not held.renew()
+    try:
+        locks.acquire("0190-b")
+    except Exception as error:
+        os._exit(7 if "opened before a fork" in str(error) else 1)
+    os._exit(1)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+assert held.renew() and not locks.acquire("0190-a") and held.release()
+"""
+
+
+def test_a_forked_child_has_no_part_in_it() -> None:
+    subprocess.run([sys.executable, "-c", FORKED], check=True, timeout=30)
