@@ -75,6 +75,20 @@ def test_signs_of_life_move_the_time_limit(shop: Shop) -> None:
     assert shop.job(job).result == "done"
 
 
+def test_a_checkpoint_in_a_transaction_is_a_sign_of_life(shop: Shop) -> None:
+    @shop.app.job(timeout=0.5, retry=fixed(1))
+    def lively(ctx: Context) -> str:
+        for page in range(1, 7):
+            time.sleep(0.15)
+            with ctx.transaction() as tx:
+                tx.checkpoint(page, done=page)
+        return "done"
+
+    job = lively.enqueue()
+    shop.drained(shop.serve())
+    assert shop.job(job).result == "done"
+
+
 @pytest.mark.parametrize("colour", ["async", "plain"])
 def test_a_running_job_that_is_cancelled_stops_and_cleans_up(shop: Shop, colour: str) -> None:
     """A5."""

@@ -197,7 +197,13 @@ class Context:
         ``ends=False`` the job goes on after the commit). An exception, or a lost lease, rolls everything back.
         """
         return JobTransaction(
-            self._open, self._phase, self.lease, ends=ends, on_end=self._on_end, on_cancel=self.ask_to_stop
+            self._open,
+            self._phase,
+            self.lease,
+            ends=ends,
+            on_end=self._on_end,
+            on_cancel=self.ask_to_stop,
+            touch=self._touch,
         )
 
     def enqueue(self, job: NewJob) -> Enqueued:

@@ -42,6 +42,7 @@ class JobTransaction:
         ends: bool,
         on_end: Callable[[], None],
         on_cancel: Callable[[], None] = lambda: None,
+        touch: Callable[[], None] = lambda: None,
     ) -> None:
         self._effect = open_effect(lease)
         self._lease = lease
@@ -49,6 +50,7 @@ class JobTransaction:
         self._ends = ends
         self._on_end = on_end
         self._on_cancel = on_cancel
+        self._touch = touch
         self._result: Any = _NOTHING
         self._thread: ThreadPoolExecutor | None = None
         self._is_open = False
@@ -75,7 +77,8 @@ class JobTransaction:
         return put
 
     def checkpoint(self, position: Any = None, *, done: int = 0, total: int | None = None) -> None:
-        """Save where the job would go on when this transaction commits; the job goes on."""
+        """Save where the job would go on when this transaction commits; the job goes on. A sign of life."""
+        self._touch()
         self._ends = False
         self._effect.checkpoint(done=done, total=total, position=position)
 
