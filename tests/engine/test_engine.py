@@ -12,7 +12,7 @@ import pytest
 
 from tests.engine.shop import Shop
 from windlass.errors import ConfigError
-from windlass.model import NewJob, State
+from windlass.model import JobFilter, NewJob, State
 from windlass.retry import fixed
 from windlass.signals import Cancel, Fail, Retry
 from windlass.work.context import Context
@@ -262,6 +262,92 @@ def test_a_result_that_a_transaction_cannot_store_fails_the_job_at_once(shop: Sh
     assert done.state is State.FAILED and done.attempt == 1 and done.error is not None
     assert (done.error["type"], done.error["code"]) == ("PayloadError", "bad_result")
     assert shop.run("SELECT job FROM effect") == [], "its writes are taken back"
+
+
+def test_in_a_coroutine_the_context_does_not_block_the_event_loop(shop: Shop) -> None:
+    """Each call takes as long as the database does; a neighbour on the same loop goes on meanwhile."""
+    pipe = shop.app.pipeline("pipe")
+    gate, ticks, blocked = threading.Event(), [0], []
+
+    @pipe.phase("one")
+    async def one() -> int:
+        return 7
+
+    @pipe.phase("two")
+    async def two(ctx: Context) -> dict[str, Any]:
+        hold: Any = ctx._hold
+
+        class Slow:
+            """Answers when the neighbour has had its turn."""
+
+            def __getattr__(self, name: str) -> Any:
+                def call(*args: Any, **kwargs: Any) -> Any:
+                    seen = ticks[0]
+                    deadline = time.monotonic() + 5
+                    while ticks[0] == seen and time.monotonic() < deadline:
+                        time.sleep(0.001)
+                    if ticks[0] == seen:
+                        blocked.append(name)
+                    return getattr(hold, name)(*args, **kwargs)
+
+                return call
+
+        slow: Any = Slow()
+        ctx._hold = slow
+        before = await ctx.resume_async()
+        await ctx.checkpoint_async({"page": 1}, done=1, total=2)
+        after = await ctx.resume_async()
+        put = await ctx.put_output_async("note", "first")
+        made = await ctx.enqueue_async(NewJob(kind="other"))
+        number: int = await ctx.output_async("one", int)
+        gate.set()
+        return {
+            "resumed": [before, after and after.position],
+            "put": put.created,
+            "made": made.created,
+            "outputs": [number, await ctx.output_async("one")],
+        }
+
+    @shop.app.job
+    async def neighbour() -> None:
+        while not gate.is_set():
+            ticks[0] += 1
+            await asyncio.sleep(0)
+
+    @shop.app.job
+    async def other() -> None: ...
+
+    neighbour.enqueue()
+    job = pipe.enqueue(correlation_id="c-1")
+    shop.drained(shop.serve())
+    assert blocked == [] and shop.job(job).result == {
+        "resumed": [None, {"page": 1}],
+        "put": True,
+        "made": True,
+        "outputs": [7, 7],
+    }
+    (child,) = shop.store.jobs.list(JobFilter(kind="other")).jobs
+    assert child.correlation_id == "c-1"
+
+
+def test_a_checkpoint_in_a_coroutine_stops_a_cancelled_job(shop: Shop) -> None:
+    begun, asked = threading.Event(), threading.Event()
+
+    @shop.app.job
+    async def long(ctx: Context) -> None:
+        begun.set()
+        await asyncio.to_thread(asked.wait, 10)
+        for page in range(1, 1000):
+            await ctx.checkpoint_async(page, done=page)
+            await asyncio.sleep(0.01)
+
+    job = long.enqueue()
+    engine = shop.serve()
+    assert begun.wait(10)
+    shop.store.jobs.cancel(job.id)
+    asked.set()
+    shop.drained(engine)
+    assert shop.job(job).state is State.CANCELLED
 
 
 def test_contextvars_of_one_job_are_not_seen_by_the_next(shop: Shop) -> None:

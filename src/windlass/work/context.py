@@ -6,6 +6,7 @@ change nothing.
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -187,6 +188,36 @@ class Context:
     def put_output(self, name: str, value: Any) -> Output:
         """Store a named output, once: the first value stands, also across attempts."""
         return self._hold.put_output(self.lease, value, name=name)
+
+    # ------------------------------------------------------------------ the same for coroutines: in a thread, off the event loop
+
+    async def checkpoint_async(
+        self, position: Any = None, *, done: int = 0, total: int | None = None
+    ) -> None:
+        """``checkpoint`` without blocking the event loop."""
+        await asyncio.to_thread(self.checkpoint, position, done=done, total=total)
+
+    async def resume_async(self) -> Progress | None:
+        """``resume`` without blocking the event loop."""
+        return await asyncio.to_thread(self.resume)
+
+    @overload
+    async def output_async(self, phase: str, as_type: type[T], *, name: str = "") -> T: ...
+
+    @overload
+    async def output_async(self, phase: str, as_type: None = None, *, name: str = "") -> Any: ...
+
+    async def output_async(self, phase: str, as_type: Any = None, *, name: str = "") -> Any:
+        """``output`` without blocking the event loop."""
+        return await asyncio.to_thread(self.output, phase, as_type, name=name)
+
+    async def put_output_async(self, name: str, value: Any) -> Output:
+        """``put_output`` without blocking the event loop."""
+        return await asyncio.to_thread(self.put_output, name, value)
+
+    async def enqueue_async(self, job: NewJob) -> Enqueued:
+        """``enqueue`` without blocking the event loop."""
+        return await asyncio.to_thread(self.enqueue, job)
 
     # ------------------------------------------------------------------ effects
 
