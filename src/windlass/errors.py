@@ -15,6 +15,13 @@ do next; the facts are attributes too, so that callers need not parse text.
     │   └── StoreFullError          the disk (or quota) is full; nothing of the failed call was written
     ├── IllegalTransitionError      a verb that the job's state does not allow
     ├── LeaseLost                   the caller no longer holds the job it tried to write
+    ├── NotAllowedError             a right that the principal lacks; a job that meets it ends, and is not tried again
+    │   ├── NoPrincipalError        ... because there is no principal
+    │   ├── PrincipalExpiredError   ... because its time was over before the job ran
+    │   ├── PrincipalDeniedError    ... because the application's own check said no
+    │   └── PrincipalErasedError    ... because it was erased after the job's end
+    ├── TokenError                  a token that is not to be trusted; its code says why
+    ├── SealError                   a kept token that cannot be read: its key is gone, or it is another job's
     ├── LockUnavailableError        Redis does not answer, and no lock means no work (redis_lock_required)
     ├── JobNotFoundError            no job with this id (or it was pruned)
     ├── ScheduleNotFoundError       no schedule with this name
@@ -133,6 +140,82 @@ class LeaseLost(WindlassError):  # noqa: N818  the name of the event; see the mo
     def __init__(self, what: str, *, job_id: str | None = None, token: int | None = None) -> None:
         super().__init__(f"{what}: the lease was lost and nothing was changed; stop working on it")
         self.job_id, self.token = job_id, token
+
+
+class NotAllowedError(WindlassError):
+    """The principal lacks a right. In a handler it ends the job as failed, without another attempt."""
+
+    code = "not_allowed"
+
+    def __init__(self, message: str, *, subject: str | None = None, missing: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.subject, self.missing = subject, tuple(missing)
+
+
+class NoPrincipalError(NotAllowedError):
+    """A right was asked for, and nobody stands behind the job."""
+
+    code = "no_principal"
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"{what} has no principal, and needs one; enqueue it with principal=..., or inside `with app.as_principal(...)`"
+        )
+
+
+class PrincipalExpiredError(NotAllowedError):
+    """The principal's time was over before the job ran, and its kind says ``principal_expiry="fail"`` or ``"recheck"``."""
+
+    code = "principal_expired"
+
+    def __init__(self, job_id: str, expired_at: object) -> None:
+        super().__init__(
+            f"the principal of job {job_id} expired at {expired_at}; it was not run. Enqueue it anew."
+        )
+        self.job_id, self.expired_at = job_id, expired_at
+
+
+class PrincipalDeniedError(NotAllowedError):
+    """The application's own check (``app.recheck_principal``) did not let the job's principal pass."""
+
+    code = "principal_denied"
+
+    def __init__(self, job_id: str, why: str) -> None:
+        super().__init__(f"the principal of job {job_id} was checked again and denied: {why}")
+        self.job_id, self.why = job_id, why
+
+
+class PrincipalErasedError(NotAllowedError):
+    """The principal was erased some time after the job's end, so nobody knows any more what it may do."""
+
+    code = "principal_erased"
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(
+            f"the principal of job {job_id} was erased after its end, and without it the job may do nothing; "
+            "enqueue it anew with principal=..."
+        )
+        self.job_id = job_id
+
+
+class TokenError(WindlassError):
+    """A token that is not to be trusted. ``code`` says why (``token_expired``, ``token_signature``, …); no message has the token in it."""
+
+    code = "token"
+
+    def __init__(self, code: str, problem: str) -> None:
+        super().__init__(f"the token is refused: {problem}")
+        self.code, self.problem = code, problem
+
+
+class SealError(WindlassError):
+    """A kept token that cannot be read: the key it was sealed with is gone, or it was sealed for another job."""
+
+    code = "seal"
+
+    def __init__(self, code: str, problem: str) -> None:
+        super().__init__(f"the kept token cannot be read: {problem}")
+        self.code, self.problem = code, problem
 
 
 class LockUnavailableError(WindlassError):

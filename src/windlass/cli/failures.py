@@ -43,6 +43,8 @@ _BY_ERROR: tuple[tuple[type[errors.WindlassError], ExitCode], ...] = (
     (errors.LeaseLost, ExitCode.CONFLICT),
     (errors.StoreReadOnlyError, ExitCode.NOT_ALLOWED),
     (errors.StoreNotAllowedError, ExitCode.NOT_ALLOWED),
+    (errors.NotAllowedError, ExitCode.NOT_ALLOWED),
+    (errors.TokenError, ExitCode.NOT_ALLOWED),
     (errors.StoreUnreachableError, ExitCode.UNREACHABLE),
     (errors.LockUnavailableError, ExitCode.UNREACHABLE),
 )
