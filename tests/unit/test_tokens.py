@@ -191,6 +191,7 @@ FORGED: dict[str, tuple[str, Callable[[], str]]] = {
         lambda: assembled('{"alg":"none","alg":"RS256","kid":"rsa"}', claims()),
     ),
     "deeply nested claims": ("token_malformed", lambda: assembled(HEADER, '{"sub":' + "[" * 500 + "]" * 500 + "}")),
+    "claims of null": ("token_malformed", lambda: assembled(HEADER, "null")),
     "claims that are a list": ("token_malformed", lambda: assembled(HEADER, "[1]")),
     "claims that are not JSON": ("token_malformed", lambda: assembled(HEADER, "sub=u-7")),
     "a number that is none": ("token_malformed", lambda: assembled(HEADER, json.dumps(claims())[:-1] + ',"x":NaN}')),
