@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from tests.engine.shop import Shop
-from windlass.model import CancelAnswer, State
+from windlass.model import CancelAnswer, NewJob, State
 from windlass.retry import fixed
+from windlass.store import open_store
 from windlass.work.context import Context
 
 
@@ -120,6 +121,43 @@ def test_a_running_job_that_is_cancelled_stops_and_cleans_up(shop: Shop, colour:
     assert shop.store.jobs.cancel(job.id, "not needed") is CancelAnswer.REQUESTED
     shop.drained(engine)
     assert cleaned.is_set() and shop.job(job).state is State.CANCELLED
+
+
+def test_a_cancel_from_elsewhere_is_heard_long_before_the_next_heartbeat(shop: Shop) -> None:
+    """A5. SQLite says that something was committed, and not what; it took until the next beat, 10 s."""
+    begun = threading.Event()
+
+    @shop.app.job
+    def long(ctx: Context) -> None:
+        begun.set()
+        ctx.sleep(60)
+
+    job = long.enqueue()
+    engine = shop.serve(lease=60.0, heartbeat=30.0)
+    assert begun.wait(10)
+    with open_store(shop.app.url) as elsewhere:
+        elsewhere.jobs.cancel(job.id)
+    shop.until(lambda: shop.job(job).state is State.CANCELLED, timeout=5)
+    shop.drained(engine)
+
+
+def test_an_idle_instance_does_not_ask_for_cancels(shop: Shop) -> None:
+    @shop.app.job
+    def work() -> None: ...
+
+    engine = shop.serve(lease=60.0, heartbeat=30.0, phases=("work",))
+    asked: list[float] = []
+
+    def cancels() -> list[str]:
+        asked.append(time.monotonic())
+        return []
+
+    holder: Any = engine.holder
+    holder.cancels = cancels
+    for _ in range(20):
+        shop.store.enqueue([NewJob(kind="elsewhere")])
+        time.sleep(0.05)
+    assert asked == []
 
 
 def test_a_claimed_job_that_only_waits_is_cancelled_without_running(shop: Shop) -> None:

@@ -339,6 +339,8 @@ class Engine:
     def _on_hint(self, phase: str | None) -> None:
         if phase is None:
             self._caretaker.ask("wake")
+            if not self._heartbeat.is_looking and not self._floor.is_empty:
+                self._heartbeat.look()
         if self._discovery.hint(phase):
             self._waker.wake()
 

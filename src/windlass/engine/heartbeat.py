@@ -20,6 +20,8 @@ from windlass.store.holder import UNKNOWN_GRACE, Holder
 log = logging.getLogger("windlass.engine")
 
 RETRY = 1.0
+LOOK_EVERY = 0.5
+FOREVER = float("inf")
 
 
 class Heartbeat:
@@ -47,6 +49,8 @@ class Heartbeat:
         self._beaten_at = began
         self._asked: list[float] = []
         self._asked_lock = threading.Lock()
+        self._look_at = FOREVER
+        self._looked_at = began
         self._is_lost = False
         self._wake = threading.Event()
         self._over = threading.Event()
@@ -73,6 +77,18 @@ class Heartbeat:
             self._asked.append(time.monotonic() + seconds)
         self._wake.set()
 
+    @property
+    def is_looking(self) -> bool:
+        """Whether a look for cancels is planned."""
+        return self._look_at != FOREVER
+
+    def look(self) -> None:
+        """Ask which jobs were cancelled: something was committed, and nobody says what (SQLite), or may have been missed. One read, at
+        most twice a second; a beat would be a commit itself, and lead to the next one."""
+        if not self.is_looking:
+            self._look_at = max(time.monotonic(), self._looked_at + LOOK_EVERY)
+            self._wake.set()
+
     def claim_failed(self) -> None:
         """A claim may have been committed without our knowing: beat as soon as it is old enough to be told apart."""
         self.soon(UNKNOWN_GRACE.total_seconds() + 0.2)
@@ -82,10 +98,12 @@ class Heartbeat:
     def _run(self) -> None:
         next_at = self._beaten_at + self._settings.heartbeat
         while not self._over.is_set():
-            at = min([next_at, *self._asked])
+            at = min([next_at, self._look_at, *self._asked])
             self._wake.wait(max(0.0, min(1.0, at - time.monotonic())))
             self._wake.clear()
             now = time.monotonic()
+            if now >= self._look_at and not self._over.is_set():
+                self._ask_for_cancels(now)
             if self._over.is_set() or now < min([next_at, *self._asked]):
                 continue
             with self._asked_lock:
@@ -120,6 +138,22 @@ class Heartbeat:
         if beat.cancelled:
             self._on_cancelled(beat.cancelled)
         return True
+
+    def _ask_for_cancels(self, now: float) -> None:
+        self._looked_at = now
+        self._look_at = FOREVER  # before the read: what is committed meanwhile asks for the next one
+        if self._is_lost:
+            return
+        try:
+            cancelled = self.holder.cancels()
+        except StoreError as error:
+            log.debug("a look for cancels failed; the next beat makes up for it: %s", error)
+            return
+        except Exception:
+            log.exception("a look for cancels met an error it did not expect; it goes on")
+            return
+        if cancelled:
+            self._on_cancelled(cancelled)
 
     def _lost(self, why: str) -> None:
         if not self._is_lost:

@@ -317,7 +317,11 @@ class Holder(JobWrites):
         with self._lock:  # a claim made while this beat was under way is known by now
             unknown = [token for token in unknown if token not in self._left and token not in self._emptied]
         released = self._release_unknown(unknown) if unknown else 0
-        return Beat([row[0] for row in self._db.read("cancels", instance=self.id)], released)
+        return Beat(self.cancels(), released)
+
+    def cancels(self) -> Sequence[str]:
+        """The jobs held here that were asked to stop: one read."""
+        return [row[0] for row in self._db.read("cancels", instance=self.id)]
 
     def leave(self) -> None:
         """Stop being an instance; whatever is still held is left for recovery at once."""
