@@ -1,0 +1,69 @@
+"""Which experiments there are, and how one is run on one database."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from chaos.bed import Bed
+from chaos.findings import Findings
+from windlass.embedded.binaries import find_postgres
+from windlass.embedded.postgres import PostgresServer
+from windlass.store.migrate import migrate
+
+NAMES = (
+    "kill",
+    "poison",
+    "cut",
+    "freeze",
+    "block",
+    "term",
+    "restart",
+    "bad",
+    "children",
+    "pipeline",
+    "chunks",
+    "cancel",
+)
+
+
+class Experiment(Protocol):
+    """What a module of ``chaos.experiments`` offers."""
+
+    STORES: tuple[str, ...]
+    LONG: Any
+    SHORT: Any
+
+    def run(self, bed: Bed, plan: Any, findings: Findings) -> None: ...
+
+
+def experiment(name: str) -> Experiment:
+    return cast(Experiment, import_module(f"chaos.experiments.{name}"))
+
+
+def conduct(name: str, bed: Bed, *, short: bool) -> Findings:
+    """Run an experiment in a bed; whatever goes wrong in it is a finding."""
+    made = experiment(name)
+    findings = Findings(name, bed.dialect)
+    findings.note("seed", bed.seed)
+    try:
+        made.run(bed, made.SHORT if short else made.LONG, findings)
+    except Exception as error:  # noqa: BLE001  whatever it is, the others go on and this one has failed
+        traceback.print_exc()
+        findings.none("experiment broken off", [f"{type(error).__name__}: {error}"])
+    return findings
+
+
+@contextmanager
+def database(dialect: str, folder: Path) -> Iterator[tuple[str, PostgresServer | None]]:
+    """A fresh database; a PostgreSQL of our own, which keeps what it committed when it is stopped hard."""
+    if dialect == "sqlite":
+        yield f"sqlite:///{folder / 'windlass.db'}", None
+        return
+    with PostgresServer(find_postgres()[0], durable=True) as server:
+        migrate(server.dsn())
+        yield server.dsn(), server

@@ -1,0 +1,1 @@
+"""One module per experiment; ``chaos/catalogue.py`` lists them."""

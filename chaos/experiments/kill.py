@@ -1,0 +1,86 @@
+"""``kill -9`` of workers in the middle of their jobs: others take over in time, and nothing takes effect twice."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from chaos.bed import Bed
+from chaos.checker import check
+from chaos.findings import Findings
+from chaos.settings import DEFAULT, QUICK, Leases
+from chaos.workers import Worker, at
+
+STORES = ("postgres", "sqlite")
+ENOUGH = 3  # jobs that a worker has in its hands when it is killed
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    jobs: int = 5000
+    workers: int = 3
+    kills: int = 10
+    work_ms: int = 400
+    leases: Leases = DEFAULT
+    slack: float = 0.0
+
+
+LONG = Plan()
+SHORT = Plan(jobs=250, kills=2, work_ms=200, leases=QUICK, slack=3.0)
+
+
+def run(bed: Bed, plan: Plan, findings: Findings) -> None:
+    """Three workers serve; one after the other is killed with jobs in its hands, and another is started in its place."""
+    serving = bed.crew(plan.workers, settings=_settings(plan))
+    _enqueue(bed, plan)
+    killed: list[tuple[float, list[str]]] = []
+    for _ in range(plan.kills):
+        place = bed.random.randrange(plan.workers)
+        victim = serving[place]
+        bed.until(lambda: len(bed.held_by(victim.instances)) >= ENOUGH, 60, f"{victim} has jobs")  # noqa: B023
+        time.sleep(bed.random.random() * 0.3)
+        killed.append(_kill(bed, victim))
+        serving[place] = bed.worker(settings=_settings(plan))
+    findings.holds("drained", True, bed.drained(quiet=plan.leases.lease + 60))
+    findings.none("workers that ended by themselves", [item for item in serving if item.code is not None])
+    codes = [worker.stop() for worker in serving]
+    findings.none("workers that did not end with 0", [code for code in codes if code != 0])
+    jobs = check(bed, findings)
+    findings.least("workers killed", len(killed), plan.kills)
+    _judge_recovery(bed, plan, killed, findings)
+    findings.note("most crashes of one job", max(job.crashes for job in jobs.values()))
+
+
+def _settings(plan: Plan) -> dict[str, object]:
+    # A good job may be hit by several kills. That it would fail at the third is right, and not the question here.
+    return {**plan.leases.settings, "crash_cap": 30}
+
+
+def _enqueue(bed: Bed, plan: Plan) -> None:
+    shares = {"order": 0.4, "letter": 0.3, "note": 0.28, "press": 0.02}
+    for kind, share in shares.items():
+        bed.enqueue(kind, ({"ms": bed.random.randrange(plan.work_ms)} for _ in range(int(plan.jobs * share))))
+
+
+def _kill(bed: Bed, victim: Worker) -> tuple[float, list[str]]:
+    when = victim.kill()
+    time.sleep(0.2)  # the server may still be at the last statement of the dead
+    return when, bed.held_by(victim.instances)
+
+
+def _judge_recovery(bed: Bed, plan: Plan, killed: list[tuple[float, list[str]]], findings: Findings) -> None:
+    moments: dict[str, list[float]] = {}
+    for line in bed.events("job.recovered"):
+        moments.setdefault(line["job_id"], []).append(at(line))
+    waits, unseen = [], []
+    for when, jobs in killed:
+        for job in jobs:
+            later = [moment - when for moment in moments.get(job, ()) if moment >= when]
+            if later:
+                waits.append(min(later))
+            else:
+                unseen.append(job)
+    findings.least("jobs recovered", len(waits), plan.kills)
+    findings.none("held by a killed worker, never recovered", unseen)
+    findings.note("median recovery, s", sorted(waits)[len(waits) // 2] if waits else 0.0)
+    findings.most("longest recovery, s", max(waits, default=0.0), plan.leases.recovered_within + plan.slack)

@@ -1,0 +1,92 @@
+"""The short forms of the experiments in ``chaos/``: real workers are killed, frozen and cut off, and a ledger is held against the
+database afterwards. ``./dev chaos`` runs the long ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from chaos.bed import Bed
+from chaos.catalogue import conduct
+from windlass.embedded.postgres import PostgresServer
+from windlass.store.migrate import migrate
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+both = pytest.mark.parametrize("bed", ["postgres", "sqlite"], indirect=True)
+postgres = pytest.mark.parametrize("bed", ["postgres"], indirect=True)
+
+
+@pytest.fixture
+def bed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bed]:
+    """A fresh database, and a folder for ledger and logs."""
+    is_sqlite = request.param == "sqlite"
+    url = f"sqlite:///{tmp_path / 'windlass.db'}" if is_sqlite else request.getfixturevalue("postgres_dsn")
+    with Bed(url, tmp_path) as made:
+        yield made
+
+
+def holds(name: str, bed: Bed) -> None:
+    """Run an experiment's short form; every bar of it must be met."""
+    findings = conduct(name, bed, short=True)
+    print(findings.table())
+    assert findings.violations == []
+
+
+@both
+def test_killed_workers_lose_and_double_nothing(bed: Bed) -> None:
+    """I-6, I-9: what they held is taken over within lease + recovery interval + 1 s."""
+    holds("kill", bed)
+
+
+@postgres
+def test_poison_jobs_fail_and_spare_their_neighbours(bed: Bed) -> None:
+    """I-14: each runs at most crash cap + 1 times, and says how it died."""
+    holds("poison", bed)
+
+
+@postgres
+def test_jobs_of_a_claim_whose_reply_was_lost_run_again(bed: Bed) -> None:
+    """I-9: within 15 s, by the instance that lives."""
+    holds("cut", bed)
+
+
+@both
+def test_a_frozen_worker_writes_nothing_when_it_wakes(bed: Bed) -> None:
+    """I-5: and it knows within a second that its leases are lost."""
+    holds("freeze", bed)
+
+
+@both
+def test_a_blocked_event_loop_costs_no_lease_and_is_named(bed: Bed) -> None:
+    """I-11."""
+    holds("block", bed)
+
+
+@both
+def test_sigterm_loses_nothing_and_burns_no_attempt(bed: Bed) -> None:
+    """I-32: exit code 0 within the grace time + 5 s; a second signal does not wait."""
+    holds("term", bed)
+
+
+def test_workers_go_on_when_postgres_comes_back(
+    own_postgres: Callable[..., PostgresServer], tmp_path: Path
+) -> None:
+    """Within 5 s and without a word too many; sessions that are ended one by one cost nothing either."""
+    server = own_postgres(durable=True)
+    migrate(server.dsn())
+    with Bed(server.dsn(), tmp_path, server=server) as bed:
+        holds("restart", bed)
+
+
+@both
+def test_bad_rows_end_with_a_code_and_hold_up_nobody(bed: Bed) -> None:
+    """I-16, I-17."""
+    holds("bad", bed)
+
+
+@both
+def test_processes_that_take_too_much_end_alone(bed: Bed) -> None:
+    """I-12: time and memory."""
+    holds("children", bed)
