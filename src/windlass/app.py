@@ -11,6 +11,7 @@ app.worker().start()              # or: windlass worker app:app
 
 from __future__ import annotations
 
+import difflib
 import functools
 import inspect
 import threading
@@ -18,6 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
+from zoneinfo import ZoneInfo
 
 from windlass.callers.submitter import TransactionSubmitter
 from windlass.config import Config, load
@@ -26,6 +28,7 @@ from windlass.errors import ConfigError
 from windlass.model import DEFAULT_PRIORITY, After, Enqueued, Json, Key, NewJob
 from windlass.retry import RetryPolicy
 from windlass.settings import Settings
+from windlass.signature import Signature
 from windlass.store import Store, open_store
 from windlass.submit import Submitter
 from windlass.urls import dialect_of
@@ -33,6 +36,7 @@ from windlass.work.chunks import ChunkTransaction
 from windlass.work.context import Context
 from windlass.work.inject import Container, is_supplied
 from windlass.work.kind import CHUNK_RETRY, PROCESSORS, TIME_LIMIT, Phase, Registry
+from windlass.work.schedules import CodeSchedule, checked
 from windlass.work.transaction import JobTransaction
 
 P = ParamSpec("P")
@@ -142,6 +146,105 @@ class App:
         """A kind of work with several phases, each with its own pool, retry policy and time limit."""
         return Pipeline(self, name)
 
+    def cron(
+        self,
+        expression: str,
+        *,
+        tz: str | ZoneInfo = "UTC",
+        missed: str = "once",
+        name: str | None = None,
+        args: Mapping[str, Any] | None = None,
+        due_as: str | None = None,
+        cap: int = 100,
+        jitter: float | timedelta = 0.0,
+        **options: Any,
+    ) -> Callable[[Callable[P, R]], JobKind[P, R]]:
+        """Run a handler at certain times: a plain function becomes a job, one that is a job gets a schedule.
+
+        ``expression`` has five fields (minute, hour, day, month, weekday), or six with seconds in front. ``missed`` says what becomes
+        of due times when no worker ran: ``skip``, ``once`` (one job for all of them) or ``all`` (one each, as many as ``cap``).
+        ``due_as`` names a parameter that gets the due time; ``args`` are the others. Jobs are spread over ``jitter`` seconds. Options
+        are priority, max_attempts and correlation_id. Workers put schedules into the database when they start.
+        """
+        what = {"expression": expression, "tz": tz, "missed": missed, "cap": cap, "jitter": jitter}
+
+        def define(handler: Callable[P, R]) -> JobKind[P, R]:
+            if isinstance(handler, JobKind):
+                phase = handler.windlass_phase
+                self._schedule(phase, name or phase.kind, args, due_as, {**handler._options, **options}, what)
+                return handler
+            kind = str(getattr(handler, "__name__", "job"))
+            self.registry.refuse_taken(name or kind)
+            signature = Signature.of(handler, injected=self.is_injected)
+            schedule = checked(
+                signature,
+                handler,
+                name=name or kind,
+                kind=kind,
+                phase=kind,
+                args=args,
+                due_as=due_as,
+                options=options,
+                **what,  # type: ignore[arg-type]
+            )
+            job = self._define_job(handler)
+            self.registry.schedule(CodeSchedule(schedule, job.windlass_phase, "max_attempts" in options))
+            return job
+
+        return define
+
+    def schedule(
+        self,
+        name: str,
+        kind: str,
+        expression: str,
+        *,
+        tz: str | ZoneInfo = "UTC",
+        missed: str = "once",
+        args: Mapping[str, Any] | None = None,
+        due_as: str | None = None,
+        cap: int = 100,
+        jitter: float | timedelta = 0.0,
+        **options: Any,
+    ) -> None:
+        """Have jobs of a kind, or of a pipeline, made at certain times; the words are those of ``cron``. The kind is defined before."""
+        found = self.registry.kind(kind)
+        if found is None:
+            raise self._unknown_kind(kind)
+        what = {"expression": expression, "tz": tz, "missed": missed, "cap": cap, "jitter": jitter}
+        self._schedule(found.first, name, args, due_as, options, what)
+
+    def _schedule(
+        self,
+        phase: Phase,
+        name: str,
+        args: Mapping[str, Any] | None,
+        due_as: str | None,
+        options: Mapping[str, Any],
+        what: Mapping[str, Any],
+    ) -> None:
+        self.registry.refuse_taken(name)
+        schedule = checked(
+            phase.signature,
+            phase.handler,
+            name=name,
+            kind=phase.kind,
+            phase=phase.name,
+            args=args,
+            due_as=due_as,
+            options=options,
+            **what,
+        )
+        self.registry.schedule(CodeSchedule(schedule, phase, "max_attempts" in options))
+
+    def _unknown_kind(self, kind: str) -> ConfigError:
+        known = sorted(item.name for item in self.registry)
+        near = difflib.get_close_matches(str(kind), known, 1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        return ConfigError(
+            "kind", kind, f"{hint}one of the kinds that are defined: {', '.join(known) or 'none'}"
+        )
+
     # ------------------------------------------------------------------ submitting
 
     @property
@@ -180,8 +283,7 @@ class App:
         """Submit a job by the name of its kind, which must be defined in this app."""
         found = self.registry.kind(kind)
         if found is None:
-            known = ", ".join(sorted(item.name for item in self.registry)) or "none"
-            raise ConfigError("kind", kind, f"one of the kinds that are defined: {known}")
+            raise self._unknown_kind(kind)
         return self.submitter.submit(new_job(found.first, (), arguments, {}))
 
     # ------------------------------------------------------------------ serving

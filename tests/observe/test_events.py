@@ -16,13 +16,16 @@ from windlass.model import (
     Advanced,
     Cancelled,
     Completed,
+    Defined,
     Failed,
+    Fired,
     JobError,
     Outcome,
     Recovered,
     Released,
     Retried,
     Run,
+    Tick,
 )
 from windlass.observe import events
 from windlass.observe.report import OUTCOMES
@@ -101,6 +104,13 @@ def test_everything_else_is_told() -> None:
         events.lock_lost("0190-a")
         events.lock_degraded("ConnectionError: refused", skipped=3)
         events.lock_restored(datetime(2026, 1, 1, tzinfo=UTC))
+        events.schedules_defined(Defined(("a",), (), ("b",)))
+        events.schedules_defined(Defined())
+        tick = Tick(
+            "nightly", datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 1, tzinfo=UTC), "0190-a", 3
+        )
+        events.fired(Fired("nightly", "welcome", [tick], 2, is_capped=True))
+        events.fired(Fired("nightly", "welcome", (), refused="its zone is unknown"))
         events.processor_replaced(a_job(), "time limit")
         events.instance_started("i-1", ["a", "b"])
         events.instance_stopping("i-1", 7, 30.0)

@@ -19,7 +19,7 @@ from windlass.observe.report import OUTCOMES, PhaseReport, StatsReport
 from windlass.observe.server import METRICS_TYPE
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "metrics.md"
-NAMES = ("recovered", "refused", "duplicates_prevented", "lock_held", "redis_errors", "lease_lost", "self_stops", "step_errors", "beat_errors", "loop_blocked", "time_limits", "crashes", "reconnects", "promoted", "locks_lost")  # fmt: skip
+NAMES = ("recovered", "refused", "duplicates_prevented", "lock_held", "redis_errors", "lease_lost", "self_stops", "step_errors", "beat_errors", "loop_blocked", "time_limits", "crashes", "reconnects", "promoted", "locks_lost", "ticks", "ticks_skipped")  # fmt: skip
 
 
 def _stats() -> Stats:

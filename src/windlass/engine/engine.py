@@ -1,6 +1,6 @@
 """One instance: owns the parts, starts them in order, stops them so that nothing is lost.
 
-Threads: step (records and claims), heartbeat, listener, upkeep, watchdog; and those of the executors. Start: pools, queue, discovery,
+Threads: step (records and claims), heartbeat, listener, upkeep, ticker, watchdog; and those of the executors. Start: pools, queue, discovery,
 coordinator, in this order. Stop: claim nothing more, give back what only waits, let running jobs finish for the grace time, stop
 and give back the rest.
 """
@@ -30,7 +30,7 @@ from windlass.engine.stepper import Stepper
 from windlass.engine.waker import Waker
 from windlass.engine.watchdog import Watchdog
 from windlass.errors import ConfigError, WindlassError
-from windlass.model import Cancelled, Lease, Outcome, Recovered, Released, Run
+from windlass.model import Cancelled, Fired, Lease, Outcome, Recovered, Released, Run
 from windlass.observe import events
 from windlass.observe.check import HealthCheck
 from windlass.observe.report import EngineReport, PhaseReport
@@ -43,6 +43,7 @@ from windlass.upkeep.caretaker import Caretaker, Duty
 from windlass.upkeep.pressure import Pressure, Unserved
 from windlass.upkeep.recoverer import Recoverer
 from windlass.upkeep.rollups import RollupWriter
+from windlass.upkeep.ticker import Ticker
 from windlass.work.kind import Registry
 
 WAKE_EVERY, WAKE_LASTS = 10.0, 25.0
@@ -151,6 +152,7 @@ class Engine:
             in_thread=self._hosts.in_thread,
             on_recovered=self._on_recovered,
         )
+        self._ticker = Ticker(self._store, on_fired=self._on_fired)
         self._caretaker = Caretaker(self._duties())
         self._listening = Listening(
             self._store.listen,
@@ -161,11 +163,13 @@ class Engine:
             on_listening=self._on_listening,
         )
         self._announce()
+        self._define_schedules()
         ends: list[tuple[_Part, Callable[[], object]]] = [
             (self._watchdog, self._watchdog.stop),
             (self._heartbeat, self._heartbeat.stop),
             (self._listening, self._listening.stop),
             (self._stepper, lambda: self._stepper.finish(time.monotonic() + LAST_WORDS)),
+            (self._ticker, self._ticker.stop),
             (self._caretaker, lambda: self._caretaker.stop(1.0)),
         ]
         for part, end in ends:
@@ -176,7 +180,13 @@ class Engine:
 
     def _duties(self) -> list[Duty]:
         store, settings = self._store, self.settings
-        agenda = Agenda(store, self._recoverer, every=settings.recovery, on_promoted=self._on_promoted)
+        agenda = Agenda(
+            store,
+            self._recoverer,
+            every=settings.recovery,
+            on_promoted=self._on_promoted,
+            on_tick=self._ticker.expect,
+        )
         self._rollups = RollupWriter(
             store, self.stats, lambda: self.id, every=settings.rollup, keep_days=settings.rollup_days
         )
@@ -209,6 +219,11 @@ class Engine:
     def _announce(self) -> None:
         """Say that somebody waits for these phases, so that enqueues tell."""
         self._store.wait([*self.phases, "@later"], WAKE_LASTS)
+
+    def _define_schedules(self) -> None:
+        """Make the database say what this code says about schedules."""
+        wanted = [item.resolved() for item in self._registry.schedules]
+        events.schedules_defined(self._store.schedules.define(wanted, self._registry.modules))
 
     # ------------------------------------------------------------------ stop
 
@@ -259,6 +274,7 @@ class Engine:
                 time.sleep(0.01)
 
     def _end(self) -> None:
+        self._ticker.stop()
         self._caretaker.stop(1.0)
         was_written = self._stepper.finish(time.monotonic() + LAST_WORDS)
         self._listening.stop()
@@ -361,6 +377,13 @@ class Engine:
     def _on_pressure(self, phase: str, is_held: bool) -> None:
         self._discovery.hold(phase, is_held)
         self._waker.wake()
+
+    def _on_fired(self, item: Fired) -> None:
+        self.stats.count("ticks", len(item.ticks))
+        self.stats.count("ticks_skipped", item.skipped)
+        events.fired(item)
+        if item.ticks:
+            self._on_hint(item.phase)
 
     def _on_recovered(self, item: Recovered) -> None:
         self.stats.count("recovered", label=item.verdict)

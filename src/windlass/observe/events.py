@@ -15,7 +15,19 @@ from datetime import datetime
 from typing import Any
 
 from windlass.json_tree import explain
-from windlass.model import Advanced, Cancelled, Failed, JobError, Lease, Outcome, Recovered, Retried, Run
+from windlass.model import (
+    Advanced,
+    Cancelled,
+    Defined,
+    Failed,
+    Fired,
+    JobError,
+    Lease,
+    Outcome,
+    Recovered,
+    Retried,
+    Run,
+)
 from windlass.observe.current import CurrentJob, lease_fields
 
 log = logging.getLogger("windlass.engine")
@@ -41,6 +53,10 @@ LEVELS = {
     "lock.lost": logging.WARNING,
     "lock.degraded": logging.WARNING,
     "lock.restored": logging.INFO,
+    "schedule.defined": logging.INFO,
+    "schedule.fired": logging.DEBUG,
+    "schedule.missed": logging.WARNING,
+    "schedule.refused": logging.ERROR,
     "processor.replaced": logging.WARNING,
     "lease.lost": logging.ERROR,
     "instance.started": logging.INFO,
@@ -187,6 +203,54 @@ def processor_replaced(job: CurrentJob, reason: str) -> None:
         processor=job.processor.name,
         **lease_fields(job.lease),
     )
+
+
+# ---------------------------------------------------------------------- schedules
+
+
+def schedules_defined(defined: Defined) -> None:
+    """The database says now what the code says."""
+    told = [
+        f"{word} {', '.join(names)}"
+        for word, names in (("added", defined.added), ("changed", defined.changed), ("gone", defined.gone))
+        if names
+    ]
+    if told:
+        emit(
+            "schedule.defined",
+            f"schedules: {'; '.join(told)}",
+            added=list(defined.added),
+            changed=list(defined.changed),
+            gone=list(defined.gone),
+        )
+
+
+def fired(item: Fired) -> None:
+    """A schedule was due."""
+    for tick in item.ticks if log.isEnabledFor(logging.DEBUG) else ():
+        due_at = tick.at.isoformat()
+        emit(
+            "schedule.fired",
+            f"{item.schedule} was due at {due_at}",
+            schedule=item.schedule,
+            due_at=due_at,
+            job_id=tick.job_id,
+            covers=tick.covers,
+        )
+    if item.skipped:
+        made = f"{len(item.ticks)} jobs were made" if item.ticks else "no job was made"
+        why = "; more were missed than its cap" if item.is_capped else ""
+        emit(
+            "schedule.missed",
+            f"{item.schedule}: {item.skipped} due times got no job of their own, {made}{why}",
+            schedule=item.schedule,
+            skipped=item.skipped,
+            jobs=len(item.ticks),
+            is_capped=item.is_capped,
+        )
+    if item.refused is not None:
+        message = f"{item.schedule} was paused: {item.refused}"
+        emit("schedule.refused", message, schedule=item.schedule, reason=item.refused)
 
 
 # ---------------------------------------------------------------------- the instance

@@ -127,6 +127,8 @@ ABOUT = (
     About(
         "windlass_promoted_total", "counter", (), "Jobs moved into their queues because their time had come."
     ),
+    About("windlass_ticks_total", "counter", (), "Due times of schedules that this instance fired."),
+    About("windlass_ticks_skipped_total", "counter", (), "Due times that got no job of their own."),
     About(
         "windlass_lease_seconds_left",
         "gauge",
@@ -154,6 +156,8 @@ _COUNTED = {
     "beat_errors": "windlass_beat_errors",
     "reconnects": "windlass_reconnects",
     "promoted": "windlass_promoted",
+    "ticks": "windlass_ticks",
+    "ticks_skipped": "windlass_ticks_skipped",
 }
 _NOTHING = PhaseStats(dict.fromkeys(OUTCOMES, 0), *[Histogram((0,) * BUCKETS, 0)] * 2)
 _HELP = {about.name.removesuffix("_total").removesuffix("_info"): about.help for about in ABOUT}

@@ -1,7 +1,8 @@
 """What there is to see to, asked for in one read; then only the duties that have something to do.
 
 Due jobs are moved into their queues, children are linked to their parents, counts are folded, and what dead instances held is
-recovered. An instance with nothing to do reads one row every few seconds.
+recovered. When the next tick of a schedule is due is passed on to the ticker. An instance with nothing to do reads one row every few
+seconds.
 """
 
 from __future__ import annotations
@@ -29,17 +30,21 @@ class Agenda:
         *,
         every: float,
         on_promoted: Callable[[str, int], None],
+        on_tick: Callable[[float], None] = lambda _seconds: None,
     ) -> None:
         self._store = store
         self._recoverer = recoverer
         self._every = every
         self._on_promoted = on_promoted
+        self._on_tick = on_tick
         self._folded_at = 0.0
 
     def run(self) -> float:
         """See to everything that is due; seconds until there is more, as far as is known."""
         agenda = self._store.upkeep.agenda()
         due_in = agenda.due_in
+        if agenda.tick_in is not None:
+            self._on_tick(max(0.0, agenda.tick_in))
         if due_in is not None and due_in <= 0:
             self._promote()
             due_in = self._store.upkeep.agenda().due_in

@@ -38,7 +38,7 @@ class Duty:
 class Caretaker:
     """Owns the upkeep thread."""
 
-    def __init__(self, duties: Sequence[Duty]) -> None:
+    def __init__(self, duties: Sequence[Duty], name: str = "windlass-upkeep") -> None:
         self._duties = list(duties)
         now = time.monotonic()
         for duty in self._duties:
@@ -46,7 +46,7 @@ class Caretaker:
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="windlass-upkeep", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
         self._thread.start()

@@ -16,6 +16,7 @@ from windlass.retry import RetryPolicy, exponential, linear
 from windlass.signature import Signature
 from windlass.store.names import NAME_RULE, is_name
 from windlass.work.address import obstacle
+from windlass.work.schedules import CodeSchedule, module_of
 
 PROCESSORS = 10
 TIME_LIMIT = 300.0
@@ -82,6 +83,7 @@ class Registry:
         self._default_retry = default_retry or exponential()
         self._kinds: dict[str, Kind] = {}
         self._phases: dict[str, Phase] = {}
+        self._schedules: dict[str, CodeSchedule] = {}
 
     def define(
         self,
@@ -142,6 +144,26 @@ class Registry:
         self._kinds[kind] = owner
         self._phases[name] = phase
         return phase
+
+    def schedule(self, schedule: CodeSchedule) -> None:
+        """Add a schedule; it is put into the database by a worker that starts."""
+        self.refuse_taken(schedule.schedule.name)
+        self._schedules[schedule.schedule.name] = schedule
+
+    def refuse_taken(self, name: str) -> None:
+        """Refuse the name of a schedule that there is already."""
+        if name in self._schedules:
+            raise ConfigError("name", name, "a name that no other schedule has; give one with name=")
+
+    @property
+    def schedules(self) -> list[CodeSchedule]:
+        """The schedules that this code defines."""
+        return list(self._schedules.values())
+
+    @property
+    def modules(self) -> set[str]:
+        """The modules that this code speaks for: those its handlers are in."""
+        return {module_of(phase.handler) for phase in self._phases.values()}
 
     def kind(self, name: str) -> Kind | None:
         return self._kinds.get(name)
