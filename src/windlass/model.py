@@ -381,11 +381,13 @@ class CancelAnswer(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What recovery did with one job of a dead instance. ``lease`` is set where the job is HELD for a probe."""
+    """What recovery did with one job of a dead instance. ``lease`` is set where the job is HELD for a probe; ``crashed`` says that
+    a crash was counted against it."""
 
     job_id: str
     verdict: str
     lease: Lease | None = None
+    crashed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

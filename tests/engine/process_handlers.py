@@ -321,6 +321,13 @@ def roll_back(ctx: Context) -> NoReturn:
         raise ValueError("not this time")
 
 
+def put_twice(ctx: Context) -> list[bool]:
+    """The second and the fourth find an output there."""
+    made = [ctx.put_output("page", n).created for n in range(2)]
+    with ctx.transaction(ends=False) as tx:
+        return [*made, tx.put_output("other", 1).created, tx.put_output("page", 9).created]
+
+
 def complete_badly(ctx: Context) -> list[int]:
     with ctx.transaction() as tx:
         tx.connection.execute("INSERT INTO ledger (job) VALUES ('x')")

@@ -74,7 +74,13 @@ class ChildContext(Context):
     """A context whose job's end is told to the instance at the moment it is committed."""
 
     def __init__(self, lease: Lease, phase: Phase, hold: ChildHold, host: Host, number: int) -> None:
-        super().__init__(lease, phase, hold, touch=lambda: host.touch(number))
+        super().__init__(
+            lease,
+            phase,
+            hold,
+            touch=lambda: host.touch(number),
+            on_duplicate=lambda name: host.send({"do": "duplicate", "job": number, "name": name}),
+        )
         self._tell = partial(host.send, {"do": "recorded", "job": number})
 
     def _on_end(self) -> None:

@@ -117,7 +117,14 @@ class Engine:
         )
         undo.callback(self._leave)
         self._hosts = Hosts(
-            Bench(self._runner, _Hold(self)), phases, settings, self._store, self._on_ended, self._on_recorded
+            Bench(self._runner, _Hold(self), on_duplicate=self._on_duplicate),
+            phases,
+            settings,
+            self._store,
+            self._on_ended,
+            self._on_recorded,
+            on_crash=self._on_crash,
+            on_duplicate=self._on_duplicate,
         )
         undo.callback(self._hosts.close)
         self._watchdog = Watchdog(
@@ -151,6 +158,7 @@ class Engine:
             record=self._record,
             in_thread=self._hosts.in_thread,
             on_recovered=self._on_recovered,
+            on_crash=self._on_crash,
         )
         self._ticker = Ticker(self._store, on_fired=self._on_fired)
         self._caretaker = Caretaker(self._duties())
@@ -385,6 +393,14 @@ class Engine:
         if item.ticks:
             self._on_hint(item.phase)
 
+    def _on_crash(self) -> None:
+        """A process died under a job, and the job is charged with it: a child of ours, or an instance whose job was recovered here."""
+        self.stats.count("crashes")
+
+    def _on_duplicate(self, lease: Lease, name: str) -> None:
+        self.stats.count("duplicates_prevented")
+        events.duplicate_prevented(lease.id, lease.phase, name)
+
     def _on_recovered(self, item: Recovered) -> None:
         self.stats.count("recovered", label=item.verdict)
         events.recovered(item)
@@ -484,11 +500,7 @@ class _Hold:
         return self._engine.holder.checkpoint(lease, **what)
 
     def put_output(self, lease: Lease, value: Any, *, name: str = "") -> Any:
-        output = self._engine.holder.put_output(lease, value, name=name)
-        if not output.created:
-            self._engine.stats.count("duplicates_prevented")
-            events.duplicate_prevented(lease.id, lease.phase, name)
-        return output
+        return self._engine.holder.put_output(lease, value, name=name)
 
     def transaction(self, lease: Lease) -> Any:
         return self._engine.holder.transaction(lease, run=lambda: self._engine.run_of(lease))

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from windlass.engine.runner import STOPPED, Call, Runner, describe
 from windlass.engine.running import Running, Stop
-from windlass.model import Failed, Outcome, Released
+from windlass.model import Failed, Lease, Outcome, Released
 from windlass.work.context import Context, Hold, Probe
 from windlass.work.kind import Phase
 
@@ -50,8 +50,16 @@ class Executor(Protocol):
 class Bench:
     """The tools every executor uses on a job: prepare the call, make the outcome."""
 
-    def __init__(self, runner: Runner, hold: Hold, *, probe: Probe | None = None) -> None:
+    def __init__(
+        self,
+        runner: Runner,
+        hold: Hold,
+        *,
+        probe: Probe | None = None,
+        on_duplicate: Callable[[Lease, str], None] = lambda lease, name: None,
+    ) -> None:
         self._runner = runner
+        self._on_duplicate = on_duplicate
         self._hold = hold
         self._probe = probe
 
@@ -73,7 +81,12 @@ class Bench:
         def context(phase: Phase) -> Context:
             touch = running.processor.touch
             made = Context(
-                running.lease, phase, self._hold, touch=lambda: touch(time.monotonic()), probe=self._probe
+                running.lease,
+                phase,
+                self._hold,
+                touch=lambda: touch(time.monotonic()),
+                probe=self._probe,
+                on_duplicate=partial(self._on_duplicate, running.lease),
             )
             running.context = made
             if running.stop is not None:

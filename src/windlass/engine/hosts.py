@@ -30,6 +30,9 @@ class Hosts:
         store: Store,
         on_ended: OnEnded,
         on_recorded: Callable[[Lease], None],
+        *,
+        on_crash: Callable[[], None],
+        on_duplicate: Callable[[Lease, str], None],
     ) -> None:
         has_coroutines = any(_is_coroutine(phase) for phase in phases.values())
         self.loop = LoopExecutor(bench, on_ended) if has_coroutines else None
@@ -38,6 +41,8 @@ class Hosts:
             bench,
             on_ended,
             on_recorded=on_recorded,
+            on_crash=on_crash,
+            on_duplicate=on_duplicate,
             open_store=store.options,
             lease=settings.lease,
             crash_cap=settings.crash_cap,

@@ -54,7 +54,8 @@ class ProcessExecutor:
 
     ``open_store`` is how children open the database: a mapping of JSON values with ``url``; ``lease`` is how many seconds a lease
     of this instance lasts, ``cancel_grace`` how many a job has that was told to stop. ``memory_limit`` bounds the bytes a child may
-    take beyond those it starts with. ``on_recorded`` hears, at once, of leases whose jobs ended in a transaction of their handlers.
+    take beyond those it starts with. ``on_recorded`` hears, at once, of leases whose jobs ended in a transaction of their handlers,
+    ``on_crash`` of each child that died under its job, ``on_duplicate`` of outputs that were there already.
     """
 
     def __init__(
@@ -63,6 +64,8 @@ class ProcessExecutor:
         on_ended: OnEnded,
         *,
         on_recorded: Callable[[Lease], None] = lambda lease: None,
+        on_crash: Callable[[], None] = lambda: None,
+        on_duplicate: Callable[[Lease, str], None] = lambda lease, name: None,
         open_store: Mapping[str, Any] | None = None,
         lease: float = 30.0,
         crash_cap: int = CRASH_CAP,
@@ -77,6 +80,8 @@ class ProcessExecutor:
         self._bench = bench
         self._on_ended = on_ended
         self._on_recorded = on_recorded
+        self._on_crash = on_crash
+        self._on_duplicate = on_duplicate
         self._ends = Ends(bench, crash_cap=crash_cap, memory_limit=memory_limit)
         self._cancel_grace = cancel_grace
         self._init = {
@@ -215,6 +220,8 @@ class ProcessExecutor:
                 work.running.processor.touch(time.monotonic())
             case "recorded":
                 self._recorded(work)
+            case "duplicate":
+                self._on_duplicate(work.running.lease, str(message["name"]))
             case "ended":
                 outcome = None if work.is_recorded else self._ends.told(work.running, message)
                 self._end(work, outcome)
@@ -287,6 +294,7 @@ class ProcessExecutor:
         elif child.was_killed or running.stop in (Stop.CANCELLED, Stop.TIME_LIMIT):
             self._end(work, self._ends.stopped(running))
         elif work.is_begun:
+            self._on_crash()
             self._end(work, self._ends.died(running, how, what, child.last_words))
         elif work.tries < TRIES and self._closing_at is None:
             log.warning("a process %s before it began with job %s; trying another", what, running.lease.id)

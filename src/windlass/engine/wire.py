@@ -7,6 +7,7 @@
                       begun     the job is about to touch its handler: from here on a death counts against it
                       touch     a sign of life
                       recorded  a transaction of the handler ended the job
+                      duplicate an output of the job was there already
                       ended     how the job ended
 
 Never pickle: what a child sends is data, whatever a handler did to the child.

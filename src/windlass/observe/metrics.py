@@ -119,7 +119,12 @@ ABOUT = (
         "Times all jobs were stopped because the lease could not be renewed.",
     ),
     About("windlass_time_limits_total", "counter", (), "Jobs that outran their phase's time limit."),
-    About("windlass_crashes_total", "counter", (), "Child processes that died under a job."),
+    About(
+        "windlass_crashes_total",
+        "counter",
+        (),
+        "Processes that died under a job: children of this instance, and instances whose jobs it recovered.",
+    ),
     About("windlass_loop_blocked_total", "counter", (), "Times a handler blocked the event loop."),
     About("windlass_step_errors_total", "counter", (), "Steps (records and claims) that failed."),
     About("windlass_beat_errors_total", "counter", (), "Heartbeats that failed."),

@@ -137,18 +137,25 @@ class Recovery:
             tx.run("record.release", outcomes=array(releases))
             phases = {case.lease.phase for case in cases if case.release is not None and case.lease.phase}
             self._db.tell(tx, phases, nudge=True)
-        return [Recovered(case.lease.id, case.verdict) for case in cases]
+        return [Recovered(case.lease.id, case.verdict, crashed=case.crashed) for case in cases]
 
 
 class _Case:
     """One decision: an outcome to record for the dead holder, or a release."""
 
-    __slots__ = ("lease", "outcome", "release", "verdict")
+    __slots__ = ("crashed", "lease", "outcome", "release", "verdict")
 
     def __init__(
-        self, lease: Lease, verdict: str, outcome: Outcome | None = None, release: str | None = None
+        self,
+        lease: Lease,
+        verdict: str,
+        outcome: Outcome | None = None,
+        release: str | None = None,
+        *,
+        crashed: bool = False,
     ) -> None:
         self.lease, self.verdict, self.outcome, self.release = lease, verdict, outcome, release
+        self.crashed = crashed
 
 
 def _done(lease: Lease, output: str, next_phase: str | None, next_max_attempts: int | None) -> _Case:
@@ -171,14 +178,14 @@ def _judge(lease: Lease, cancel_asked: bool, crash_cap: int) -> _Case:
         details={"crashes": crashes},
     )
     if crashes >= crash_cap:
-        return _Case(lease, "failed", Failed(lease, capped(error, crashes)))
+        return _Case(lease, "failed", Failed(lease, capped(error, crashes)), crashed=True)
     if lease.attempt >= lease.max_attempts:
-        return _Case(lease, "failed", Failed(lease, error))
+        return _Case(lease, "failed", Failed(lease, error), crashed=True)
     delay = crash_delay(crashes)
     if delay:
-        return _Case(lease, "retried", Retried(lease, error, delay, crashed=True))
+        return _Case(lease, "retried", Retried(lease, error, delay, crashed=True), crashed=True)
     row = release_row(lease, returned=False, crashed=True, suspect=True, error=error_json(lease, error))
-    return _Case(lease, "released", release=row)
+    return _Case(lease, "released", release=row, crashed=True)
 
 
 def capped(error: JobError, crashes: int) -> JobError:

@@ -51,6 +51,7 @@ class Recoverer:
         record: Callable[[Outcome], None],
         in_thread: Callable[[Callable[[], None]], None],
         on_recovered: Callable[[Recovered], None],
+        on_crash: Callable[[], None] = lambda: None,
     ) -> None:
         self._store = store
         self._holder = holder
@@ -60,6 +61,7 @@ class Recoverer:
         self._record = record
         self._in_thread = in_thread
         self._on_recovered = on_recovered
+        self._on_crash = on_crash
 
     def run(self) -> None:
         """Recover until nothing is left to recover."""
@@ -68,7 +70,7 @@ class Recoverer:
                 limit=LIMIT, crash_cap=self._crash_cap, holder=self._holder(), probed=self._probed
             )
             for item in found:
-                self._on_recovered(item)
+                self._note(item)
                 if item.lease is not None:
                     self._ask(item.lease)
             if len(found) < LIMIT:
@@ -77,7 +79,12 @@ class Recoverer:
     def sweep(self) -> None:
         """One page of the net under the nets."""
         for item in self._store.recovery.sweep_orphans(crash_cap=self._crash_cap):
-            self._on_recovered(item)
+            self._note(item)
+
+    def _note(self, item: Recovered) -> None:
+        self._on_recovered(item)
+        if item.crashed:
+            self._on_crash()
 
     def _ask(self, lease: Lease) -> None:
         self._in_thread(lambda: self._record(self._judge(lease)))
@@ -96,6 +103,8 @@ class Recoverer:
             )
             found = None
         if found is None or found is False:
+            if lease.flags & Flag.STARTED:
+                self._on_crash()
             return _again(lease, self._crash_cap)
         try:  # True says that it is there, not what it is: there is nothing to compare with the annotation
             text = None if found is True else Json(phase.signature.encode_result(found))

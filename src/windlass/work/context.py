@@ -57,12 +57,14 @@ class Context:
         *,
         touch: Callable[[], None] = lambda: None,
         probe: Probe | None = None,
+        on_duplicate: Callable[[str], None] = lambda name: None,
     ) -> None:
         self.lease = lease
         self._phase = phase
         self._hold = hold
         self._touch = touch
         self.probe = probe
+        self._on_duplicate = on_duplicate
         self._stopping = threading.Event()
         self._outputs: Sequence[Output] | None = None
         self.is_recorded = False
@@ -187,7 +189,10 @@ class Context:
 
     def put_output(self, name: str, value: Any) -> Output:
         """Store a named output, once: the first value stands, also across attempts."""
-        return self._hold.put_output(self.lease, value, name=name)
+        output = self._hold.put_output(self.lease, value, name=name)
+        if not output.created:
+            self._on_duplicate(name)
+        return output
 
     # ------------------------------------------------------------------ the same for coroutines: in a thread, off the event loop
 
@@ -235,6 +240,7 @@ class Context:
             on_end=self._on_end,
             on_cancel=self.ask_to_stop,
             touch=self._touch,
+            on_duplicate=self._on_duplicate,
         )
 
     def enqueue(self, job: NewJob) -> Enqueued:

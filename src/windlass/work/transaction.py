@@ -43,6 +43,7 @@ class JobTransaction:
         on_end: Callable[[], None],
         on_cancel: Callable[[], None] = lambda: None,
         touch: Callable[[], None] = lambda: None,
+        on_duplicate: Callable[[str], None] = lambda name: None,
     ) -> None:
         self._effect = open_effect(lease)
         self._lease = lease
@@ -51,6 +52,7 @@ class JobTransaction:
         self._on_end = on_end
         self._on_cancel = on_cancel
         self._touch = touch
+        self._on_duplicate = on_duplicate
         self._result: Any = _NOTHING
         self._thread: ThreadPoolExecutor | None = None
         self._is_open = False
@@ -74,6 +76,8 @@ class JobTransaction:
     def put_output(self, name: str, value: Any) -> Output:
         """Store a named output with this transaction."""
         put: Output = self._effect.put_output(value, name=name)
+        if not put.created:
+            self._on_duplicate(name)
         return put
 
     def checkpoint(self, position: Any = None, *, done: int = 0, total: int | None = None) -> None:
