@@ -1,10 +1,12 @@
-"""Connections on PostgreSQL: one need cannot starve another, and a handler's connection is its own."""
+"""Connections: one need cannot starve another, and a handler's connection is its own."""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from pathlib import Path
 from uuid import UUID
 
 import psycopg
@@ -101,3 +103,30 @@ def _patiently(call: Callable[[], object]) -> object:
         with suppress(StoreUnreachableError):
             return call()
     raise AssertionError("the server was not found again")
+
+
+def test_on_sqlite_a_reader_does_not_wait_for_a_writer_that_waits_for_it(sqlite_path: Path) -> None:
+    """A handler that reads for the first time on its thread while its transaction has the write lock: the writer's own lock must not
+    be in its way, or both wait until the writer gives up."""
+    with open_store(f"sqlite:///{sqlite_path}") as store:
+        enqueue(store, n=2)
+        first, second = store.join().claim("work", 2)
+        holder, is_inside, has_read = store.join(), threading.Event(), threading.Event()
+        answers: list[float] = []
+
+        def handler() -> None:
+            with holder.transaction(first) as tx:
+                tx.connection.execute("CREATE TABLE effect (n)")
+                is_inside.set()
+                time.sleep(0.2)  # until the writer below waits for this transaction
+                began = time.monotonic()
+                assert store.jobs.get(second.id).id == second.id
+                answers.append(time.monotonic() - began)
+                has_read.set()
+
+        thread = threading.Thread(target=handler)
+        thread.start()
+        assert is_inside.wait(10)
+        enqueue(store)
+        thread.join()
+    assert has_read.is_set() and answers[0] < 5, answers

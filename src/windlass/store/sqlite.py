@@ -115,6 +115,7 @@ class SqliteDatabase:
         self._lock = threading.RLock()
         self._local = threading.local()
         self._readers: WeakSet[sqlite3.Connection] = WeakSet()
+        self._readers_lock = threading.Lock()  # not the writer's, who may wait for the very thread that wants to read
         self._wakeups = Wakeups()
         migrate_sqlite(url, busy_timeout=busy_timeout)
         self._writer = connect(url, busy_timeout)
@@ -180,7 +181,7 @@ class SqliteDatabase:
             reader = connect(self._url, self._busy_timeout, ReaderConnection)
             reader.execute("PRAGMA query_only = ON")
             self._local.reader = reader
-            with self._lock:
+            with self._readers_lock:
                 self._readers.add(reader)
         return reader
 
@@ -300,7 +301,7 @@ class SqliteDatabase:
         return 0  # one table, nothing to drop: rows go one by one
 
     def close(self) -> None:
-        with self._lock:
+        with self._lock, self._readers_lock:
             for connection in (*self._readers, self._writer):
                 connection.close()
             self._readers.clear()
