@@ -270,6 +270,7 @@ class _Hold:
         self.checkpoint = holder.checkpoint
         self.put_output = holder.put_output
         self.transaction = holder.transaction
+        self.fence = holder.fence
         self.resume = store.resume
         self.outputs_of = store.outputs_of
         self.enqueue = store.enqueue

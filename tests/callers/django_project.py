@@ -10,11 +10,9 @@ from urllib.parse import unquote, urlsplit
 import django
 from django.conf import settings
 
-
-def configure() -> None:
-    if not settings.configured:
-        settings.configure(DATABASES={}, USE_TZ=True, INSTALLED_APPS=[])
-        django.setup()
+if not settings.configured:  # at import: threads of a test must not do it at the same time
+    settings.configure(DATABASES={}, USE_TZ=True, INSTALLED_APPS=[])
+    django.setup()
 
 
 def database(url: str) -> dict[str, Any]:
@@ -35,7 +33,6 @@ def database(url: str) -> dict[str, Any]:
 @contextmanager
 def connected(url: str, alias: str) -> Iterator[Any]:
     """A Django connection to a database, under an alias of its own."""
-    configure()
     from django.db import connections
 
     connections.databases[alias] = connections.configure_settings({"default": {}, alias: database(url)})[

@@ -22,6 +22,7 @@ from sqlalchemy.ext import asyncio as sa_async
 from sqlalchemy.pool import NullPool
 
 from tests.callers import django_project
+from windlass.work.context import Context
 
 
 @dataclass
@@ -52,6 +53,18 @@ class Hand:
         if self.is_async:
             return await kind.enqueue_many_in_async(self.where, calls)
         return kind.enqueue_many_in(self.where, calls)
+
+    async def complete(self, ctx: Any, result: Any = None) -> None:
+        if self.is_async:
+            await ctx.complete_in_async(self.where, result)
+        else:
+            ctx.complete_in(self.where, result)
+
+    async def checkpoint(self, ctx: Any, position: Any, **how: Any) -> None:
+        if self.is_async:
+            await ctx.checkpoint_in_async(self.where, position, **how)
+        else:
+            ctx.checkpoint_in(self.where, position, **how)
 
     async def _awaited(self, answer: Any) -> Any:
         return await answer if self.is_async else answer
@@ -275,11 +288,38 @@ KINDS = {**ON_POSTGRES, **ON_SQLITE}
 THE_FIVE = ["psycopg", "asyncpg", "sqlalchemy-session", "sqlalchemy-async-session", "django"]
 
 
+def is_async(kind: str) -> bool:
+    return "async" in kind or kind == "aiosqlite"
+
+
 def run(kind: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Run a test's coroutine."""
-    if "async" in kind or kind == "aiosqlite":
+    if is_async(kind):
         asyncio.run(work())
         return
     with suppress(StopIteration):
         work().send(None)
         raise AssertionError("a plain library has nothing to wait for")
+
+
+def handler(kind: str, url: str, body: Callable[[Hand, Context, int], Coroutine[Any, Any, Any]]) -> Any:
+    """A handler, plain or async as its library is, that opens a transaction of its own and does something in it."""
+    if is_async(kind):
+
+        async def work_async(n: int, ctx: Context) -> Any:
+            async with KINDS[kind](url) as hand:
+                return await body(hand, ctx, n)
+
+        return work_async
+
+    def work(n: int, ctx: Context) -> Any:
+        results = []
+
+        async def inside() -> None:
+            async with KINDS[kind](url) as hand:
+                results.append(await body(hand, ctx, n))
+
+        run(kind, inside)
+        return results[0]
+
+    return work

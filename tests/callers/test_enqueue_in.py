@@ -2,35 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.callers.kinds import KINDS, ON_SQLITE, Open, run
-from tests.servers.plugin import FreshPostgres
+from tests.callers.kinds import Open, run
 from windlass.app import App, JobKind
 from windlass.model import JobFilter, State
-
-
-@pytest.fixture(params=sorted(KINDS))
-def kind(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture
-def opened(kind: str) -> Open:
-    return KINDS[kind]
-
-
-@pytest.fixture
-def app(kind: str, fresh_postgres: FreshPostgres, sqlite_path: Path) -> Iterator[App]:
-    made = App(f"sqlite:///{sqlite_path}" if kind in ON_SQLITE else fresh_postgres())
-    if kind in ON_SQLITE:
-        assert made.store
-    yield made
-    made.close()
 
 
 @pytest.fixture

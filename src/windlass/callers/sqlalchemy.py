@@ -45,7 +45,7 @@ class ConnectionCaller:
     def begin(self) -> None:
         """On SQLite "begun" means that the driver will begin before the first write; see there."""
         if self.dialect == "sqlite" and not self._connection.connection.driver_connection.in_transaction:
-            self.execute("BEGIN", ())
+            self.execute("BEGIN IMMEDIATE", ())
 
     def flush(self) -> None:
         """A connection keeps nothing back."""

@@ -31,9 +31,9 @@ class SqliteCaller:
         require_transaction(self._connection)
 
     def begin(self) -> None:
-        """Outside of a transaction a savepoint is one, and its release a commit; so begin as the driver would."""
+        """Outside of a transaction a savepoint is one, and its release a commit; so begin before the driver would."""
         if not self._connection.in_transaction:
-            self.execute("BEGIN", ())
+            self.execute("BEGIN IMMEDIATE", ())
 
     def flush(self) -> None:
         """Nothing is kept back."""

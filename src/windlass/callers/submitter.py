@@ -16,9 +16,9 @@ from typing_extensions import TypeIs  # typing's own from 3.13 on
 from windlass.callers.contract import AsyncCaller, Caller, DriverCaller
 from windlass.callers.finding import async_caller, plain_caller
 from windlass.callers.spelling import as_sqlite
-from windlass.callers.transaction import CallerTransaction, run_verb
+from windlass.callers.transaction import join, require, run_verb
 from windlass.clock import Clock
-from windlass.errors import ConfigError, StoreError
+from windlass.errors import StoreError
 from windlass.model import Enqueued, NewJob
 from windlass.store.enqueueing import INBOX, Inserter, RepeatRaced, check, needs_one_statement
 
@@ -42,7 +42,7 @@ class TransactionSubmitter:
         caller = async_caller(where)
         if not _is_driver(caller) or not all(needs_one_statement(job) for job in jobs):
             return await caller.lend(lambda plain: self._submit(plain, jobs))
-        self._check(caller)
+        require(caller, self._dialect)
         entries = check(jobs)
         if entries:
             rows = self._inserter.rows(entries, inbox=True)
@@ -51,8 +51,7 @@ class TransactionSubmitter:
         return [Enqueued(entry.id, created=True) for entry in entries]
 
     def _submit(self, caller: Caller, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        self._check(caller)
-        tx = CallerTransaction(caller, self._clock)
+        tx = join(caller, self._dialect, self._clock)
         if all(needs_one_statement(job) for job in jobs):
             return self._inserter.enqueue_in(tx, jobs)
         for _ in range(TRIES):
@@ -65,18 +64,6 @@ class TransactionSubmitter:
             "a job with one of these ids is being moved, and this transaction cannot see where to; nothing was enqueued. Roll back "
             "and repeat it, with isolation level READ COMMITTED if it has another"
         )
-
-    def _check(self, caller: Caller | DriverCaller) -> None:
-        if caller.dialect != self._dialect:
-            raise ConfigError(
-                "transaction",
-                f"a transaction on {_NAMES[caller.dialect]}",
-                f"one on the database that this app's jobs are in, which is {_NAMES[self._dialect]}",
-            )
-        caller.require_transaction()
-
-
-_NAMES = {"postgres": "PostgreSQL", "sqlite": "SQLite"}
 
 
 def _is_driver(caller: AsyncCaller) -> TypeIs[DriverCaller]:

@@ -9,11 +9,29 @@ from typing import Any
 from windlass.callers.contract import Caller, DriverCaller
 from windlass.callers.spelling import Spelled, as_rows, as_sqlite, as_text, spell
 from windlass.clock import Clock, SystemClock
-from windlass.errors import SchemaError
+from windlass.errors import ConfigError, SchemaError
 from windlass.store.contract import Row
 
 SAVEPOINT = "windlass_caller"
+_NAMES = {"postgres": "PostgreSQL", "sqlite": "SQLite"}
 _NO_TABLE = frozenset({"42P01", "3F000"})  # undefined_table, invalid_schema_name
+
+
+def join(caller: Caller, dialect: str, clock: Clock | None = None) -> CallerTransaction:
+    """A caller's transaction on a database of this dialect; ``ConfigError`` where it is on another, or there is none."""
+    require(caller, dialect)
+    return CallerTransaction(caller, clock)
+
+
+def require(caller: Caller | DriverCaller, dialect: str) -> None:
+    """Refuse what is no transaction, or one on another database than the jobs."""
+    if caller.dialect != dialect:
+        raise ConfigError(
+            "transaction",
+            f"a transaction on {_NAMES[caller.dialect]}",
+            f"one on the database that the jobs are in, which is {_NAMES[dialect]}",
+        )
+    caller.require_transaction()
 
 
 class _Statements:

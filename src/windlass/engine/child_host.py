@@ -82,10 +82,15 @@ class ChildContext(Context):
             on_duplicate=lambda name: host.send({"do": "duplicate", "job": number, "name": name}),
         )
         self._tell = partial(host.send, {"do": "recorded", "job": number})
+        self._tell_awaits = partial(host.send, {"do": "awaits commit", "job": number})
 
     def _on_end(self) -> None:
         super()._on_end()
         self._tell()
+
+    def _on_end_in(self) -> None:
+        super()._on_end_in()
+        self._tell_awaits()
 
 
 class Host:

@@ -59,6 +59,9 @@ class ChildHold:
     def transaction(self, lease: Lease) -> Any:
         return self.store.writes(self._lease).transaction(lease, run=self._run)
 
+    def fence(self, lease: Lease) -> Any:
+        return self.store.writes(self._lease).fence(lease, run=self._run)
+
     def resume(self, lease: Lease) -> Progress | None:
         return self.store.resume(lease)
 

@@ -307,6 +307,9 @@ class Engine:
 
     def _on_ended(self, ended: Sequence[Ended]) -> None:
         firsts, following = self._floor.end([item.running for item in ended])
+        for item in ended:
+            if (context := item.running.context) is not None and context.awaits_commit:
+                self._recorder.expect_elsewhere(item.running.lease)
         outcomes = [
             item.outcome
             for item, first in zip(ended, firsts, strict=True)
@@ -504,6 +507,9 @@ class _Hold:
 
     def transaction(self, lease: Lease) -> Any:
         return self._engine.holder.transaction(lease, run=lambda: self._engine.run_of(lease))
+
+    def fence(self, lease: Lease) -> Any:
+        return self._engine.holder.fence(lease, run=lambda: self._engine.run_of(lease))
 
     def resume(self, lease: Lease) -> Any:
         return self._engine._store.resume(lease)

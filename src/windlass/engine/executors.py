@@ -97,8 +97,11 @@ class Bench:
 
     def returned(self, running: Running, value: Any) -> Outcome | None:
         """The outcome of a handler that returned. Never raises."""
-        if running.phase is None or (running.context is not None and running.context.is_recorded):
+        context = running.context
+        if running.phase is None or (context is not None and context.is_recorded):
             return None
+        if context is not None and context.awaits_commit:
+            return self.timed(running, self._runner.uncommitted(running.lease, running.phase))
         try:
             return self._runner.returned(running.lease, running.phase, value, running.run(time.monotonic()))
         except Exception as error:  # noqa: BLE001  a result that breaks whoever looks at it is a failed job
@@ -116,6 +119,9 @@ class Bench:
             outcome = self._runner.stopped(running.lease, phase, Stop.CANCELLED, error)
         else:
             outcome = self._runner.raised(running.lease, phase, error)
+        if outcome is None and running.context is not None and running.context.awaits_commit:
+            # "Lost" is also what a handler hears that repeats a commit which had succeeded; the database knows.
+            outcome = self._runner.uncommitted(running.lease, phase)
         return self.timed(running, outcome)
 
     def timed(self, running: Running, outcome: Outcome | None) -> Outcome | None:

@@ -48,8 +48,15 @@ class Hosted:
 
     def note_recorded(self) -> None:
         """A transaction ended the job. The context that knows is in the child; a shadow of it tells the engine."""
-        nothing = None
         self.is_recorded = True
-        shadow = Context(self.running.lease, self.phase, cast(Hold, nothing))
-        shadow.is_recorded = True
-        self.running.context = shadow
+        self._shadow().is_recorded = True
+
+    def note_awaits_commit(self) -> None:
+        """The job's end is in a transaction of its handler's own."""
+        self._shadow().awaits_commit = True
+
+    def _shadow(self) -> Context:
+        if self.running.context is None:
+            nothing = None
+            self.running.context = Context(self.running.lease, self.phase, cast(Hold, nothing))
+        return self.running.context

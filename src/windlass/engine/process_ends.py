@@ -47,6 +47,8 @@ class Ends:
         if phase is None or message["how"] == "recorded":
             return None
         match message["how"]:
+            case "returned" if running.context is not None and running.context.awaits_commit:
+                return self._bench.returned(running, None)
             case "returned":
                 text, following = Json(message["text"]), phase.following
                 outcome: Outcome = (

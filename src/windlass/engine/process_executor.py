@@ -222,6 +222,8 @@ class ProcessExecutor:
                 self._recorded(work)
             case "duplicate":
                 self._on_duplicate(work.running.lease, str(message["name"]))
+            case "awaits commit":
+                work.note_awaits_commit()
             case "ended":
                 outcome = None if work.is_recorded else self._ends.told(work.running, message)
                 self._end(work, outcome)

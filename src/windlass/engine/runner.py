@@ -148,6 +148,13 @@ class Runner:
         told = JobError(type="TimeLimit", code="time_limit", message=message)
         return self._retried(lease, phase, told, None)
 
+    def uncommitted(self, lease: Lease, phase: Phase) -> Outcome:
+        """The outcome of a job that ended in a transaction of its handler's own, unless that was committed: then the database
+        has the end already, and this changes nothing."""
+        message = "ctx.complete_in was called, but its transaction was not committed; commit it before the handler returns"
+        told = JobError(type="NotCommitted", code="not_committed", message=message)
+        return self._retried(lease, phase, told, None)
+
     def _failed_attempt(self, lease: Lease, phase: Phase, error: BaseException) -> Outcome:
         return self._retried(lease, phase, describe(error), error)
 

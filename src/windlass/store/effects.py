@@ -14,6 +14,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
+from windlass.clock import Clock
 from windlass.errors import LeaseLost, WindlassError
 from windlass.model import (
     DEFAULT_MAX_ATTEMPTS,
@@ -28,8 +29,9 @@ from windlass.model import (
     Verdict,
 )
 from windlass.store import outputs, progress
-from windlass.store.contract import Database, Effect
+from windlass.store.contract import Database, Effect, Transaction
 from windlass.store.enqueueing import Enqueuer
+from windlass.store.outcomes import sound
 from windlass.store.recording import apply
 
 
@@ -132,3 +134,45 @@ class EffectTransaction:
             if not locked:
                 raise LeaseLost(f"effect of job {lease.id}", job_id=lease.id, token=lease.token)
             self.cancel_asked = bool(locked[0][3])
+
+
+class Fence:
+    """What a job comes to, as the last statements of a transaction that is somebody else's: it counts if and when that commits.
+
+    Its owner began it and will end it. So all that is done here about a holder that freezes with the row locked is to have the
+    database end the transaction when it idles too long, from here on and for this transaction only.
+    """
+
+    def __init__(
+        self, db: Database, lease: Lease, seconds: float, run: Callable[[], Run | None] | None = None
+    ) -> None:
+        self._db = db
+        self._lease = lease
+        self._seconds = seconds
+        self._run = run
+
+    @property
+    def dialect(self) -> str:
+        """Which database the transaction must be on."""
+        return self._db.dialect
+
+    @property
+    def clock(self) -> Clock | None:
+        return self._db.clock
+
+    def end(self, tx: Transaction, outcome: Completed | Advanced) -> None:
+        """End the job, or move it on."""
+        lease = self._lease
+        checked = sound(outcome, strict=True)
+        self._begin(tx)
+        verdict = apply(self._db, tx, [replace(checked, run=self._run()) if self._run else checked])[lease.id]
+        if verdict in (Verdict.LOST, Verdict.ALREADY_RECORDED):
+            raise LeaseLost(f"end of job {lease.id}", job_id=lease.id, token=lease.token)
+
+    def checkpoint(self, tx: Transaction, *, done: int, total: int | None, position: Any) -> bool:
+        """Save the position; True when the job was asked to stop."""
+        self._begin(tx)
+        return progress.save(tx, self._lease, done=done, total=total, position=position, must_go_on=True)
+
+    def _begin(self, tx: Transaction) -> None:
+        tx.run("fence", milliseconds=max(1, int(self._seconds * 1000)))

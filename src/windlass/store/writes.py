@@ -15,7 +15,7 @@ from windlass.errors import ConfigError
 from windlass.model import DEFAULT_MAX_ATTEMPTS, Lease, Output, Run
 from windlass.store import outputs, progress
 from windlass.store.contract import Database
-from windlass.store.effects import EffectTransaction
+from windlass.store.effects import EffectTransaction, Fence
 from windlass.store.enqueueing import Enqueuer
 from windlass.store.outcomes import check_advance
 
@@ -66,10 +66,18 @@ class JobWrites:
 
         ``run`` is asked at the end where the attempt ran and how long it took.
         """
-        seconds = max(0.5, (self.lease - margin).total_seconds())
         return EffectTransaction(
-            self._db, self._enqueuer, lease, seconds, on_end=lambda: self._ended(lease), run=run
+            self._db, self._enqueuer, lease, self._bound(margin), on_end=lambda: self._ended(lease), run=run
         )
+
+    def fence(
+        self, lease: Lease, *, margin: timedelta = MARGIN, run: Callable[[], Run | None] | None = None
+    ) -> Fence:
+        """The job's checkpoint, advance or end in a transaction that the handler opened itself."""
+        return Fence(self._db, lease, self._bound(margin), run)
+
+    def _bound(self, margin: timedelta) -> float:
+        return max(0.5, (self.lease - margin).total_seconds())
 
     def _ended(self, lease: Lease) -> None:
         """The job was ended, or moved on, by an effect transaction; nobody here holds it any more."""

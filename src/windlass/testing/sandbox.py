@@ -239,6 +239,10 @@ class _Hold:
         self._box.faults.check_database()
         return self._holder.transaction(lease)
 
+    def fence(self, lease: Lease) -> Any:
+        self._box.faults.check_database()
+        return self._holder.fence(lease)
+
     def resume(self, lease: Lease) -> Any:
         return self._box.store.resume(lease)
 

@@ -14,9 +14,13 @@ from typing import Any, Protocol, TypeVar, overload
 
 from pydantic import TypeAdapter
 
-from windlass.model import Enqueued, Lease, NewJob, Output, Progress
+from windlass.callers.contract import Caller
+from windlass.callers.finding import async_caller, plain_caller
+from windlass.callers.transaction import CallerTransaction, join
+from windlass.errors import PayloadError
+from windlass.model import Advanced, Completed, Enqueued, Json, Lease, NewJob, Output, Progress
 from windlass.retry import RetryPolicy
-from windlass.signals import Stopped
+from windlass.signals import BadResult, Stopped
 from windlass.work.chunks import SIZE, Chunks
 from windlass.work.kind import Phase
 from windlass.work.transaction import JobTransaction, Opener, inherit
@@ -38,6 +42,8 @@ class Hold(Protocol):
     def put_output(self, lease: Lease, value: Any, *, name: str = "") -> Output: ...
 
     def transaction(self, lease: Lease) -> Any: ...
+
+    def fence(self, lease: Lease) -> Any: ...
 
     def resume(self, lease: Lease) -> Progress | None: ...
 
@@ -69,6 +75,8 @@ class Context:
         self._outputs: Sequence[Output] | None = None
         self.is_recorded = False
         """Whether a transaction of the handler has ended the job (or moved it on) already."""
+        self.awaits_commit = False
+        """Whether a transaction that the handler opened itself has the job's end in it; only the database knows if it committed."""
 
     # ------------------------------------------------------------------ who am I
 
@@ -243,6 +251,51 @@ class Context:
             on_duplicate=self._on_duplicate,
         )
 
+    def complete_in(self, where: Any, result: Any = None) -> None:
+        """End this phase with a result in a transaction of the handler's own: both are committed, or neither.
+
+        ``where`` is what ``enqueue_in`` takes; the handler commits, soon and before it returns. From here on the job's row is locked,
+        and PostgreSQL ends the transaction when it idles longer than the lease lasts. ``LeaseLost`` says to roll back.
+        """
+        self._end_in(plain_caller(where), result)
+
+    async def complete_in_async(self, where: Any, result: Any = None) -> None:
+        """The same for an async connection or session."""
+        await async_caller(where).lend(lambda caller: self._end_in(caller, result))
+
+    def checkpoint_in(
+        self, where: Any, position: Any = None, *, done: int = 0, total: int | None = None
+    ) -> None:
+        """Save where the job would go on in a transaction of the handler's own; the job goes on. ``done`` must grow each time.
+
+        Where the job should stop, ``should_stop`` says so from here on; commit first.
+        """
+        self._checkpoint_in(plain_caller(where), position, done, total)
+
+    async def checkpoint_in_async(
+        self, where: Any, position: Any = None, *, done: int = 0, total: int | None = None
+    ) -> None:
+        """The same for an async connection or session."""
+        await async_caller(where).lend(lambda caller: self._checkpoint_in(caller, position, done, total))
+
+    def _end_in(self, caller: Caller, result: Any) -> None:
+        outcome = _ending(self._phase, self.lease, result)
+        fence = self._hold.fence(self.lease)
+        fence.end(self._joined(caller, fence), outcome)
+        self._on_end_in()
+
+    def _checkpoint_in(self, caller: Caller, position: Any, done: int, total: int | None) -> None:
+        self._touch()
+        fence = self._hold.fence(self.lease)
+        if fence.checkpoint(self._joined(caller, fence), done=done, total=total, position=position):
+            self._stopping.set()
+
+    def _joined(self, caller: Caller, fence: Any) -> CallerTransaction:
+        """The handler's transaction, with all that its session kept back sent before the fence."""
+        tx = join(caller, fence.dialect, fence.clock)
+        caller.flush()
+        return tx
+
     def enqueue(self, job: NewJob) -> Enqueued:
         """Enqueue another job with this one's correlation id, unless it brings its own."""
         return self._hold.enqueue([inherit(job, self.lease)])[0]
@@ -253,6 +306,23 @@ class Context:
 
     def _on_end(self) -> None:
         self.is_recorded = True
+
+    def _on_end_in(self) -> None:
+        self.awaits_commit = True
+
+
+def _ending(phase: Phase, lease: Lease, value: Any) -> Completed | Advanced:
+    """What a phase that ends with this value comes to."""
+    following = phase.following
+    if following is None and value is None:
+        return Completed(lease)
+    try:
+        text = Json(phase.signature.encode_result(value))
+    except PayloadError as error:
+        raise BadResult(str(error)) from error
+    if following is None:
+        return Completed(lease, text)
+    return Advanced(lease, following.name, text, following.retry.attempts)
 
 
 def monotonic_touch(processor: Any) -> Callable[[], None]:

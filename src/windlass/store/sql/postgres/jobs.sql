@@ -460,6 +460,13 @@ WITH clock AS MATERIALIZED (
 SELECT m.id, m.token
 FROM moved AS m;
 
+-- name: fence
+-- Has the server end a caller's transaction that idles longer than this, as long as the transaction lasts; a shorter limit of
+-- the caller's own stays.
+SELECT set_config('idle_in_transaction_session_timeout', :milliseconds::text, TRUE)
+FROM (SELECT EXTRACT(EPOCH FROM current_setting('idle_in_transaction_session_timeout')::interval) * 1000 AS own) AS s
+WHERE NOT s.own BETWEEN 1 AND :milliseconds::double precision;
+
 -- name: start
 -- Notes durably that held jobs are being run now; asked for where a crash must be counted exactly.
 UPDATE windlass.job AS j

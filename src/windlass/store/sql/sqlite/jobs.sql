@@ -359,6 +359,12 @@ WHERE windlass_job.id = g.value ->> '$.id'
     AND windlass_job.token = g.value ->> '$.token'
 RETURNING id, NULL AS token;
 
+-- name: fence
+-- Takes the write lock before anything is read: a transaction that has read cannot write once somebody else has.
+UPDATE windlass_job
+SET token = token
+WHERE FALSE; -- belt: the lock is all that is wanted
+
 -- name: start
 -- Notes durably that held jobs are being run now; asked for where a crash must be counted exactly.
 UPDATE windlass_job
