@@ -31,7 +31,7 @@ def url(kind: str, fresh_postgres: FreshPostgres, sqlite_path: Path) -> str:
 @pytest.fixture
 def app(url: str) -> Iterator[App]:
     made = App(url)
-    assert made.store  # makes the tables of a SQLite file
+    made.store.now()  # opened, which makes the tables of a SQLite file
     yield made
     made.close()
 

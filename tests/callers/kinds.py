@@ -36,7 +36,8 @@ class Hand:
 
     async def execute(self, sql: str) -> list[tuple[Any, ...]]:
         """A statement of the caller's own."""
-        return await self._awaited(self.run(sql))
+        rows: list[tuple[Any, ...]] = await self._awaited(self.run(sql))
+        return rows
 
     async def commit(self) -> None:
         await self._awaited(self.end("commit"))
