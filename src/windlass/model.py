@@ -274,9 +274,13 @@ class Retried:
     run: Run | None = None
 
 
+ON_REQUEST = "cancelled on request"
+"""The reason of a holder that only heard that it should stop; whoever asked may have given another, which then stands."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """The holder stopped because it was asked to, or because the handler said so."""
+    """The holder stopped because it was asked to (``ON_REQUEST``), or because the handler said so."""
 
     lease: Lease
     reason: str = "cancelled"

@@ -11,6 +11,7 @@ from tests.conformance.life import BOOM, LEASE, assert_counts_are_true, claim_on
 from windlass.clock import ManualClock
 from windlass.errors import IllegalTransitionError, JobNotFoundError, KeyConflictError
 from windlass.model import (
+    ON_REQUEST,
     Advanced,
     After,
     CancelAnswer,
@@ -95,16 +96,52 @@ def test_what_a_cancel_does_to_each_outcome(
     assert_counts_are_true(store)
 
 
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        lambda lease: Cancelled(lease, ON_REQUEST),
+        lambda lease: Retried(lease, BOOM, timedelta(0)),
+        lambda lease: Advanced(lease, "next", 1),
+        lambda lease: Released(lease),
+    ],
+)
+@pytest.mark.parametrize("is_aside", [False, True], ids=["plain", "aside"])
+def test_the_reason_of_a_cancel_stays_with_the_job(
+    store: Store, outcome: Callable[..., Outcome], is_aside: bool
+) -> None:
+    """Whatever the holder was doing; the first reason stands. A job with a key takes the long way anyway."""
+    job_id = one(store, key=Key("k") if is_aside else None)
+    holder = store.join()
+    lease = claim_one(holder)
+    store.jobs.cancel(job_id, "the order was withdrawn\x00")
+    store.jobs.cancel(job_id, "too late")
+    holder.record([outcome(lease)])
+    job = store.jobs.get(job_id)
+    assert job.state is State.CANCELLED and job.error is not None
+    assert job.error["message"] == "the order was withdrawn\\x00"
+
+
+def test_a_handler_that_cancels_itself_keeps_its_own_reason(store: Store) -> None:
+    asked, alone = one(store), one(store)
+    holder = store.join()
+    leases = {lease.id: lease for lease in holder.claim("work", 2)}
+    store.jobs.cancel(asked, "withdrawn")
+    holder.record([Cancelled(leases[asked], "nobody needs it"), Cancelled(leases[alone], ON_REQUEST)])
+    messages = [(store.jobs.get(job_id).error or {})["message"] for job_id in (asked, alone)]
+    assert messages == ["nobody needs it", ON_REQUEST]
+
+
 def test_a_cancelled_holder_that_died_ends_cancelled(
     store: Store, opened: Callable[[], Store], clock: ManualClock
 ) -> None:
     job_id = one(store)
     holder = opened().join(lease=LEASE)
     claim_one(holder)
-    store.jobs.cancel(job_id)
+    store.jobs.cancel(job_id, "not needed")
     clock.advance(LEASE + timedelta(seconds=1))
     assert [item.verdict for item in store.recovery.recover()] == ["cancelled"]
-    assert state(store, job_id) is State.CANCELLED
+    job = store.jobs.get(job_id)
+    assert job.state is State.CANCELLED and (job.error or {})["message"] == "not needed"
     assert_counts_are_true(store)
 
 

@@ -164,11 +164,11 @@ def test_only_what_is_held_is_asked_to_stop_and_only_what_is_queued_ends_at_once
     error = json.dumps(ERROR)
     before = rows_without(store)
     assert store.db.run("cancel.queued", id=batch.mine.id, error=error) == []
-    assert store.db.run("cancel.live", id=batch.queued)[0][0] is None
-    assert store.db.run("cancel.live", id=crowd.ids["scheduled"]) == []
+    assert store.db.run("cancel.live", id=batch.queued, reason="asked")[0][0] is None
+    assert store.db.run("cancel.live", id=crowd.ids["scheduled"], reason="asked") == []
     assert store.db.run("cancel.later", ids=[crowd.ids["scheduled"]], error=error, reasons=["waiting"]) == []
     assert rows_without(store) == before
-    store.db.run("cancel.live", id=batch.mine.id)
+    store.db.run("cancel.live", id=batch.mine.id, reason="asked")
     assert rows_without(store, batch.mine.id) == [row for row in before if batch.mine.id not in row]
 
 

@@ -129,12 +129,13 @@ def test_a_job_without_its_lease_writes_nothing(site: Site) -> None:
 
 def test_a_checkpoint_that_finds_a_cancel_stops_the_job(site: Site) -> None:
     lease = site.claim(site.bench.define(handlers.use_context))
-    site.store.jobs.cancel(lease.id)
+    site.store.jobs.cancel(lease.id, "not needed")
     running = site.bench.start(handlers.use_context, lease=lease)
     outcome = site.bench.outcome(running)
     assert isinstance(outcome, Cancelled) and running.stop is None
     site.holder.record([outcome])
-    assert site.store.jobs.get(lease.id).state is State.CANCELLED
+    job = site.store.jobs.get(lease.id)
+    assert job.state is State.CANCELLED and (job.error or {})["message"] == "not needed"
 
 
 def test_a_crash_is_recorded_and_counted(site: Site) -> None:

@@ -121,6 +121,7 @@ def test_a_running_job_that_is_cancelled_stops_and_cleans_up(shop: Shop, colour:
     assert shop.store.jobs.cancel(job.id, "not needed") is CancelAnswer.REQUESTED
     shop.drained(engine)
     assert cleaned.is_set() and shop.job(job).state is State.CANCELLED
+    assert (shop.job(job).error or {})["message"] == "not needed"
 
 
 def test_a_cancel_from_elsewhere_is_heard_long_before_the_next_heartbeat(shop: Shop) -> None:

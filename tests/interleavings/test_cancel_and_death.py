@@ -58,7 +58,7 @@ def test_an_outcome_that_waits_for_a_cancel_obeys_it(
     make, state, verdict = ENDS[name]
     outcome: Outcome = make(lease)
     with user_transaction(postgres_dsn_every) as tx:
-        assert tx.run("cancel.live", id=job_id)
+        assert tx.run("cancel.live", id=job_id, reason="asked")
         recording = Waiting(lambda: holder.record([outcome]))
         until_blocked(postgres_dsn_every, recording)
         tx.connection.commit()
@@ -120,7 +120,7 @@ def test_a_claim_passes_over_a_job_that_is_being_cancelled(postgres_dsn_every: s
     first, second = enqueue(store, 2)
     holder = store.join()
     with user_transaction(postgres_dsn_every) as tx:
-        tx.run("cancel.live", id=first)
+        tx.run("cancel.live", id=first, reason="asked")
         assert [lease.id for lease in holder.claim("work", 10)] == [second]
         tx.connection.rollback()
     with user_transaction(postgres_dsn_every) as tx:

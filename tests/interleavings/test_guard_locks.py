@@ -127,7 +127,7 @@ def job_with_outputs(scene: Scene) -> tuple[str, str, str, dict[str, Any]]:
 
 def queued_job_to_cancel(scene: Scene) -> tuple[str, str, str, dict[str, Any]]:
     job_id = scene.job()
-    return "job", job_id, "cancel.live", {"id": job_id}
+    return "job", job_id, "cancel.live", {"id": job_id, "reason": "asked"}
 
 
 def ended_job_to_retry(scene: Scene) -> tuple[str, str, str, dict[str, Any]]:

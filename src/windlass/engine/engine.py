@@ -30,7 +30,7 @@ from windlass.engine.stepper import Stepper
 from windlass.engine.waker import Waker
 from windlass.engine.watchdog import Watchdog
 from windlass.errors import ConfigError, WindlassError
-from windlass.model import Cancelled, Fired, Lease, Outcome, Recovered, Released, Run
+from windlass.model import ON_REQUEST, Cancelled, Fired, Lease, Outcome, Recovered, Released, Run
 from windlass.observe import events
 from windlass.observe.check import HealthCheck
 from windlass.observe.report import EngineReport, PhaseReport
@@ -357,7 +357,7 @@ class Engine:
         if isinstance(found, Running):
             self._stop_job(found, Stop.CANCELLED)
         elif found is not None:
-            self._record(Cancelled(found, "cancelled on request"))
+            self._record(Cancelled(found, ON_REQUEST))
 
     def _cancel_all(self, job_ids: Sequence[str]) -> None:
         for job_id in job_ids:

@@ -17,6 +17,7 @@ from windlass.engine.runner import describe
 from windlass.engine.running import Running
 from windlass.engine.wire import Message
 from windlass.model import (
+    ON_REQUEST,
     Advanced,
     Cancelled,
     Completed,
@@ -63,7 +64,7 @@ class Ends:
             case "stopped" if (
                 running.stop is None
             ):  # a checkpoint said "cancelled" before the engine heard of it
-                return self._bench.timed(running, Cancelled(lease, "cancelled on request"))
+                return self._bench.timed(running, Cancelled(lease, ON_REQUEST))
             case "stopped":
                 return self._judged(running, Stopped())
             case _:

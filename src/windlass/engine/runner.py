@@ -16,6 +16,7 @@ from windlass.engine.running import Stop
 from windlass.errors import LeaseLost, PayloadError, WindlassError
 from windlass.json_tree import explain
 from windlass.model import (
+    ON_REQUEST,
     Advanced,
     Cancelled,
     Completed,
@@ -133,7 +134,7 @@ class Runner:
         """The outcome of a job that ended with an exception after it was told to stop."""
         match reason:
             case Stop.CANCELLED:
-                return Cancelled(lease, "cancelled on request")
+                return Cancelled(lease, ON_REQUEST)
             case Stop.TIME_LIMIT:
                 return self.timed_out(lease, phase)
             case Stop.SHUTDOWN | Stop.LEASE_LOST:

@@ -16,6 +16,7 @@ from typing import Any
 
 from windlass.json_tree import explain
 from windlass.model import (
+    ON_REQUEST,
     Advanced,
     Cancelled,
     Defined,
@@ -31,8 +32,6 @@ from windlass.model import (
 from windlass.observe.current import CurrentJob, lease_fields
 
 log = logging.getLogger("windlass.engine")
-
-ON_REQUEST = "cancelled on request"
 
 LEVELS = {
     "job.started": logging.DEBUG,

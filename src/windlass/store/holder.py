@@ -20,6 +20,7 @@ from windlass.model import (
     ASIDE,
     DEFAULT_MAX_ATTEMPTS,
     HIGHEST_PRIORITY,
+    ON_REQUEST,
     Advanced,
     Cancelled,
     Completed,
@@ -336,9 +337,7 @@ class Holder(JobWrites):
             rows = tx.run("recover.pick", tokens=list(tokens), limit=MAX_CLAIM)
             leases = to_leases(self._db, [row[:15] for row in rows])
             cancelled = [
-                Cancelled(lease, "cancelled on request")
-                for lease, row in zip(leases, rows, strict=True)
-                if row[15]
+                Cancelled(lease, ON_REQUEST) for lease, row in zip(leases, rows, strict=True) if row[15]
             ]
             if cancelled:
                 apply(self._db, tx, cancelled)

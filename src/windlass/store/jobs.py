@@ -11,6 +11,7 @@ from typing import Any
 from windlass import lifecycle
 from windlass.errors import ConfigError, JobNotFoundError, KeyConflictError, StoreError
 from windlass.model import (
+    ON_REQUEST,
     Attempt,
     CancelAnswer,
     DependencyPolicy,
@@ -29,7 +30,7 @@ from windlass.store.contract import Database, Row, Transaction
 from windlass.store.dependencies import counts
 from windlass.store.ids import LARGEST, is_id
 from windlass.store.recording import after_end, cancelled_error
-from windlass.store.rows import to_attempt, to_job, to_span
+from windlass.store.rows import MAX_MESSAGE, clean, to_attempt, to_job, to_span
 
 MAX_PAGE = 1000
 _LOOKS = 5  # a job in the middle of a move can be missed by a look at one table after another
@@ -102,8 +103,11 @@ class Jobs:
         page = list(jobs.values())[:limit]
         return Page(page, page[-1].id if len(jobs) > limit else None)
 
-    def cancel(self, job_id: str, reason: str = "cancelled on request") -> CancelAnswer:
-        """Cancel a job: at once where nobody holds it, else by asking its holder, who stops at the next chance."""
+    def cancel(self, job_id: str, reason: str = ON_REQUEST) -> CancelAnswer:
+        """Cancel a job: at once where nobody holds it, else by asking its holder, who stops at the next chance.
+
+        The reason becomes the message of the job's error; of several requests the first one's stands.
+        """
         if not is_id(job_id):
             raise JobNotFoundError(job_id)
         for _ in range(_LOOKS):
@@ -149,7 +153,7 @@ class Jobs:
 
     def _cancel(self, tx: Transaction, job_id: str, reason: str) -> CancelAnswer | None:
         error = cancelled_error(reason)
-        live = tx.run("cancel.live", id=job_id)
+        live = tx.run("cancel.live", id=job_id, reason=clean(reason, MAX_MESSAGE))
         if live and live[0][0] is not None:
             return CancelAnswer.REQUESTED
         rows = tx.run("cancel.queued", id=job_id, error=error) if live else []

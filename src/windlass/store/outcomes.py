@@ -13,6 +13,7 @@ from dataclasses import replace
 from windlass.errors import ConfigError, PayloadError
 from windlass.model import (
     ASIDE,
+    ON_REQUEST,
     Advanced,
     Cancelled,
     Completed,
@@ -60,11 +61,16 @@ def divided(outcomes: Iterable[Outcome]) -> tuple[list[PlainEnd], list[Outcome]]
     plain: list[PlainEnd] = []
     aside: list[Outcome] = []
     for outcome in outcomes:
-        if isinstance(outcome, _ENDS) and not has_flag(outcome.lease.flags, ASIDE):
+        if isinstance(outcome, _ENDS) and not has_flag(outcome.lease.flags, ASIDE) and not _asks_why(outcome):
             plain.append(outcome)
         else:
             aside.append(outcome)
     return plain, aside
+
+
+def _asks_why(outcome: PlainEnd) -> bool:
+    """Whether an end is to be written with the reason that stands on its job's row."""
+    return outcome.__class__ is Cancelled and outcome.reason == ON_REQUEST
 
 
 def rounds(outcomes: Iterable[Outcome]) -> list[list[Outcome]]:

@@ -10,16 +10,19 @@ What a cancel that came first does to an outcome (read from the locked row):
     cancelled           cancelled
     advanced            the phase's output is kept, the job ends cancelled
     retried, released   the job ends cancelled
+
+A job that ends cancelled on request keeps the reason that was given with the request.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from windlass.model import (
     ASIDE,
+    ON_REQUEST,
     Advanced,
     Cancelled,
     Completed,
@@ -47,7 +50,7 @@ from windlass.store.rows import (
     traceback_json,
 )
 
-CANCELLED_ERROR = json.dumps({"type": "Cancelled", "code": "cancelled", "message": "cancelled on request"})
+CANCELLED_ERROR = json.dumps({"type": "Cancelled", "code": "cancelled", "message": ON_REQUEST})
 
 
 @dataclass(slots=True)
@@ -91,7 +94,7 @@ def apply(
 ) -> dict[str, Verdict]:
     """Record outcomes in ``tx``; answers a verdict for every job id. Ids in ``recovering`` are judged for a dead holder."""
     locked = {
-        row[0]: (Flag(row[2]), bool(row[3]))
+        row[0]: (Flag(row[2]), bool(row[3]), row[4] or ON_REQUEST)
         for row in tx.run("record.lock", leases=leases_json(outcome.lease for outcome in outcomes))
     }
     verdicts: dict[str, Verdict] = {}
@@ -101,9 +104,11 @@ def apply(
         if outcome.lease.id not in locked:
             missing.append(outcome.lease)
             continue
-        flags, cancel_asked = locked[outcome.lease.id]
+        flags, cancel_asked, reason = locked[outcome.lease.id]
+        if isinstance(outcome, Cancelled) and outcome.reason == ON_REQUEST:
+            outcome = replace(outcome, reason=reason)
         verdicts[outcome.lease.id] = _sort(
-            writes, outcome, flags, cancel_asked, outcome.lease.id in recovering
+            writes, outcome, flags, reason if cancel_asked else None, outcome.lease.id in recovering
         )
     _write(db, tx, writes)
     if missing:
@@ -118,8 +123,10 @@ def resolve(tx: Transaction, leases: Iterable[Lease]) -> dict[str, Verdict]:
     return {row[0]: standing[row[2]] for row in rows if row[2] in standing}
 
 
-def _sort(writes: _Writes, outcome: Outcome, flags: Flag, cancel_asked: bool, recovered: bool) -> Verdict:
+def _sort(writes: _Writes, outcome: Outcome, flags: Flag, cancel: str | None, recovered: bool) -> Verdict:
+    """``cancel`` is the reason of the cancel that came first; None where there is none."""
     lease = outcome.lease
+    cancel_asked = cancel is not None
     match outcome:
         case Completed() | Failed() | Cancelled():
             return _end(writes, outcome, flags, recovered)
@@ -161,7 +168,7 @@ def _sort(writes: _Writes, outcome: Outcome, flags: Flag, cancel_asked: bool, re
                 writes.releases.append(release_row(lease, returned=not outcome.counted, run=outcome.run))
                 writes.nudged.add(lease.phase)
                 return Verdict.RECORDED
-    _end(writes, Cancelled(lease, "cancelled on request", outcome.run), flags, recovered)
+    _end(writes, Cancelled(lease, cancel or ON_REQUEST, outcome.run), flags, recovered)
     return Verdict.CANCELLED
 
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from windlass.errors import StoreError
 from windlass.model import (
+    ON_REQUEST,
     Advanced,
     Cancelled,
     Completed,
@@ -167,7 +168,7 @@ def _done(lease: Lease, output: str, next_phase: str | None, next_max_attempts: 
 
 def _judge(lease: Lease, cancel_asked: bool, crash_cap: int) -> _Case:
     if cancel_asked:
-        return _Case(lease, "cancelled", Cancelled(lease, "cancelled on request"))
+        return _Case(lease, "cancelled", Cancelled(lease, ON_REQUEST))
     if not lease.flags & Flag.STARTED:
         return _Case(lease, "released", release=release_row(lease, returned=True, suspect=True))
     crashes = lease.crashes + 1

@@ -246,8 +246,8 @@ SELECT g.id, g.token,
 FROM json_to_recordset(:leases::json) AS g (id uuid, token bigint);
 
 -- name: record.lock
--- Locks held jobs in id order and answers what a fence must know: flags and whether a cancel was asked for.
-SELECT j.id, j.token, j.flags, j.cancel_at IS NOT NULL AS cancel_asked
+-- Locks held jobs in id order and answers what a fence must know: flags, whether a cancel was asked for, and why.
+SELECT j.id, j.token, j.flags, j.cancel_at IS NOT NULL AS cancel_asked, j.cancel_reason
 FROM windlass.job AS j
 JOIN json_to_recordset(:leases::json) AS g (id uuid, token bigint) ON g.id = j.id
 WHERE j.token = g.token
@@ -525,7 +525,8 @@ WHERE j.id = :id::uuid
 FOR UPDATE;
 WITH asked AS (
     UPDATE windlass.job AS j
-    SET cancel_at = COALESCE(j.cancel_at, :now::timestamptz, clock_timestamp())
+    SET cancel_at = COALESCE(j.cancel_at, :now::timestamptz, clock_timestamp()),
+        cancel_reason = COALESCE(j.cancel_reason, :reason::text)
     WHERE j.id = :id::uuid
         AND j.token IS NOT NULL
     RETURNING j.id

@@ -188,8 +188,8 @@ SELECT g.value ->> '$.id' AS id, g.value ->> '$.token' AS token,
 FROM json_each(:leases) AS g;
 
 -- name: record.lock
--- What a fence must know of held jobs: flags and whether a cancel was asked for.
-SELECT j.id, j.token, j.flags, j.cancel_at IS NOT NULL AS cancel_asked
+-- What a fence must know of held jobs: flags, whether a cancel was asked for, and why.
+SELECT j.id, j.token, j.flags, j.cancel_at IS NOT NULL AS cancel_asked, j.cancel_reason
 FROM json_each(:leases) AS g
 CROSS JOIN windlass_job AS j ON j.id = g.value ->> '$.id'
 WHERE j.token = g.value ->> '$.token'
@@ -411,7 +411,8 @@ WHERE p.job = :id;
 -- name: cancel.live
 -- Notes on a held job that it should stop; answers token and flags of a queued or processing job.
 UPDATE windlass_job
-SET cancel_at = COALESCE(cancel_at, :now)
+SET cancel_at = COALESCE(cancel_at, :now),
+    cancel_reason = COALESCE(cancel_reason, :reason)
 WHERE id = :id
     AND token IS NOT NULL;
 SELECT j.token, j.flags, NULL
