@@ -16,6 +16,7 @@ import pytest
 from tests.conformance.bystanders import gather
 from tests.conformance.life import one
 from windlass.clock import ManualClock
+from windlass.model import NewSchedule
 from windlass.store import Store, open_store
 
 
@@ -50,6 +51,7 @@ def test_an_idle_instance_only_reads(file: Callable[[], Store], clock: ManualClo
     store.upkeep.fold()
     fresh = one(store, "fresh")
     store.upkeep.fold()
+    store.schedules.put(NewSchedule(name="daily", kind="fresh", expression="@daily"))
     holder = store.join()
     clock.advance(timedelta(seconds=1))
     with only_reading(store):
@@ -59,6 +61,7 @@ def test_an_idle_instance_only_reads(file: Callable[[], Store], clock: ManualClo
         assert store.upkeep.promote() == {}
         assert store.dependencies.link() == 0
         assert store.recovery.recover() == []
+        assert store.schedules.fire_due() == []
         store.upkeep.fold()
     assert [lease.id for lease in holder.claim("fresh", 5)] == [fresh]
     assert crowd.keeper.beat().released == 0
@@ -69,14 +72,16 @@ def test_what_is_due_is_not_overlooked(file: Callable[[], Store], clock: ManualC
     store = file()
     gather(store, file())
     one(store, "soon", delay=timedelta(seconds=1))
+    store.schedules.put(NewSchedule(name="soon", kind="soon", expression="* * * * * *"))
     with store.db.effect(5) as tx:
         instance = tx.connection.execute(
             "SELECT id FROM windlass_instance ORDER BY started_at LIMIT 1"
         ).fetchone()
     assert store.db.read("link.due") and store.db.read("fold.due")
     assert not store.db.read("promote.due") and not store.db.read("recover.due")
+    assert not store.db.read("fire.due")
     clock.advance(2)
-    assert store.db.read("promote.due")
+    assert store.db.read("promote.due") and store.db.read("fire.due")
     with store.db.effect(5) as tx:
         tx.connection.execute("UPDATE windlass_instance SET dead_at = 1 WHERE id = ?", instance)
     assert store.db.read("recover.due")

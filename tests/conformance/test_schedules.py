@@ -219,6 +219,7 @@ def test_code_that_is_back_fires_again_from_now_on(store: Store, clock: ManualCl
     gone = store.schedules.get("a")
     clock.advance(22 * MINUTE)
     assert store.schedules.define([], ["shop.jobs"]) == Defined(), "it is gone already"
+    assert store.db.run("schedule.vanish", names=["a"]) == []
     assert store.schedules.get("a") == gone
     assert store.schedules.define([code("a")], ["shop.jobs"]) == Defined((), ("a",))
     back = store.schedules.get("a")
@@ -537,13 +538,15 @@ def test_a_schedule_that_is_gone_stays_so_when_it_is_resumed(store: Store) -> No
 
 
 def test_a_resume_is_made_from_the_definition_of_the_moment(store: Store) -> None:
-    store.schedules.put(new())
-    store.schedules.pause("tidy", "x")
+    for name in ("tidy", "other"):
+        store.schedules.put(new(name))
+        store.schedules.pause(name, "x")
     old = {"name": "tidy", "next_at": T0 + DAY}
     assert not store.db.run("schedule.resume", generation=2, **old)
     assert store.db.run("schedule.resume", generation=1, **old)
     assert not store.db.run("schedule.resume", generation=1, **{**old, "next_at": T0}), "it is not paused"
     assert store.schedules.get("tidy").next_at == T0 + DAY
+    assert store.schedules.get("other").state == "paused"
 
 
 def test_run_now_makes_one_more_job_and_moves_nothing(store: Store, clock: ManualClock) -> None:
