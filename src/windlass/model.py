@@ -13,6 +13,9 @@ from datetime import datetime, timedelta
 from enum import IntFlag, StrEnum
 from typing import Any, NamedTuple
 
+from windlass.principal import Principal
+from windlass.sealing import Sealed
+
 
 class Json(str):
     """Text that is known to be valid, storable JSON (see payload.py)."""
@@ -45,6 +48,7 @@ class Flag(IntFlag):
     DEPENDENTS = 8  # other jobs wait for it
     KEY = 16  # holds a unique key that its end must free
     OUTPUT = 32  # has rows in `output`
+    PRINCIPAL = 256  # somebody asked for it: has a row in `principal`, or had one that was erased
 
 
 def has_flag(flags: int, wanted: int) -> bool:
@@ -97,6 +101,8 @@ class NewJob:
     """A request to enqueue one job. ``args`` is a mapping, or JSON text already checked (``Json``).
 
     ``id`` is made by the store unless given; give it to be able to repeat the call without a second job.
+    ``principal`` is who asks; without one, the job has the principal of those it waits for, and of the jobs ``heir_of`` names: where there
+    are several, only what all of them allow. ``sealed`` is a raw token, sealed for this very ``id`` and the principal's tenant.
     """
 
     kind: str
@@ -110,6 +116,9 @@ class NewJob:
     key: Key | None = None
     after: Sequence[After] = ()
     id: str | None = None
+    principal: Principal | None = None
+    sealed: Sealed | None = field(default=None, repr=False)
+    heir_of: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,6 +383,16 @@ class Output:
     name: str
     value: Any
     created: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """The principal a job was enqueued with. ``is_expired`` is judged by the database's clock, which said ``at``."""
+
+    principal: Principal
+    is_expired: bool
+    at: datetime
+    sealed: Sealed | None = field(default=None, repr=False)
 
 
 class CancelAnswer(StrEnum):

@@ -182,4 +182,4 @@ def _resolve(requests: Sequence[_Request]) -> None:
 
 
 def _is_plain(job: NewJob) -> bool:
-    return job.key is None and not job.after and job.id is None
+    return job.key is None and not job.after and job.id is None and not job.heir_of

@@ -10,6 +10,7 @@ from psycopg.types.string import TextLoader
 
 from tests.conformance.life import BOOM, claim_one, one
 from windlass.model import After, DependencyPolicy, Key, KeyScope, NewJob, Rollup
+from windlass.principal import Principal
 from windlass.store import Store
 from windlass.store.holder import Holder
 
@@ -26,8 +27,10 @@ TABLES = (
     "job_dep",
     "phase",
     "rollup",
+    "principal",
 )
 LONG = timedelta(days=20)
+ASKER = Principal("crowd", roles={"see"})
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,7 @@ def gather(store: Store, other: Store) -> Crowd:
     ids["scheduled"] = one(store, "crowd.later", delay=LONG)
     for name in ("held", "released", "retrying", "failed", "cancelled", "completed"):
         phase = f"crowd.{name}"
-        ids[name] = one(store, phase, key=Key(name), phase=f"{phase}.first", max_attempts=9)
+        ids[name] = one(store, phase, key=Key(name), phase=f"{phase}.first", max_attempts=9, principal=ASKER)
         keeper.advance(claim_one(keeper, f"{phase}.first"), phase, f"first of {name}", max_attempts=9)
         lease = claim_one(keeper, phase)
         keeper.checkpoint(lease, done=3, total=9, position=name)

@@ -94,6 +94,7 @@ REFUSED: dict[str, dict[str, list[dict[str, Any]]]] = {
         ],
     },
     "tick": {"tick_covers": [{"covers": 0}]},
+    "principal": {"principal_sealed": [{"token": "x"}, {"key_id": "k"}]},
 }
 ACCEPTED: dict[str, list[dict[str, Any]]] = {
     "job": [{"token": 9, "claimed_at": AT, "cancel_at": AT}, {"lane": 0}, {"lane": 9}],
@@ -105,6 +106,7 @@ ACCEPTED: dict[str, list[dict[str, Any]]] = {
     ],
     "output": [{"name": "", "next_phase": "b", "next_max_attempts": 1}, {"name": ""}],
     "checkpoint": [{"done": 3, "total": None}],
+    "principal": [{"token": "x", "key_id": "k"}],
     "job_dep": [{"parent_state": "failed", "parent_ended_at": AT}],
     "schedule": [
         {"gone_at": AT, "next_at": None},

@@ -11,7 +11,7 @@ import json
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -33,10 +33,14 @@ from windlass.model import (
     Key,
     KeyScope,
     NewJob,
+    has_flag,
 )
 from windlass.payload import body_hash
+from windlass.principal import Principal
+from windlass.sealing import Sealed
 from windlass.store.contract import LATER, NULL, Database, Transaction
 from windlass.store.ids import is_id, new_ids
+from windlass.store.inheritance import Heir, inherit
 from windlass.store.names import (
     LONGEST_DELAY,
     MAX_ATTEMPTS,
@@ -46,6 +50,7 @@ from windlass.store.names import (
     is_name,
     is_whole,
 )
+from windlass.store.principals import principal_row, read_all
 from windlass.store.rows import array, json_text
 
 NOTIFY_EVERY = 0.005
@@ -63,6 +68,7 @@ class _Entry:
     id: str
     phase: str
     args: str
+    claims: str | None = None
 
 
 class Inserter:
@@ -94,8 +100,11 @@ class Inserter:
         winners = self._take_keys(tx, fresh)
         fresh = [entry for entry in fresh if winners.get(entry.id, entry.id) == entry.id]
         fresh = [_with_parents(entry, winners) for entry in fresh]
-        fresh = _with_inherited(fresh, self._parents_of(tx, fresh))
+        parents = self._parents_of(tx, fresh)
+        fresh = _with_inherited(fresh, {job: correlation for job, (correlation, _) in parents.items()})
+        fresh = self._with_principals(tx, fresh, {job for job, (_, has_one) in parents.items() if has_one})
         if fresh:
+            self._put_principals(tx, fresh)
             self._insert(tx, fresh, inbox=inbox)
             edges = [
                 f'{{"parent":"{after.parent}","child":"{entry.id}","policy":"{after.policy}"}}'
@@ -168,7 +177,7 @@ class Inserter:
             f'"id":"{entry.id}","kind":{json.dumps(job.kind)},"phase":{json.dumps(entry.phase)}',
             f'"lane":{HIGHEST_PRIORITY - job.priority},"max_attempts":{job.max_attempts}',
             f'"pending":{len(_unique_parents(entry))}',
-            f'"flags":{int(Flag.KEY) if job.key and job.key.scope is KeyScope.LIVE else 0}',
+            f'"flags":{_flags(entry)}',
         ]
         if job.correlation_id is not None and job.correlation_id != entry.id:
             parts.append(f'"correlation":{json.dumps(job.correlation_id)}')
@@ -217,16 +226,55 @@ class Inserter:
             winners[entry.id] = holder
         return winners
 
-    def _parents_of(self, tx: Transaction, entries: Sequence[_Entry]) -> dict[str, str]:
-        """Parents that are no jobs of this call, with their correlation ids; one that does not exist is refused."""
+    def _parents_of(self, tx: Transaction, entries: Sequence[_Entry]) -> dict[str, tuple[str, bool]]:
+        """Parents that are no jobs of this call, with their correlation ids and whether they have a principal; one that does
+        not exist is refused."""
         own = {entry.id for entry in entries}
         parents = {after.parent for entry in entries for after in entry.job.after} - own
+        parents |= {parent for entry in entries for parent in entry.job.heir_of}
         if not parents:
             return {}
-        known = {row[0]: row[1] or row[0] for row in tx.run("enqueue.parents", ids=sorted(parents))}
+        known = {
+            row[0]: (row[1] or row[0], has_flag(row[2], Flag.PRINCIPAL))
+            for row in tx.run("enqueue.parents", ids=sorted(parents))
+        }
         if parents - known.keys():
             raise UnknownParentError(sorted(parents - known.keys()))
         return known
+
+    def _with_principals(
+        self, tx: Transaction, entries: list[_Entry], with_one: Collection[str]
+    ) -> list[_Entry]:
+        """Jobs that brought no principal, with that of the jobs they come from."""
+        if not with_one and all(entry.claims is None for entry in entries):
+            return entries
+        heirs = [
+            Heir(
+                entry.id, [after.parent for after in entry.job.after], entry.job.heir_of, entry.job.principal
+            )
+            for entry in entries
+        ]
+        found = inherit(heirs, read_all(tx, sorted(with_one)), with_one)
+        return [
+            entry
+            if entry.claims is not None or entry.id not in found
+            else replace(
+                entry,
+                job=replace(entry.job, principal=found[entry.id]),
+                claims=found[entry.id].to_json(),
+            )
+            for entry in entries
+        ]
+
+    def _put_principals(self, tx: Transaction, entries: Sequence[_Entry]) -> None:
+        """Before the jobs: what is inserted into a queue should be committed at once."""
+        rows = [
+            principal_row(entry.id, entry.job.principal, entry.claims, entry.job.sealed, self._stamp)
+            for entry in entries
+            if entry.job.principal is not None and entry.claims is not None
+        ]
+        if rows:
+            tx.run("enqueue.principals", principals=array(rows))
 
 
 class Enqueuer(Inserter):
@@ -246,11 +294,12 @@ class Enqueuer(Inserter):
         if not entries:
             return []
         is_plain = all(needs_one_statement(entry.job) for entry in entries)
+        is_repeat = any(entry.job.key or entry.job.after or entry.job.id for entry in entries)
         try:
             if is_plain:
                 self._insert_plain(entries)
                 return [Enqueued(entry.id, created=True) for entry in entries]
-            return self._db.transact(lambda tx: self.insert(tx, entries, inbox=False, is_repeat=True))
+            return self._db.transact(lambda tx: self.insert(tx, entries, inbox=False, is_repeat=is_repeat))
         except StoreUnreachableError:
             return self._db.transact(lambda tx: self.insert(tx, entries, inbox=False, is_repeat=True))
 
@@ -287,8 +336,15 @@ class RepeatRaced(Exception):  # noqa: N818  a signal between this module and th
 
 
 def needs_one_statement(job: NewJob) -> bool:
-    """Whether a job is only inserted: nothing has to be looked at before or after."""
-    return job.key is None and not job.after and job.id is None
+    """Whether a job is only inserted: nothing has to be looked at before or after, and nothing stored beside it."""
+    return (
+        job.key is None
+        and not job.after
+        and job.id is None
+        and job.principal is None
+        and not job.heir_of
+        and job.sealed is None
+    )
 
 
 def check(jobs: Sequence[NewJob]) -> list[_Entry]:
@@ -332,7 +388,23 @@ def _check_one(job: NewJob, made: str, known: set[str]) -> _Entry:
         _check_after(job.after)
     if not isinstance(job.args, Json | Mapping):
         raise ConfigError("args", type(job.args).__name__, "a mapping of argument names to values")
-    return _Entry(job, job.id or made, phase, json_text(job.args, "args"))
+    args = json_text(job.args, "args")
+    if job.principal is None and job.sealed is None and not job.heir_of:
+        return _Entry(job, job.id or made, phase, args)
+    return _Entry(job, job.id or made, phase, args, _check_principal(job))
+
+
+def _check_principal(job: NewJob) -> str | None:
+    """The principal a job brings, as JSON."""
+    principal: object = job.principal
+    if principal is not None and not isinstance(principal, Principal):
+        raise ConfigError("principal", type(principal).__name__, "a Principal")
+    sealed: object = job.sealed
+    if sealed is not None and (not isinstance(sealed, Sealed) or job.id is None or principal is None):
+        raise ConfigError("sealed", "***", "a token that was sealed for the id given, beside its principal")
+    if isinstance(job.heir_of, str) or not all(is_id(parent) for parent in job.heir_of):
+        raise ConfigError("heir_of", job.heir_of, "a list of job ids")
+    return None if principal is None else principal.to_json()
 
 
 def _check_time(delay: object, run_at: object) -> None:
@@ -376,10 +448,7 @@ def _with_parents(entry: _Entry, winners: Mapping[str, str]) -> _Entry:
 
 
 def _with_inherited(entries: Sequence[_Entry], known: Mapping[str, str]) -> list[_Entry]:
-    """Children that were given no correlation id, with that of their first parent, which may have it from its own.
-
-    The captured principal, once jobs have one, is inherited here, too.
-    """
+    """Children that were given no correlation id, with that of their first parent, which may have it from its own."""
     own = {entry.id: entry for entry in entries}
     found = {entry.id: entry.job.correlation_id for entry in entries if entry.job.correlation_id}
     found |= {entry.id: entry.id for entry in entries if not entry.job.after and entry.id not in found}
@@ -393,6 +462,12 @@ def _with_inherited(entries: Sequence[_Entry], known: Mapping[str, str]) -> list
         replace(entry, job=replace(entry.job, correlation_id=found[entry.id])) if entry.job.after else entry
         for entry in entries
     ]
+
+
+def _flags(entry: _Entry) -> int:
+    key = entry.job.key
+    has_key = key is not None and key.scope is KeyScope.LIVE
+    return (int(Flag.KEY) if has_key else 0) | (0 if entry.claims is None else int(Flag.PRINCIPAL))
 
 
 def _unique_parents(entry: _Entry) -> list[After]:

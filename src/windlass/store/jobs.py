@@ -9,7 +9,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from windlass import lifecycle
-from windlass.errors import ConfigError, JobNotFoundError, KeyConflictError, StoreError
+from windlass.errors import (
+    ConfigError,
+    JobNotFoundError,
+    KeyConflictError,
+    PrincipalErasedError,
+    StoreError,
+)
 from windlass.model import (
     ON_REQUEST,
     Attempt,
@@ -23,6 +29,7 @@ from windlass.model import (
     Progress,
     Span,
     State,
+    has_flag,
 )
 from windlass.payload import body_hash
 from windlass.store import progress
@@ -122,7 +129,8 @@ class Jobs:
         A failed or cancelled job goes on at its checkpoint; a completed one starts its last phase afresh. Jobs that were
         left waiting for it wait for its new end. With ``dependents`` also those that were cancelled because of it wait
         again, and those cancelled because of these, so that a graph goes on from where it failed; a job that another
-        failed parent keeps from running stays cancelled until that one is retried, too.
+        failed parent keeps from running stays cancelled until that one is retried, too. It runs for the principal that
+        asked for it at first; once that is erased, the retry is refused.
         """
         self._db.transact(lambda tx: self._retry(tx, job_id, dependents))
         return self.get(job_id)
@@ -180,6 +188,8 @@ class Jobs:
         for _, kind, phase, flags, args, key in tx.run("retry.take", id=job_id):
             if Flag(flags) & Flag.KEY:
                 self._retake_key(tx, job_id, key, body_hash(kind, args))
+            if has_flag(flags, Flag.PRINCIPAL) and not tx.run("principal.list", ids=[job_id]):
+                raise PrincipalErasedError(job_id)
             children = [row[0] for row in tx.run("retry.edges", ids=[job_id])]
             while dependents and children:  # one generation after the other, down the graph
                 children = [row[0] for row in tx.run("retry.edges", ids=self._revive(tx, children))]

@@ -162,5 +162,8 @@ def _drop(connection: psycopg.Connection, name: str) -> dict[tuple[str, str], in
         connection.execute(
             f"DELETE FROM windlass.job_dep AS e USING windlass.{name} AS d WHERE e.child = d.id"
         )
+        connection.execute(
+            f"DELETE FROM windlass.principal AS p USING windlass.{name} AS d WHERE p.job = d.id"
+        )
         connection.execute(f"DROP TABLE windlass.{name}")
     return held

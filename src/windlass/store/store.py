@@ -16,6 +16,7 @@ from windlass.store.instances import Instances
 from windlass.store.jobs import Jobs
 from windlass.store.outputs import Outputs
 from windlass.store.phases import Phases
+from windlass.store.principals import Principals
 from windlass.store.recovery import Recovery
 from windlass.store.rollups import Rollups
 from windlass.store.schedules import Schedules
@@ -42,6 +43,7 @@ class Store:
         self.outputs = Outputs(db)
         self.dependencies = Dependencies(db)
         self.phases = Phases(db)
+        self.principals = Principals(db)
         self.instances = Instances(db)
         self.recovery = Recovery(db)
         self.upkeep = Upkeep(db)

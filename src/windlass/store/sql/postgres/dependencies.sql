@@ -3,8 +3,8 @@
 -- locked child row, each edge once.
 
 -- name: enqueue.parents
--- Which of these parents exist, and their correlation ids.
-SELECT j.id::text, j.correlation
+-- Which of these jobs exist, their correlation ids, and their flags.
+SELECT j.id::text, j.correlation, j.flags
 FROM windlass.jobs AS j
 WHERE j.id = ANY(:ids::uuid[]);
 
@@ -233,7 +233,7 @@ WITH taken AS (
     INSERT INTO windlass.job_later (id, created_at, run_at, pending, lane, generation, max_attempts, flags, reason, kind, phase,
         correlation, args)
     SELECT t.id, t.created_at, COALESCE(:now::timestamptz, clock_timestamp()), t.pending, t.lane, t.generation + 1, t.max_attempts,
-        (t.flags & 16) | CASE WHEN EXISTS (SELECT FROM windlass.job_dep AS e WHERE e.parent = t.id) THEN 8 ELSE 0 END,
+        (t.flags & (16 | 256)) | CASE WHEN EXISTS (SELECT FROM windlass.job_dep AS e WHERE e.parent = t.id) THEN 8 ELSE 0 END,
         'waiting', t.kind, t.phase, t.correlation, t.args
     FROM taken AS t
 ), counted AS (

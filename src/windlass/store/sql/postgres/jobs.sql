@@ -633,7 +633,7 @@ WITH clock AS MATERIALIZED (
 ), live AS (
     INSERT INTO windlass.job (id, created_at, ready_at, lane, generation, max_attempts, flags, kind, phase, correlation, args)
     SELECT t.id, t.created_at, c.at, t.lane, t.generation + 1, t.max_attempts,
-        (t.flags & 16)
+        (t.flags & (16 | 256))
             | CASE WHEN EXISTS (SELECT FROM windlass.job_dep AS e WHERE e.parent = t.id) THEN 8 ELSE 0 END
             | CASE WHEN EXISTS (SELECT FROM jsonb_array_elements(t.outputs) AS o WHERE o ->> 'phase' <> t.phase) THEN 32 ELSE 0 END
             | CASE WHEN t.progress IS NOT NULL AND t.state <> 'completed' THEN 4 ELSE 0 END,

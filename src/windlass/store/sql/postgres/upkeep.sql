@@ -147,7 +147,7 @@ WHERE a.job = ANY(:ids::uuid[])
 ORDER BY a.job, abs(a.token);
 
 -- name: prune.delete
--- Removes ended jobs with their attempts, edges and expired keys.
+-- Removes ended jobs with their attempts, edges and principals.
 WITH gone AS (
     DELETE FROM windlass.job_done AS d
     WHERE d.id = ANY(:ids::uuid[])
@@ -161,6 +161,10 @@ WITH gone AS (
     DELETE FROM windlass.job_dep AS e
     USING gone AS g
     WHERE e.child = g.id
+), principals AS (
+    DELETE FROM windlass.principal AS p
+    USING gone AS g
+    WHERE p.job = g.id
 ), counted AS (
     INSERT INTO windlass.delta (phase, completed, failed, cancelled)
     SELECT g.phase,

@@ -2,12 +2,12 @@
 -- two statements here, so nothing is left out and linking always succeeds at once.
 
 -- name: enqueue.parents
--- Which of these parents exist, and their correlation ids.
-SELECT j.id, j.correlation FROM windlass_job AS j WHERE j.id IN (SELECT g.value FROM json_each(:ids) AS g)
+-- Which of these jobs exist, their correlation ids, and their flags.
+SELECT j.id, j.correlation, j.flags FROM windlass_job AS j WHERE j.id IN (SELECT g.value FROM json_each(:ids) AS g)
 UNION ALL
-SELECT l.id, l.correlation FROM windlass_job_later AS l WHERE l.id IN (SELECT g.value FROM json_each(:ids) AS g)
+SELECT l.id, l.correlation, l.flags FROM windlass_job_later AS l WHERE l.id IN (SELECT g.value FROM json_each(:ids) AS g)
 UNION ALL
-SELECT d.id, d.correlation FROM windlass_job_done AS d WHERE d.id IN (SELECT g.value FROM json_each(:ids) AS g);
+SELECT d.id, d.correlation, d.flags FROM windlass_job_done AS d WHERE d.id IN (SELECT g.value FROM json_each(:ids) AS g);
 
 -- name: enqueue.edges
 -- Inserts edges.
@@ -168,7 +168,7 @@ ORDER BY d.child, d.parent;
 INSERT INTO windlass_job_later (id, created_at, run_at, pending, lane, generation, max_attempts, flags, reason, kind, phase,
     correlation, args)
 SELECT d.id, d.created_at, :now, g.value ->> '$.pending', d.lane, d.generation + 1, d.max_attempts,
-    (d.flags & 16) | CASE WHEN EXISTS (SELECT 1 FROM windlass_job_dep AS e WHERE e.parent = d.id) THEN 8 ELSE 0 END,
+    (d.flags & (16 | 256)) | CASE WHEN EXISTS (SELECT 1 FROM windlass_job_dep AS e WHERE e.parent = d.id) THEN 8 ELSE 0 END,
     'waiting', d.kind, d.phase, d.correlation, d.args
 FROM json_each(:children) AS g
 CROSS JOIN windlass_job_done AS d ON d.id = g.value ->> '$.id'

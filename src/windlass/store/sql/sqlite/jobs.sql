@@ -493,7 +493,7 @@ RETURNING id, flags;
 -- the phases before stay, and of a failed or cancelled job the checkpoint too, so that it goes on where it was.
 INSERT INTO windlass_job (id, created_at, ready_at, lane, generation, max_attempts, flags, kind, phase, correlation, args)
 SELECT d.id, d.created_at, :now, d.lane, d.generation + 1, d.max_attempts,
-    (d.flags & 16)
+    (d.flags & (16 | 256))
         | CASE WHEN EXISTS (SELECT 1 FROM windlass_job_dep AS e WHERE e.parent = d.id) THEN 8 ELSE 0 END
         | CASE WHEN EXISTS (SELECT 1 FROM json_each(d.outputs) AS o WHERE o.value ->> '$.phase' <> d.phase) THEN 32 ELSE 0 END
         | CASE WHEN d.progress IS NOT NULL AND d.state <> 'completed' THEN 4 ELSE 0 END,

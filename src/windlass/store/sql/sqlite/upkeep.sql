@@ -156,7 +156,7 @@ WHERE a.job IN (SELECT g.value FROM json_each(:ids) AS g)
 ORDER BY a.job, abs(a.token);
 
 -- name: prune.delete
--- Removes ended jobs with their attempts and edges.
+-- Removes ended jobs with their attempts, edges and principals.
 INSERT INTO windlass_delta (phase, completed, failed, cancelled)
 SELECT d.phase, -sum(d.state = 'completed'), -sum(d.state = 'failed'), -sum(d.state = 'cancelled')
 FROM windlass_job_done AS d
@@ -166,6 +166,8 @@ DELETE FROM windlass_attempt
 WHERE job IN (SELECT g.value FROM json_each(:ids) AS g);
 DELETE FROM windlass_job_dep
 WHERE child IN (SELECT g.value FROM json_each(:ids) AS g);
+DELETE FROM windlass_principal
+WHERE job IN (SELECT g.value FROM json_each(:ids) AS g);
 DELETE FROM windlass_job_done
 WHERE id IN (SELECT g.value FROM json_each(:ids) AS g);
 SELECT json_array_length(:ids);

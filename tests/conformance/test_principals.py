@@ -1,0 +1,563 @@
+"""Who asked for a job: captured with it, inherited from it, kept across every move of it, erased after its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tests.conformance.bystanders import rows
+from tests.conformance.life import BOOM, LEASE, assert_counts_are_true, claim_one, enqueue, one, state
+from windlass.clock import ManualClock
+from windlass.errors import ConfigError, PayloadError, PrincipalErasedError, UnknownParentError
+from windlass.model import (
+    ASIDE,
+    After,
+    Completed,
+    DependencyPolicy,
+    Flag,
+    Key,
+    KeyScope,
+    NewJob,
+    Retention,
+    State,
+    has_flag,
+)
+from windlass.principal import NOBODY, Principal
+from windlass.sealing import Sealed, TokenKeys
+from windlass.store import Store
+from windlass.store.ids import new_id
+from windlass.store.outcomes import divided
+
+DAY = timedelta(days=1)
+USER = Principal(
+    "u-7",
+    tenant="acme",
+    roles={"read", "write"},
+    attributes={"county": ["Harju", "Võru"], "level": 3},
+    issuer="https://id.example",
+    token_id="t-1",
+)
+OTHER = Principal("u-8", tenant="acme", roles={"read"})
+KEYS = TokenKeys({"k": bytes(32)})
+
+
+def asked(store: Store, job_id: str) -> Principal | None:
+    found = store.principals.get(job_id)
+    return found.principal if found else None
+
+
+def captured(store: Store) -> set[str]:
+    return {row["job"] for row in rows(store, "principal")}
+
+
+def ended(store: Store, kind: str = "work", **options: Any) -> str:
+    """A job that somebody asked for, completed."""
+    job_id = one(store, kind, principal=USER, **options)
+    holder = store.join()
+    holder.complete(claim_one(holder, kind))
+    holder.step()
+    holder.leave()
+    return job_id
+
+
+# ------------------------------------------------------------------------------------------------------------ capture
+
+
+def test_a_principal_is_captured_with_its_job(store: Store, clock: ManualClock) -> None:
+    """I1."""
+    until = clock.now() + DAY
+    job_id = one(store, principal=replace(USER, expires_at=until))
+    found = store.principals.get(job_id)
+    assert found is not None and found.principal == replace(USER, expires_at=until)
+    assert (found.is_expired, found.at, found.sealed) == (False, clock.now(), None)
+    assert store.principals.list([job_id, new_id(), "no id"]) == {job_id: found.principal}
+    assert store.principals.get(new_id()) is None and store.principals.get("no id") is None
+    lease = claim_one(store.join())
+    assert lease.flags & Flag.PRINCIPAL and store.principals.of(lease) == found
+
+
+def test_a_job_that_nobody_asked_for_has_no_row_and_no_flag(store: Store) -> None:
+    job_id = one(store)
+    lease = claim_one(store.join())
+    assert store.principals.get(job_id) is None and not lease.flags & Flag.PRINCIPAL
+    assert store.principals.of(lease) is None and captured(store) == set()
+
+
+def test_a_principal_does_not_send_the_end_of_a_job_the_long_way(store: Store) -> None:
+    job_id = one(store, principal=USER)
+    holder = store.join()
+    lease = claim_one(holder)
+    assert not has_flag(ASIDE, Flag.PRINCIPAL) and divided([Completed(lease)]) == ([Completed(lease)], [])
+    holder.complete(lease, "done")
+    assert state(store, job_id) is State.COMPLETED and asked(store, job_id) == USER
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"key": Key("k")},
+        {"key": Key("k", KeyScope.IDEMPOTENT)},
+        {"delay": timedelta(hours=1)},
+        {"id": "01890a5d-ac96-774b-bcce-b302099a8057"},
+        {"correlation_id": "c"},
+    ],
+    ids=str,
+)
+def test_every_way_to_enqueue_captures(store: Store, options: dict[str, Any]) -> None:
+    first, second = one(store, principal=USER, **options), one(store)
+    assert asked(store, first) == USER and asked(store, second) is None
+    assert_counts_are_true(store)
+
+
+def test_many_jobs_of_one_call_have_each_their_own(store: Store) -> None:
+    """More than a bulk enqueue begins with."""
+    askers = [None, USER, OTHER]
+    jobs = [NewJob(kind="work", principal=askers[n % 3]) for n in range(600)]
+    answers = store.enqueue(jobs)
+    found = store.principals.list([answer.id for answer in answers])
+    assert [found.get(answer.id) for answer in answers] == [job.principal for job in jobs]
+    assert_counts_are_true(store)
+
+
+def test_a_repeated_call_captures_once_and_changes_nothing(store: Store) -> None:
+    job_id = new_id()
+    for asker in (USER, OTHER, None):
+        (answer,) = store.enqueue([NewJob(kind="work", id=job_id, principal=asker)])
+        assert answer.created == (asker is USER) and asked(store, job_id) == USER
+
+
+def test_a_job_whose_key_is_taken_captures_nothing(store: Store) -> None:
+    first = one(store, principal=USER, key=Key("k"))
+    (second,) = store.enqueue([NewJob(kind="work", key=Key("k"), principal=OTHER)])
+    assert second.id == first and captured(store) == {first} and asked(store, first) == USER
+
+
+def test_a_principal_is_there_if_and_only_if_its_job_is(store: Store) -> None:
+    with pytest.raises(RuntimeError, match="no"), store.db.effect(5) as tx:
+        store.enqueuer.enqueue_in(tx, [NewJob(kind="work", principal=USER)])
+        raise RuntimeError("no")
+    assert captured(store) == set()
+    with store.db.effect(5) as tx:
+        (answer,) = store.enqueuer.enqueue_in(tx, [NewJob(kind="work", principal=USER)])
+    assert asked(store, answer.id) == USER
+    store.upkeep.promote()
+    assert claim_one(store.join()).flags & Flag.PRINCIPAL
+    with pytest.raises(UnknownParentError):
+        store.enqueue([NewJob(kind="work", principal=USER), NewJob(kind="work", after=[After(new_id())])])
+    assert captured(store) == {answer.id}
+
+
+def test_bad_principals_are_named_and_nothing_is_stored(store: Store) -> None:
+    large = Principal("u", attributes={"x": [f"{n:0200}" for n in range(100)]})
+    sealed = Sealed("k", "text")
+    for kind, options in (
+        (ConfigError, {"principal": {"subject": "u-7"}}),
+        (ConfigError, {"principal": "u-7"}),
+        (PayloadError, {"principal": large}),
+        (ConfigError, {"sealed": sealed}),
+        (ConfigError, {"sealed": sealed, "id": new_id()}),
+        (ConfigError, {"sealed": sealed, "principal": USER}),
+        (ConfigError, {"sealed": "raw", "principal": USER, "id": new_id()}),
+        (ConfigError, {"heir_of": new_id()}),
+        (ConfigError, {"heir_of": ["x"]}),
+        (UnknownParentError, {"heir_of": [new_id()]}),
+    ):
+        with pytest.raises(kind) as caught:
+            store.enqueue([NewJob(kind="work"), NewJob(kind="work", **options)])
+        assert "raw" not in str(caught.value)
+    assert captured(store) == set() and store.phases.counts() == {}
+
+
+def test_expiry_is_judged_by_the_databases_clock(store: Store, clock: ManualClock) -> None:
+    """I-13."""
+    job_id = one(store, principal=replace(USER, expires_at=clock.now() + DAY))
+    for seconds, is_expired in ((0, False), (86_399.9, False), (0.1, True), (1, True)):
+        clock.advance(timedelta(seconds=seconds))
+        found = store.principals.get(job_id)
+        assert found is not None and found.is_expired is is_expired, clock.now()
+
+
+def test_a_kept_token_is_stored_sealed_and_for_its_job_only(store: Store) -> None:
+    """I2, S10."""
+    first, second = new_id(), new_id()
+    for job_id in (first, second):
+        sealed = KEYS.seal(f"raw token of {job_id}", job_id=job_id, tenant="acme")
+        store.enqueue([NewJob(kind="work", id=job_id, principal=USER, sealed=sealed)])
+    plain = one(store, principal=USER)
+    found = store.principals.get(first)
+    assert found is not None and found.sealed is not None and "raw token" not in str(rows(store, "principal"))
+    assert KEYS.open(found.sealed, job_id=first, tenant="acme") == f"raw token of {first}"
+    assert "raw token" not in repr(found) and found.sealed.text not in repr(found)
+    other = store.principals.get(plain)
+    assert other is not None and other.sealed is None
+
+
+# -------------------------------------------------------------------------------------------------------- inheritance
+
+
+def test_a_child_has_its_parents_principal_unless_it_brings_one(store: Store) -> None:
+    """G6."""
+    parent = one(store, "parent", principal=USER)
+    heir = one(store, after=[After(parent)])
+    own = one(store, after=[After(parent)], principal=OTHER)
+    assert asked(store, heir) == USER and asked(store, own) == OTHER
+    free = one(store, "free")
+    assert asked(store, one(store, after=[After(free)])) is None
+    assert asked(store, one(store, after=[After(free), After(parent)])) == USER
+
+
+def test_a_child_of_an_ended_parent_inherits_too(store: Store) -> None:
+    parent = ended(store, "parent")
+    child = one(store, after=[After(parent)])
+    store.dependencies.link()
+    lease = claim_one(store.join())
+    assert lease.id == child and lease.flags & Flag.PRINCIPAL and asked(store, child) == USER
+
+
+def test_jobs_of_one_call_inherit_from_each_other_in_any_order(store: Store) -> None:
+    a, b, c, d, free = (new_id() for _ in range(5))
+    jobs = [
+        NewJob(kind="work", id=c, after=[After(b)]),
+        NewJob(kind="work", id=d, after=[After(c), After(a)]),
+        NewJob(kind="work", id=a, principal=USER),
+        NewJob(kind="work", id=free),
+        NewJob(kind="work", id=b, after=[After(a), After(free)]),
+    ]
+    store.enqueue(jobs)
+    assert store.principals.list([a, b, c, d, free]) == dict.fromkeys((a, b, c, d), USER)
+
+
+def test_a_child_of_several_parents_may_do_what_all_of_them_allow(store: Store) -> None:
+    """S14."""
+    small = USER.narrowed(roles=["read"], attributes={"county": "Harju"})
+    parents = [one(store, "parent", principal=asker) for asker in (USER, small)]
+    child = asked(store, one(store, after=[After(parent) for parent in parents]))
+    assert child == small and child.is_within(USER)
+
+
+def test_a_job_that_waits_for_different_principals_must_bring_its_own(store: Store) -> None:
+    parents = [After(one(store, "parent", principal=asker)) for asker in (USER, OTHER)]
+    before = captured(store)
+    with pytest.raises(ConfigError, match="different principals"):
+        store.enqueue([NewJob(kind="work", after=parents)])
+    assert captured(store) == before
+    service = Principal.service("merge", roles=["read"])
+    assert asked(store, one(store, after=parents, principal=service)) == service
+
+
+def test_an_heir_does_not_wait_and_cannot_be_refused(store: Store) -> None:
+    """What rules make when jobs have ended."""
+    mine, theirs, nobodys = ended(store, "a"), one(store, "b", principal=OTHER), one(store, "c")
+    small = one(store, "d", principal=USER.narrowed(roles=["read"]))
+    heir = one(store, heir_of=[mine])
+    assert state(store, heir) is State.QUEUED and asked(store, heir) == USER
+    assert asked(store, one(store, heir_of=[nobodys])) is None
+    assert asked(store, one(store, heir_of=[mine, small, nobodys])) == USER.narrowed(roles=["read"])
+    assert asked(store, one(store, heir_of=[mine, theirs])) == NOBODY
+    assert asked(store, one(store, heir_of=[mine], principal=OTHER)) == OTHER
+
+
+def test_what_comes_from_an_erased_principal_is_refused_or_may_do_nothing(
+    store: Store, clock: ManualClock
+) -> None:
+    parent = ended(store, "parent")
+    clock.advance(2 * DAY)
+    assert store.principals.erase(DAY) == 1
+    with pytest.raises(PrincipalErasedError, match=parent):
+        store.enqueue([NewJob(kind="work", after=[After(parent)])])
+    assert asked(store, one(store, after=[After(parent)], principal=OTHER)) == OTHER
+    assert asked(store, one(store, heir_of=[parent])) == NOBODY
+
+
+def test_a_kept_token_is_not_inherited(store: Store) -> None:
+    parent = new_id()
+    sealed = KEYS.seal("raw", job_id=parent, tenant="acme")
+    store.enqueue([NewJob(kind="work", id=parent, principal=USER, sealed=sealed)])
+    found = store.principals.get(one(store, after=[After(parent)]))
+    assert found is not None and found.principal == USER and found.sealed is None
+
+
+# ------------------------------------------------------------------------------------------------------- moves of jobs
+
+
+def test_every_move_of_a_job_keeps_its_principal(
+    store: Store, clock: ManualClock, opened: Callable[[], Store]
+) -> None:
+    """Retried, released, recovered, advanced, cancelled, retried by hand: the flag is on every lease."""
+    job_id = one(store, principal=USER, max_attempts=9)
+    holder = store.join(lease=LEASE)
+
+    def lease(phase: str = "work") -> Any:
+        taken = claim_one(holder, phase)
+        assert taken.id == job_id and taken.flags & Flag.PRINCIPAL and store.principals.of(taken)
+        return taken
+
+    holder.retry_later(lease(), BOOM, timedelta(0))
+    store.upkeep.promote()
+    holder.release(lease())
+    dead = opened().join(lease=LEASE)
+    claim_one(dead)
+    clock.advance(LEASE + timedelta(seconds=1))
+    holder = store.join(lease=LEASE)
+    store.recovery.recover()
+    holder.checkpoint(again := lease(), done=1)
+    holder.put_output(again, 1, name="x")
+    holder.advance(again, "second")
+    holder.fail(lease("second"), BOOM)
+    store.jobs.retry(job_id)
+    holder.complete(lease("second"))
+    store.jobs.retry(job_id)
+    store.jobs.cancel(job_id)
+    store.jobs.retry(job_id)
+    holder.fail(lease("second"), BOOM)
+    assert asked(store, job_id) == USER and captured(store) == {job_id}
+
+
+def test_a_child_that_is_brought_back_keeps_its_principal(store: Store) -> None:
+    parent = one(store, "parent", principal=OTHER, max_attempts=1)
+    child = one(store, after=[After(parent)], principal=USER)
+    while store.dependencies.link():
+        pass
+    holder = store.join()
+    holder.fail(claim_one(holder, "parent"), BOOM)
+    assert state(store, child) is State.CANCELLED
+    store.jobs.retry(parent, dependents=True)
+    holder.complete(claim_one(holder, "parent"))
+    lease = claim_one(holder)
+    assert lease.id == child and lease.flags & Flag.PRINCIPAL and asked(store, child) == USER
+
+
+# ------------------------------------------------------------------------------------------------------------ erasure
+
+
+def test_a_principal_is_erased_some_time_after_its_jobs_end(store: Store, clock: ManualClock) -> None:
+    """S12: nothing of it is left but that there was one."""
+    job_id = new_id()
+    sealed = KEYS.seal("raw", job_id=job_id, tenant="acme")
+    store.enqueue([NewJob(kind="work", id=job_id, principal=USER, sealed=sealed)])
+    holder = store.join(lease=3 * DAY)
+    clock.advance(DAY / 2)
+    holder.complete(claim_one(holder))
+    clock.advance(DAY)
+    assert store.principals.erase(DAY) == 0, "exactly as old as it may get"
+    clock.advance(timedelta(microseconds=1))
+    assert store.principals.erase(DAY) == 1 and captured(store) == set()
+    (row,) = rows(store, "job_done")
+    assert row["flags"] & Flag.PRINCIPAL and "u-7" not in str(row)
+    assert store.principals.get(job_id) is None and store.principals.erase(DAY) == 0
+
+
+@pytest.mark.parametrize("place", ["queued", "held", "scheduled", "waiting", "retrying"])
+def test_the_principal_of_a_job_that_lives_stays(store: Store, clock: ManualClock, place: str) -> None:
+    holder = store.join(lease=1000 * DAY)
+    parent = one(store, "parent")
+    options: dict[str, Any] = {}
+    if place == "scheduled":
+        options = {"delay": 900 * DAY}
+    elif place == "waiting":
+        options = {"after": [After(parent)]}
+    job_id = one(store, principal=USER, **options)
+    if place in ("held", "retrying"):
+        lease = claim_one(holder)
+        if place == "retrying":
+            holder.retry_later(lease, BOOM, 900 * DAY)
+    for _ in range(3):
+        clock.advance(100 * DAY)
+        assert store.principals.erase(DAY) == 0 and asked(store, job_id) == USER
+    assert store.principals.erase(timedelta(0)) == 0 and asked(store, job_id) == USER
+
+
+def test_looking_costs_nothing_until_there_is_something_to_see(store: Store, clock: ManualClock) -> None:
+    """A row is looked at about once per retention, however often the duty runs."""
+    one(store, principal=USER)
+    clock.advance(2 * DAY)
+    assert store.db.is_worth("erase", before=store.now() - DAY)
+    store.principals.erase(DAY)
+    for _ in range(3):
+        clock.advance(DAY / 4)
+        assert not store.db.is_worth("erase", before=store.now() - DAY)
+    clock.advance(DAY)
+    assert store.db.is_worth("erase", before=store.now() - DAY)
+
+
+def test_what_ended_recently_is_met_again_when_its_time_has_come(store: Store, clock: ManualClock) -> None:
+    job_id = one(store, principal=USER)
+    holder = store.join(lease=100 * DAY)
+    clock.advance(10 * DAY)
+    holder.complete(claim_one(holder))
+    clock.advance(DAY / 2)
+    assert store.principals.erase(DAY) == 0
+    (row,) = rows(store, "principal")
+    assert store.db.moment(row["alive_at"]) == store.jobs.get(job_id).finished_at
+    clock.advance(DAY / 2 + timedelta(microseconds=1))
+    assert store.principals.erase(DAY) == 1
+
+
+def test_erasing_goes_in_batches_and_takes_only_what_is_due(store: Store, clock: ManualClock) -> None:
+    old = [ended(store) for _ in range(7)]
+    living = enqueue(store, "live", 5, principal=OTHER)
+    clock.advance(2 * DAY)
+    new = [ended(store) for _ in range(3)]
+    free = one(store, "free")
+    assert store.principals.erase(DAY, batch=2) == 7
+    assert captured(store) == {*living, *new} and state(store, old[0]) is State.COMPLETED
+    assert asked(store, free) is None and all(asked(store, job_id) == OTHER for job_id in living)
+    with pytest.raises(ConfigError, match="after"):
+        store.principals.erase(-DAY)
+
+
+def test_a_retry_by_hand_keeps_the_principal_and_is_refused_without_it(
+    store: Store, clock: ManualClock
+) -> None:
+    """S14: an operator's retry runs with the rights that were captured."""
+    first, second = ended(store), ended(store)
+    store.jobs.retry(first)
+    clock.advance(2 * DAY)
+    assert store.principals.erase(DAY) == 1 and captured(store) == {first}
+    before = rows(store, "job_done")
+    with pytest.raises(PrincipalErasedError, match=f"{second} was erased after its end"):
+        store.jobs.retry(second)
+    assert rows(store, "job_done") == before and state(store, second) is State.COMPLETED
+    lease = claim_one(store.join())
+    assert lease.id == first and store.principals.of(lease)
+
+
+def test_a_lease_whose_principal_is_gone_is_told_so(store: Store) -> None:
+    """Whoever removed it: the job may do nothing."""
+    one(store, principal=USER)
+    lease = claim_one(store.join())
+    store.db.run("erase", ids=[lease.id])
+    with pytest.raises(PrincipalErasedError):
+        store.principals.of(lease)
+
+
+def test_pruned_jobs_take_their_principals_with_them(store: Store, clock: ManualClock) -> None:
+    gone, kept = ended(store), one(store, "live", principal=OTHER)
+    clock.advance(10 * DAY)
+    failed = one(store, "bad", principal=USER, max_attempts=1)
+    holder = store.join()
+    holder.fail(claim_one(holder, "bad"), BOOM)
+    store.upkeep.maintain()
+    assert store.upkeep.prune(Retention(completed=DAY, failed=None, cancelled=None)) == 1
+    assert captured(store) == {kept, failed} and asked(store, gone) is None
+
+
+def test_principals_go_with_whole_days_of_history(store: Store, clock: ManualClock) -> None:
+    """On PostgreSQL a day is dropped as a table; nothing of it stays behind."""
+    ended(store)
+    kept = one(store, "live", principal=OTHER)
+    clock.advance(10 * DAY)
+    store.upkeep.maintain()
+    assert store.upkeep.prune(Retention(completed=DAY, failed=DAY, cancelled=DAY)) + 1 >= 1
+    assert captured(store) == {kept}
+
+
+def test_a_principal_without_a_job_is_swept(store: Store, clock: ManualClock) -> None:
+    """Its history was removed by hand, say."""
+    job_id, kept = ended(store), one(store, "live", principal=OTHER)
+    with store.db.effect(5) as tx:
+        prefix = "windlass_" if store.db.dialect == "sqlite" else "windlass."
+        tx.connection.execute(f"DELETE FROM {prefix}job_done WHERE id = '{job_id}'")
+    assert store.principals.erase(DAY) == 0
+    clock.advance(2 * DAY)
+    assert store.principals.erase(DAY) == 1 and captured(store) == {kept}
+
+
+def test_a_retry_that_is_under_way_keeps_the_principal(
+    store: Store, clock: ManualClock, opened: Callable[[], Store]
+) -> None:
+    """On PostgreSQL the row of an ended job that somebody has locked is left for the next time."""
+    job_id, other = ended(store), ended(store)
+    clock.advance(2 * DAY)
+    if store.db.dialect == "sqlite":
+        assert store.principals.erase(DAY) == 2  # one writer: nothing can be under way
+        return
+    with store.db.effect(5) as tx:
+        tx.run("retry.peek", id=job_id)
+        assert opened().principals.erase(DAY, batch=2) == 1 and captured(store) == {job_id}
+    assert store.principals.erase(DAY) == 1 and captured(store) == set()
+    assert state(store, other) is State.COMPLETED
+
+
+def test_two_instances_erase_side_by_side(
+    store: Store, clock: ManualClock, opened: Callable[[], Store]
+) -> None:
+    """On PostgreSQL neither waits for the other: a row that one looks at is left out by the other."""
+    for _ in range(2):
+        ended(store)
+    clock.advance(2 * DAY)
+    if store.db.dialect == "postgres":
+        with store.db.effect(5) as tx:
+            assert len(tx.run("erase.pick", before=clock.now() - DAY, limit=1)) == 1
+            assert opened().principals.erase(DAY) == 1
+    assert store.principals.erase(DAY) == (1 if store.db.dialect == "postgres" else 2)
+
+
+def test_a_dependency_that_is_to_run_all_the_same_inherits_like_others(store: Store) -> None:
+    parent = one(store, "parent", principal=USER, max_attempts=1)
+    child = one(store, after=[After(parent, DependencyPolicy.RUN)])
+    while store.dependencies.link():
+        pass
+    holder = store.join()
+    holder.fail(claim_one(holder, "parent"), BOOM)
+    assert claim_one(holder).id == child and asked(store, child) == USER
+
+
+# ------------------------------------------------------------------------------------------ each verb takes its own
+
+
+def alive(store: Store) -> dict[str, Any]:
+    return {row["job"]: store.db.moment(row["alive_at"]) for row in rows(store, "principal")}
+
+
+def test_what_is_picked_is_older_and_no_more_than_asked_for(store: Store, clock: ManualClock) -> None:
+    made = []
+    for _ in range(4):
+        made.append(one(store, principal=USER))
+        clock.advance(DAY)
+
+    def picked(before: Any, limit: int) -> list[str]:
+        return [
+            row[0] for row in store.db.transact(lambda tx: tx.run("erase.pick", before=before, limit=limit))
+        ]
+
+    third = alive(store)[made[2]]
+    assert picked(third, 10) == made[:2] and picked(third, 1) == made[:1]
+    assert picked(third + timedelta(microseconds=1), 10) == made[:3]
+
+
+def test_only_what_lives_and_was_asked_about_is_noted_to_live(store: Store, clock: ManualClock) -> None:
+    over, queued, later = ended(store), one(store, principal=USER), one(store, principal=USER, delay=90 * DAY)
+    others = [one(store, principal=USER), one(store, principal=USER, delay=90 * DAY)]
+    before = alive(store)
+    clock.advance(DAY)
+
+    def living(*ids: str) -> set[str]:
+        return {row[0] for row in store.db.transact(lambda tx: tx.run("erase.living", ids=list(ids)))}
+
+    assert living(over) == set() and alive(store) == before
+    assert living(queued, over) == {queued} and living(later, over) == {later}
+    assert alive(store) == {**before, queued: clock.now(), later: clock.now()}
+    assert {before[job_id] for job_id in others} == {before[over]}
+
+
+def test_each_end_is_noted_with_its_own_job(store: Store, clock: ManualClock) -> None:
+    holder = store.join(lease=100 * DAY)
+    made = enqueue(store, n=3, principal=USER)
+    leases = {lease.id: lease for lease in holder.claim("work", 3)}
+    clock.advance(3 * DAY)
+    for job_id in made[:2]:
+        holder.complete(leases[job_id])
+        clock.advance(timedelta(hours=1))
+    store.principals.erase(DAY)
+    told = alive(store)
+    assert [told[job_id] for job_id in made[:2]] == [
+        store.jobs.get(job_id).finished_at for job_id in made[:2]
+    ]
+    assert told[made[2]] == clock.now()
+    store.db.run("erase", ids=[made[0]])
+    assert captured(store) == set(made[1:])
