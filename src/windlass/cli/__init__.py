@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import click
 
 from windlass.cli.config import config
+from windlass.cli.cron import cron
 from windlass.cli.db import db
 from windlass.cli.demo import demo
 from windlass.cli.failures import run
@@ -24,6 +25,7 @@ def windlass() -> None:
 
 
 windlass.add_command(config)
+windlass.add_command(cron)
 windlass.add_command(db)
 windlass.add_command(demo)
 windlass.add_command(worker)

@@ -1,0 +1,217 @@
+"""``windlass cron``: look at schedules, stop and start them, run one now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from windlass.cli.failures import say
+from windlass.cli.output import output_option, show
+from windlass.cli.urls import url_option
+from windlass.urls import dialect_of
+
+if TYPE_CHECKING:
+    from windlass.model import Schedule
+    from windlass.store import Store
+
+COLUMNS = ("name", "kind", "expression", "tz", "state", "next_at", "last_at", "skipped")
+
+
+@click.group()
+def cron() -> None:
+    """Look at schedules, pause and resume them, run one now.
+
+    Schedules are defined in code (@app.cron, app.schedule) and put into the database by workers that start.
+    """
+
+
+@cron.command()
+@url_option
+@output_option
+def ls(url: str, output: str) -> None:
+    """List all schedules.
+
+    The state is active, paused (by an operator) or gone (from the code that defined it). `skipped` counts due times that got
+    no job of their own. Times are UTC.
+    """
+    with _store(url) as store:
+        show([_record(item) for item in store.schedules.list()], COLUMNS, output)
+
+
+@cron.command("show")
+@click.argument("name")
+@click.option(
+    "--next",
+    "coming",
+    type=click.IntRange(0, 1000),
+    default=5,
+    show_default=True,
+    metavar="N",
+    help="How many due times to show, as clocks in the schedule's zone will.",
+)
+@url_option
+@output_option
+def show_one(name: str, coming: int, url: str, output: str) -> None:
+    """Show one schedule: its definition, the due times that come and the ticks that fired."""
+    with _store(url) as store:
+        found = store.schedules.get(name)
+        record = {
+            **_record(found),
+            "next": _coming(found, coming),
+            "ticks": [
+                {"at": tick.at.isoformat(), "job": tick.job_id, "covers": tick.covers}
+                for tick in store.schedules.ticks(name, 5)
+            ],
+        }
+    if output == "table":
+        for line in _lines(record):
+            click.echo(line)
+    else:
+        show([record], tuple(record), output)
+
+
+@cron.command()
+@click.argument("name")
+@click.option(
+    "--reason",
+    default="paused from the command line",
+    show_default=True,
+    metavar="TEXT",
+    help="For whoever wonders why it does not fire.",
+)
+@url_option
+def pause(name: str, reason: str, url: str) -> None:
+    """Stop a schedule until it is resumed. Jobs it made go on; due times until then make none."""
+    with _store(url) as store:
+        store.schedules.pause(name, reason)
+    say(f"{name} is paused")
+
+
+@cron.command()
+@click.argument("name")
+@url_option
+def resume(name: str, url: str) -> None:
+    """Let a paused schedule fire again, from its next due time on."""
+    with _store(url) as store:
+        was_paused = store.schedules.resume(name)
+        found = store.schedules.get(name)
+    if not was_paused:
+        say(f"{name} was not paused")
+    elif found.next_at is None:
+        say(f"{name} is resumed, and fires when a worker whose code defines it starts")
+    else:
+        say(f"{name} is resumed; next at {found.next_at.isoformat()}")
+
+
+@cron.command()
+@click.argument("name")
+@url_option
+@output_option
+def run(name: str, url: str, output: str) -> None:
+    """Make one job of a schedule now, paused or not; its due times stay as they are. Prints the job's id."""
+    with _store(url) as store:
+        made = store.schedules.run_now(name)
+    show([{"job": made.id}], ("job",), output)
+
+
+@cron.command()
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@url_option
+def rm(names: Sequence[str], url: str) -> None:
+    """Remove schedules. Jobs they made stay.
+
+    One that code defines comes back when a worker with that code starts; to stop it for good, pause it or remove the code.
+    """
+    with _store(url) as store:
+        found = [store.schedules.get(name) for name in names]
+        for item in found:
+            store.schedules.remove(item.name)
+            back = item.source != "api" and item.state != "gone"
+            say(f"{item.name} is removed" + (f"; it comes back with {item.source}" if back else ""))
+
+
+@contextmanager
+def _store(url: str) -> Iterator[Store]:
+    """An open store; a SQLite file that is not there is an error, not a new database."""
+    dialect = dialect_of(url)
+    from windlass.store import open_store
+    from windlass.store.migrate import status
+    from windlass.store.migrations import available, require_current
+
+    require_current(status(url), len(available(dialect)), "run `windlass db migrate`, or correct the URL")
+    with open_store(url) as store:
+        yield store
+
+
+def _record(schedule: Schedule) -> dict[str, Any]:
+    """All that is known of a schedule."""
+    return {
+        "name": schedule.name,
+        "kind": schedule.kind,
+        "phase": schedule.phase,
+        "expression": schedule.expression,
+        "tz": schedule.tz,
+        "state": schedule.state,
+        "next_at": schedule.next_at,
+        "last_at": schedule.last_at,
+        "last_job": schedule.last_job,
+        "paused_at": schedule.paused_at,
+        "pause_reason": schedule.pause_reason,
+        "gone_at": schedule.gone_at,
+        "missed": str(schedule.missed),
+        "cap": schedule.cap,
+        "skipped": schedule.skipped,
+        "jitter_seconds": schedule.jitter.total_seconds(),
+        "priority": schedule.priority,
+        "max_attempts": schedule.max_attempts,
+        "correlation_id": schedule.correlation_id,
+        "due_as": schedule.due_as,
+        "args": schedule.args,
+        "source": schedule.source,
+        "generation": schedule.generation,
+        "created_at": schedule.created_at,
+        "updated_at": schedule.updated_at,
+    }
+
+
+def _coming(schedule: Schedule, count: int) -> list[str]:
+    """The due times that come; none while it does not fire."""
+    from zoneinfo import ZoneInfo
+
+    from windlass.cron import parse
+
+    if schedule.next_at is None:
+        return []
+    at, found, expression = schedule.next_at, [], parse(schedule.expression, schedule.tz)
+    zone = ZoneInfo(schedule.tz)
+    for _ in range(count):
+        found.append(at.astimezone(zone).isoformat())
+        at = expression.next_after(at)
+    return found
+
+
+def _lines(record: dict[str, Any]) -> Iterator[str]:
+    """A record for people: a line for each field that says something."""
+    width = max(map(len, record))
+    for name, value in record.items():
+        values = value if name in ("next", "ticks") else [value]
+        for place, item in enumerate(item for item in values if item is not None):
+            label = name if place == 0 else ""
+            yield f"{label.ljust(width)}  {_text(item)}".rstrip()
+
+
+def _text(value: Any) -> str:
+    match value:
+        case str():
+            return value
+        case {"at": at, "job": job, "covers": covers}:
+            return f"{at}  {job}" + (f"  stands for {covers}" if covers > 1 else "")
+        case dict() | list():
+            import json
+
+            return json.dumps(value, ensure_ascii=False)
+        case _:
+            return value.isoformat() if hasattr(value, "isoformat") else str(value)
