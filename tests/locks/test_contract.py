@@ -194,6 +194,35 @@ def test_a_stall_of_the_owner_is_noticed_by_its_own_clock() -> None:
     assert locks.acquire(REQUEST)
 
 
+def test_a_renewal_that_meets_the_release_is_no_loss() -> None:
+    """Another thread releases while the server is being asked, so that the key is gone when the renewal gets there."""
+
+    class Slow(LocalKeys):
+        def extend(self, key: str, value: str, ttl_ms: int) -> bool:
+            assert held.release()
+            return super().extend(key, value, ttl_ms)
+
+    held = take(KeyLocks(Slow(), LockSettings(), worker="w", is_shared=False), REQUEST)
+    assert not held.renew() and not held.is_lost
+
+
+def test_a_key_in_memory_ends_to_the_moment() -> None:
+    """Also between two sweeps."""
+    now = [0.0]
+    keys = LocalKeys(lambda: now[0])
+    for moment, key in ((0.0, "a"), (0.9, "b"), (1.0, "c")):
+        now[0] = moment
+        assert keys.take(key, "mine", 1000) is None
+    now[0] = 1.89
+    assert keys.take("b", "theirs", 1000) == "mine"
+    now[0] = 1.9
+    assert not keys.extend("b", "mine", 1000) and not keys.drop("b", "mine")
+    assert keys.take("b", "theirs", 1000) is None
+    assert keys.extend("c", "mine", 1000)
+    now[0] = 2.89
+    assert keys.drop("c", "mine")
+
+
 def test_keys_in_memory_do_not_pile_up() -> None:
     now = [0.0]
     keys = LocalKeys(lambda: now[0])

@@ -87,6 +87,22 @@ def test_an_outage_is_paid_for_once(
     until(lambda: not locks.state().is_degraded)
 
 
+def test_a_server_that_comes_and_goes_does_not_fill_the_log(
+    own_valkey: OwnValkey, opened_locks: Opener
+) -> None:
+    """A warning a minute; and what was not said to be gone is not said to be back."""
+    locks = opened_locks(own_valkey.url)
+    with written() as lines:
+        for _ in range(3):
+            own_valkey.kill()
+            take(locks, REQUEST).release()
+            assert locks.state().is_degraded
+            own_valkey.start()
+            until(lambda: not locks.state().is_degraded)
+        time.sleep(0.1)
+    assert [line["event"] for line in lines.objects] == ["lock.degraded", "lock.restored"]
+
+
 def test_health_and_metrics_say_so(own_valkey: OwnValkey, opened_locks: Opener) -> None:
     locks = opened_locks(own_valkey.url)
 
