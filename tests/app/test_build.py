@@ -43,8 +43,8 @@ def make_app() -> windlass.App:
     return app
 
 
-def config(tmp_path: Path, name: str = "one", **more: Any) -> dict[str, Any]:
-    return {"database.url": f"sqlite:///{tmp_path}/{name}.db", **more}
+def config(tmp_path: Path, name: str = "one", more: dict[str, Any] | None = None) -> dict[str, Any]:
+    return {"database.url": f"sqlite:///{tmp_path}/{name}.db", **(more or {})}
 
 
 def test_a_config_is_enough(tmp_path: Path) -> None:
@@ -65,7 +65,10 @@ def test_a_config_is_enough(tmp_path: Path) -> None:
 
 
 def test_every_part_can_be_given(tmp_path: Path) -> None:
-    clock, asked, slept, bounds = ManualClock(), [], [], []
+    clock = ManualClock()
+    asked: list[str] = []
+    slept: list[float] = []
+    bounds: list[Any] = []
     store = open_store(f"sqlite:///{tmp_path}/mine.db", clock=clock)
 
     class Locks:
@@ -117,12 +120,12 @@ def test_two_builders_do_not_see_each_other(tmp_path: Path) -> None:
 
 
 def test_a_bad_config_makes_nothing(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="attempts"):
-        windlass.build(config(tmp_path, **{"background.retry.attempts": 0}))
-    with pytest.raises(ConfigError, match="required"):
-        windlass.build(config(tmp_path, **{"background.redis_lock_required": True}))
     before = threading.active_count()
-    assert threading.active_count() == before
+    with pytest.raises(ConfigError, match="attempts"):
+        windlass.build(config(tmp_path, more={"background.retry.attempts": 0}))
+    with pytest.raises(ConfigError, match="required"):
+        windlass.build(config(tmp_path, more={"background.redis_lock_required": True}))
+    assert threading.active_count() == before, "nothing is left behind"
 
 
 def test_with_a_real_redis_the_lock_is_there_while_the_job_runs(tmp_path: Path, valkey_url: str) -> None:
@@ -138,7 +141,7 @@ def test_with_a_real_redis_the_lock_is_there_while_the_job_runs(tmp_path: Path, 
         gate.wait(10)
         return "done"
 
-    settings = config(tmp_path, **{"redis.url": valkey_url})
+    settings = config(tmp_path, more={"redis.url": valkey_url})
     with (
         windlass.build(settings, app=app) as one,
         windlass.build(settings, app=app) as two,

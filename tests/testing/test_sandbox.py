@@ -13,7 +13,6 @@ import windlass
 from windlass.model import State
 from windlass.testing import ManualClock, Sandbox
 
-pytest_plugins = ["windlass.testing.plugin"]
 Make = Callable[..., Sandbox]
 
 

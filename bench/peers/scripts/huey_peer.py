@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from huey import SqliteHuey  # type: ignore[import-not-found]
-from protocol import Order, Tally, payload, serve  # type: ignore[import-not-found]
+from huey import SqliteHuey  # type: ignore[import-not-found, unused-ignore]
+from protocol import Order, Tally, payload, serve  # type: ignore[import-not-found, unused-ignore]
 
 
 class HueyClient:

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-import asyncpg  # type: ignore[import-not-found]
+import asyncpg  # type: ignore[import-not-found, unused-ignore]
 import uvloop  # type: ignore[import-not-found, unused-ignore]
-from pgqueuer import PgQueuer  # type: ignore[import-not-found]
-from protocol import Order, Tally, payload, postgres_count, serve  # type: ignore[import-not-found]
+from pgqueuer import PgQueuer  # type: ignore[import-not-found, unused-ignore]
+from protocol import Order, Tally, payload, postgres_count, serve  # type: ignore[import-not-found, unused-ignore]
 
 
 class PgQueuerClient:

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-import procrastinate  # type: ignore[import-not-found]
-from protocol import Order, Tally, payload, postgres_count, serve  # type: ignore[import-not-found]
+import procrastinate  # type: ignore[import-not-found, unused-ignore]
+from protocol import Order, Tally, payload, postgres_count, serve  # type: ignore[import-not-found, unused-ignore]
 
 
 class ProcrastinateClient:

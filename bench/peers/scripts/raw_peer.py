@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import psycopg
-from protocol import Order, Tally, payload, serve  # type: ignore[import-not-found]
+from protocol import Order, Tally, payload, serve  # type: ignore[import-not-found, unused-ignore]
 
 from windlass.model import Json, NewJob
 from windlass.store import open_store

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from protocol import Order, Tally, payload, serve  # type: ignore[import-not-found]
+from protocol import Order, Tally, payload, serve  # type: ignore[import-not-found, unused-ignore]
 
 from windlass import App
 from windlass.engine.tuning import tune_process
