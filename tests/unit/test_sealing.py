@@ -114,6 +114,7 @@ SHORT = base64.b64encode(bytes(16)).decode()
         7,
         None,
     ],
+    ids=range(10),
 )
 def test_bad_keys_are_refused_and_not_shown(text: object) -> None:
     with pytest.raises(ValueError) as caught:
