@@ -5,8 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from uuid import UUID
 
 import psycopg
@@ -16,7 +18,7 @@ from psycopg.rows import dict_row
 from tests.conformance.life import claim_one, enqueue, one
 from windlass.embedded.postgres import PostgresServer
 from windlass.errors import StoreUnreachableError
-from windlass.model import Verdict
+from windlass.model import Lease, Verdict
 from windlass.store import open_store
 from windlass.store.holder import Beat
 from windlass.store.migrate import migrate
@@ -130,3 +132,45 @@ def test_on_sqlite_a_reader_does_not_wait_for_a_writer_that_waits_for_it(sqlite_
         enqueue(store)
         thread.join()
     assert has_read.is_set() and answers[0] < 5, answers
+
+
+@pytest.mark.slow
+def test_on_sqlite_a_heartbeat_has_its_turn_beside_many_handlers_that_write(sqlite_path: Path) -> None:
+    """I-11: threads that ask the file itself look for its lock less and less often, and a beat waited for ten seconds and more."""
+    with open_store(f"sqlite:///{sqlite_path}") as store:
+        enqueue(store, n=600)
+        holder = store.join()
+        leases = SimpleQueue[Lease]()
+        for lease in holder.claim("work", 600):
+            leases.put(lease)
+
+        def handle() -> None:
+            with suppress(Empty):
+                while True:
+                    with holder.transaction(leases.get_nowait()) as tx:
+                        tx.complete()
+
+        handlers = [threading.Thread(target=handle) for _ in range(20)]
+        for handler in handlers:
+            handler.start()
+        passed_by: list[int] = []
+        while any(handler.is_alive() for handler in handlers):
+            before = leases.qsize()
+            holder.beat()
+            passed_by.append(before - leases.qsize())
+        assert len(passed_by) > 5 and max(passed_by) < 200, "its turn is after those that waited before it"
+
+
+def test_on_sqlite_a_thread_that_waits_for_its_own_transaction_is_told(sqlite_path: Path) -> None:
+    """Another thread's write while a handler's transaction waits for that thread: an error, not a wait for ever."""
+    with open_store(f"sqlite:///{sqlite_path}", busy_timeout=0.3) as store:
+        enqueue(store)
+        holder = store.join()
+        lease = claim_one(holder)
+        with (
+            ThreadPoolExecutor(1) as threads,
+            holder.transaction(lease),
+            pytest.raises(StoreUnreachableError, match="is locked"),
+        ):
+            threads.submit(enqueue, store).result(10)
+        enqueue(store)

@@ -31,10 +31,7 @@ def translate(error: sqlite3.Error, path: str) -> WindlassError:
             f"{path} cannot be opened ({error}); does its folder exist, and may you write there?"
         )
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-        return StoreUnreachableError(
-            f"{path} is locked: another process kept a write transaction open for too long; nothing was stored. "
-            "Make that transaction shorter, or move to PostgreSQL"
-        )
+        return locked(path, "another process")
     if name.startswith("SQLITE_NOTADB"):
         return StoreError(f"{path} is not a SQLite database; choose another file")
     if name.startswith(("SQLITE_IOERR", "SQLITE_CORRUPT")):
@@ -42,6 +39,14 @@ def translate(error: sqlite3.Error, path: str) -> WindlassError:
             f"{path} is damaged or its disk fails ({error}); check the disk, then restore a backup"
         )
     return StoreError(f"{path}: SQLite refused a statement ({error})")
+
+
+def locked(path: str, who: str) -> StoreUnreachableError:
+    """The error for a write that could not have the file's one write lock in time."""
+    return StoreUnreachableError(
+        f"{path} is locked: {who} kept a write transaction open for too long; nothing was stored. "
+        "Make that transaction shorter, or move to PostgreSQL"
+    )
 
 
 @contextmanager
