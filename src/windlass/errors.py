@@ -28,7 +28,9 @@ do next; the facts are attributes too, so that callers need not parse text.
     ├── ScheduleConflictError       a schedule that belongs to code
     ├── KeyConflictError            the same unique key was used with another body
     ├── UnknownParentError          a dependency on a job that does not exist
-    └── DependencyCycleError        jobs that would wait for each other for ever
+    ├── DependencyCycleError        jobs that would wait for each other for ever
+    ├── RuleCycleError              rules that would make jobs for ever
+    └── RuleNotFoundError           no rule with this name
 
 ``LeaseLost`` is the one name without the suffix: it is the word the design, the logs and the guarantees use for the
 event, and handlers meet it as a signal to stop rather than as a mistake.
@@ -303,3 +305,28 @@ class DependencyCycleError(WindlassError):
             f"these jobs wait for each other: {drawn}; nothing was enqueued. Remove one `after`."
         )
         self.cycle = tuple(cycle)
+
+
+class RuleCycleError(WindlassError):
+    """Rules by which a kind of job would be created, at last, because of itself."""
+
+    code = "rule_cycle"
+
+    def __init__(self, cycle: Sequence[str], rules: Sequence[str]) -> None:
+        drawn = " → ".join(cycle)
+        named = ", ".join(dict.fromkeys(rules))
+        super().__init__(
+            f"these rules would make jobs for ever: {drawn} (by {named}); no rule was changed. Remove one of them; one that "
+            "only the database knows goes with store.rules.remove(name)."
+        )
+        self.cycle, self.rules = tuple(cycle), tuple(rules)
+
+
+class RuleNotFoundError(WindlassError):
+    """No rule with this name."""
+
+    code = "rule_not_found"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is no rule {name!r}; store.rules.list() has them all")
+        self.name = name

@@ -48,6 +48,7 @@ class Flag(IntFlag):
     DEPENDENTS = 8  # other jobs wait for it
     KEY = 16  # holds a unique key that its end must free
     OUTPUT = 32  # has rows in `output`
+    RULES = 64  # its kind is the parent of a rule
     PRINCIPAL = 256  # somebody asked for it: has a row in `principal`, or had one that was erased
 
 
@@ -56,8 +57,10 @@ def has_flag(flags: int, wanted: int) -> bool:
     return int.__and__(flags, wanted) != 0
 
 
+# What an end with one of these leaves behind in tables of its own.
+SIDE_ROWS = Flag.CHECKPOINT | Flag.KEY | Flag.OUTPUT
 # A job with one of these cannot be finished by the one-statement path: its end touches further tables.
-ASIDE = Flag.CHECKPOINT | Flag.DEPENDENTS | Flag.KEY | Flag.OUTPUT
+ASIDE = SIDE_ROWS | Flag.DEPENDENTS | Flag.RULES
 
 HIGHEST_PRIORITY = 9
 DEFAULT_PRIORITY = 5
@@ -586,7 +589,7 @@ class Fired:
 
 @dataclass(frozen=True, slots=True)
 class Defined:
-    """What became of the schedules that code defines: names that are new, changed, and gone from the code."""
+    """What became of the schedules or rules that code defines: names that are new, changed, and gone from the code."""
 
     added: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()

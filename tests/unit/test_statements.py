@@ -102,6 +102,7 @@ def test_both_dialects_take_the_same_parameters() -> None:
         "promote": {"mark"},  # low-water marks
         "look": {"lanes", "marks"},  # likewise
         "prune.delete": {"oldest", "newest"},  # history partitions
+        "rule.ended": {"since"},  # likewise
         "settle.lock": {"counted", "doomed", "reasons"},  # SQLite has one writer and no locks
         "enqueue.lock": {"ids"},
     }

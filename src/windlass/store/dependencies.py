@@ -21,6 +21,8 @@ from functools import partial
 
 from windlass.model import DependencyPolicy, Flag, State
 from windlass.store.contract import Database, Transaction
+from windlass.store.enqueueing import Enqueuer
+from windlass.store.firing import fire
 from windlass.store.ids import SMALLEST, is_id
 from windlass.store.rows import array
 
@@ -38,16 +40,20 @@ FOR_PARENTS = ["waiting", "unlinked"]
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """One dependency; ``parent_state`` is set once the parent ended."""
+    """One dependency; ``parent_state`` is set once the parent ended. ``rule`` names the rule that made the child, which then has no
+    policy of its own."""
 
     parent: str
     child: str
-    policy: DependencyPolicy
+    policy: DependencyPolicy | None
     parent_state: State | None
+    rule: str | None = None
 
 
-def settle(db: Database, tx: Transaction, ended: Sequence[tuple[str, State]]) -> None:
-    """Let the children of jobs that just ended know, and the children of those that are cancelled by it, and so on."""
+def settle(tx: Transaction, ended: Sequence[tuple[str, State]]) -> list[str]:
+    """Let the children of jobs that just ended know, and the children of those that are cancelled by it, and so on; answers
+    those cancelled whose kinds have rules."""
+    ruled: list[str] = []
     while ended:
         rows = array(f'{{"id":"{job_id}","state":"{state}"}}' for job_id, state in ended)
         satisfied: Counter[str] = Counter()
@@ -63,7 +69,18 @@ def settle(db: Database, tx: Transaction, ended: Sequence[tuple[str, State]]) ->
         if going_on:
             due = [row[0] for row in tx.run("settle.count", children=counts(going_on, "satisfied"))]
             promote(tx, due)
-        ended = cancel_children(tx, doomed)
+        cancelled = cancel_children(tx, doomed)
+        ruled += with_rules(cancelled)
+        ended = with_dependents(cancelled)
+    return ruled
+
+
+def with_rules(ended: Sequence[tuple[str, Flag]]) -> list[str]:
+    return [job_id for job_id, flags in ended if flags & Flag.RULES]
+
+
+def with_dependents(cancelled: Sequence[tuple[str, Flag]]) -> list[tuple[str, State]]:
+    return [(job_id, State.CANCELLED) for job_id, flags in cancelled if flags & Flag.DEPENDENTS]
 
 
 def promote(tx: Transaction, due: Sequence[str]) -> None:
@@ -72,21 +89,22 @@ def promote(tx: Transaction, due: Sequence[str]) -> None:
         tx.run("settle.promote", ids=sorted(due))
 
 
-def cancel_children(tx: Transaction, doomed: set[str]) -> list[tuple[str, State]]:
-    """End waiting children; answers those of them that have children of their own."""
+def cancel_children(tx: Transaction, doomed: set[str]) -> list[tuple[str, Flag]]:
+    """End waiting children; answers those that were waiting, with their flags."""
     if not doomed:
         return []
     # A child that somebody cancelled and retried by hand no longer waits for anyone, and is left alone.
     rows = tx.run("cancel.later", ids=sorted(doomed), error=PARENT_ERROR, reasons=FOR_PARENTS)
     tx.run("record.tidy", ids=[row[0] for row in rows])
-    return [(row[0], State.CANCELLED) for row in rows if Flag(row[1]) & Flag.DEPENDENTS]
+    return [(row[0], Flag(row[1])) for row in rows]
 
 
 class Dependencies:
     """Links waiting children to their parents and shows who waits for whom."""
 
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: Database, enqueuer: Enqueuer | None = None) -> None:
         self._db = db
+        self._enqueuer = enqueuer or Enqueuer(db)
 
     def link(self, limit: int = 500) -> int:
         """Link children that are not linked yet, page by page; answers how many were. Safe on every instance at once.
@@ -104,8 +122,8 @@ class Dependencies:
     def of(self, job_id: str) -> list[Edge]:
         """The edges a job is part of, as child or as parent."""
         return [
-            Edge(parent, child, DependencyPolicy(policy), None if state is None else State(state))
-            for parent, child, policy, state in (
+            Edge(parent, child, policy and DependencyPolicy(policy), state and State(state), rule)
+            for parent, child, policy, state, rule in (
                 self._db.read("dependencies", id=job_id) if is_id(job_id) else ()
             )
         ]
@@ -155,7 +173,10 @@ class Dependencies:
             tx.run("link.mark", edges=array(marks))
         if pending:
             promote(tx, [row[0] for row in tx.run("link.done", children=counts(pending, "pending"))])
-        settle(self._db, tx, cancel_children(tx, doomed))
+        cancelled = cancel_children(tx, doomed)
+        ruled = with_rules(cancelled) + settle(tx, with_dependents(cancelled))
+        if ruled:
+            fire(self._enqueuer, tx, ruled)
         return len(pending) + len(doomed), max(edges) if len(edges) == limit else ""
 
     def _gone(self, tx: Transaction, parents: Sequence[str]) -> dict[str, tuple[State, datetime]]:

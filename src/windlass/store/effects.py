@@ -126,7 +126,7 @@ class EffectTransaction:
             self.cancel_asked = progress.save(tx, lease, must_go_on=True, **self._checkpoint)
         if self._outcome is not None:
             outcome = replace(self._outcome, run=self._run()) if self._run else self._outcome
-            self.verdict = apply(self._db, tx, [outcome])[lease.id]
+            self.verdict = apply(self._db, self._enqueuer, tx, [outcome])[lease.id]
             if self.verdict in (Verdict.LOST, Verdict.ALREADY_RECORDED):
                 raise LeaseLost(f"effect of job {lease.id}", job_id=lease.id, token=lease.token)
         elif self._checkpoint is None:
@@ -144,9 +144,15 @@ class Fence:
     """
 
     def __init__(
-        self, db: Database, lease: Lease, seconds: float, run: Callable[[], Run | None] | None = None
+        self,
+        db: Database,
+        enqueuer: Enqueuer,
+        lease: Lease,
+        seconds: float,
+        run: Callable[[], Run | None] | None = None,
     ) -> None:
         self._db = db
+        self._enqueuer = enqueuer
         self._lease = lease
         self._seconds = seconds
         self._run = run
@@ -165,7 +171,8 @@ class Fence:
         lease = self._lease
         checked = sound(outcome, strict=True)
         self._begin(tx)
-        verdict = apply(self._db, tx, [replace(checked, run=self._run()) if self._run else checked])[lease.id]
+        outcomes = [replace(checked, run=self._run()) if self._run else checked]
+        verdict = apply(self._db, self._enqueuer, tx, outcomes, is_foreign=True)[lease.id]
         if verdict in (Verdict.LOST, Verdict.ALREADY_RECORDED):
             raise LeaseLost(f"end of job {lease.id}", job_id=lease.id, token=lease.token)
 

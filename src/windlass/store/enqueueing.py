@@ -308,14 +308,16 @@ class Enqueuer(Inserter):
         if len(entries) < self._db.bulk_from or any(entry.job.delay or entry.job.run_at for entry in entries):
             self._insert(self._db, entries, inbox=False)
             return
+        ruled = {row[0] for row in self._db.read("rule.kinds")}
         speakers = self._speakers(entries, inbox=False)
         counts = Counter(entry.phase for entry in entries)
         loud = {entry.phase for entry in entries if entry.id in speakers}
         phases = json.dumps([{"phase": phase, "n": n, "tell": phase in loud} for phase, n in counts.items()])
-        self.note_told([row[0] for row in self._db.bulk([_line(entry) for entry in entries], phases)])
+        lines = [_line(entry, has_rules=entry.job.kind in ruled) for entry in entries]
+        self.note_told([row[0] for row in self._db.bulk(lines, phases)])
 
 
-def _line(entry: _Entry) -> list[str]:
+def _line(entry: _Entry, *, has_rules: bool) -> list[str]:
     """A plain job as a line of a bulk enqueue."""
     job = entry.job
     has_own = job.correlation_id is not None and job.correlation_id != entry.id
@@ -323,7 +325,7 @@ def _line(entry: _Entry) -> list[str]:
         entry.id,
         str(HIGHEST_PRIORITY - job.priority),
         str(job.max_attempts),
-        "0",
+        str(int(Flag.RULES)) if has_rules else "0",
         job.kind,
         entry.phase,
         str(job.correlation_id) if has_own else NULL,

@@ -128,7 +128,7 @@ class Holder(JobWrites):
     def _long_way(self, outcomes: Sequence[Outcome]) -> dict[str, Verdict]:
         if not outcomes:
             return {}
-        verdicts = self._db.transact(lambda tx: apply(self._db, tx, outcomes))
+        verdicts = self._db.transact(lambda tx: apply(self._db, self._enqueuer, tx, outcomes))
         for outcome in outcomes:
             if isinstance(outcome, Released):
                 self.nudge(outcome.lease.phase)
@@ -340,7 +340,7 @@ class Holder(JobWrites):
                 Cancelled(lease, ON_REQUEST) for lease, row in zip(leases, rows, strict=True) if row[15]
             ]
             if cancelled:
-                apply(self._db, tx, cancelled)
+                apply(self._db, self._enqueuer, tx, cancelled)
             free = [lease for lease, row in zip(leases, rows, strict=True) if not row[15]]
             if free:
                 tx.run("record.release", outcomes=array(release_row(lease, returned=True) for lease in free))

@@ -35,6 +35,7 @@ from windlass.payload import body_hash
 from windlass.store import progress
 from windlass.store.contract import Database, Row, Transaction
 from windlass.store.dependencies import counts
+from windlass.store.enqueueing import Enqueuer
 from windlass.store.ids import LARGEST, is_id
 from windlass.store.recording import after_end, cancelled_error
 from windlass.store.rows import MAX_MESSAGE, clean, to_attempt, to_job, to_span
@@ -57,8 +58,9 @@ _Look = Callable[[dict[str, Any]], Sequence[Row]]
 class Jobs:
     """Reads jobs and acts on them from outside."""
 
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: Database, enqueuer: Enqueuer | None = None) -> None:
         self._db = db
+        self._enqueuer = enqueuer or Enqueuer(db)
 
     def get(self, job_id: str) -> Job:
         """One job, wherever it is in its life."""
@@ -167,7 +169,7 @@ class Jobs:
         rows = tx.run("cancel.queued", id=job_id, error=error) if live else []
         rows = rows or tx.run("cancel.later", ids=[job_id], error=error, reasons=_ANY_REASON)
         if rows:
-            after_end(self._db, tx, [(row[0], Flag(row[1]), State.CANCELLED) for row in rows])
+            after_end(self._enqueuer, tx, [(row[0], Flag(row[1]), State.CANCELLED) for row in rows])
             return CancelAnswer.CANCELLED
         ended = tx.run("retry.peek", id=job_id)
         if ended:

@@ -21,8 +21,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from windlass.model import (
-    ASIDE,
     ON_REQUEST,
+    SIDE_ROWS,
     Advanced,
     Cancelled,
     Completed,
@@ -38,6 +38,8 @@ from windlass.model import (
 )
 from windlass.store import dependencies
 from windlass.store.contract import Database, Transaction
+from windlass.store.enqueueing import Enqueuer
+from windlass.store.firing import fire
 from windlass.store.outputs import output_row
 from windlass.store.rows import (
     MAX_MESSAGE,
@@ -90,9 +92,16 @@ def cancelled_error(reason: str) -> str:
 
 
 def apply(
-    db: Database, tx: Transaction, outcomes: Sequence[Outcome], *, recovering: frozenset[str] = frozenset()
+    db: Database,
+    enqueuer: Enqueuer,
+    tx: Transaction,
+    outcomes: Sequence[Outcome],
+    *,
+    recovering: frozenset[str] = frozenset(),
+    is_foreign: bool = False,
 ) -> dict[str, Verdict]:
-    """Record outcomes in ``tx``; answers a verdict for every job id. Ids in ``recovering`` are judged for a dead holder."""
+    """Record outcomes in ``tx``; answers a verdict for every job id. Ids in ``recovering`` are judged for a dead holder.
+    ``is_foreign`` says that somebody else will commit, who may take a while."""
     locked = {
         row[0]: (Flag(row[2]), bool(row[3]), row[4] or ON_REQUEST)
         for row in tx.run("record.lock", leases=leases_json(outcome.lease for outcome in outcomes))
@@ -110,7 +119,7 @@ def apply(
         verdicts[outcome.lease.id] = _sort(
             writes, outcome, flags, reason if cancel_asked else None, outcome.lease.id in recovering
         )
-    _write(db, tx, writes)
+    _write(db, enqueuer, tx, writes, is_foreign)
     if missing:
         verdicts.update(resolve(tx, missing))
     return verdicts
@@ -196,7 +205,7 @@ def _end(writes: _Writes, outcome: Completed | Failed | Cancelled, flags: Flag, 
     return Verdict.RECORDED
 
 
-def _write(db: Database, tx: Transaction, writes: _Writes) -> None:
+def _write(db: Database, enqueuer: Enqueuer, tx: Transaction, writes: _Writes, is_foreign: bool) -> None:
     # Every row is locked already, in id order; from here on the order of verbs is free.
     if writes.outputs:
         tx.run("output.put", outputs=array(writes.outputs))
@@ -208,18 +217,24 @@ def _write(db: Database, tx: Transaction, writes: _Writes) -> None:
         tx.run("record.release", outcomes=array(writes.releases))
     if writes.finishes:
         tx.run("record.finish", outcomes=array(writes.finishes))
-        after_end(db, tx, writes.ended)
+        after_end(enqueuer, tx, writes.ended, is_foreign=is_foreign)
     if writes.told or writes.is_later:
         db.tell(tx, writes.told | ({"@later"} if writes.is_later else set()))
     if writes.nudged:
         db.tell(tx, writes.nudged, nudge=True)
 
 
-def after_end(db: Database, tx: Transaction, ended: Sequence[tuple[str, Flag, State]]) -> None:
-    """What an end owes to other tables: side rows go, children are counted down or cancelled, and theirs in turn."""
-    tidy = [job_id for job_id, flags, _ in ended if flags & ASIDE]
+def after_end(
+    enqueuer: Enqueuer, tx: Transaction, ended: Sequence[tuple[str, Flag, State]], *, is_foreign: bool = False
+) -> None:
+    """What an end owes to other tables: side rows go, children are counted down or cancelled, and theirs in turn; and rules make
+    children of all that ended."""
+    tidy = [job_id for job_id, flags, _ in ended if flags & SIDE_ROWS]
     if tidy:
         tx.run("record.tidy", ids=tidy)
     parents = [(job_id, state) for job_id, flags, state in ended if flags & Flag.DEPENDENTS]
+    ruled = [job_id for job_id, flags, _ in ended if flags & Flag.RULES]
     if parents:
-        dependencies.settle(db, tx, parents)
+        ruled += dependencies.settle(tx, parents)
+    if ruled:
+        fire(enqueuer, tx, ruled, inbox=is_foreign)

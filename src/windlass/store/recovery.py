@@ -34,6 +34,7 @@ from windlass.model import (
     Retried,
 )
 from windlass.store.contract import Database, Transaction
+from windlass.store.enqueueing import Enqueuer
 from windlass.store.holder import Holder
 from windlass.store.ids import SMALLEST
 from windlass.store.recording import apply, release_row
@@ -55,8 +56,9 @@ def crash_delay(crashes: int) -> timedelta:
 class Recovery:
     """Finds leases that ran out and decides what becomes of their jobs."""
 
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: Database, enqueuer: Enqueuer | None = None) -> None:
         self._db = db
+        self._enqueuer = enqueuer or Enqueuer(db)
         self._orphans_after = SMALLEST
 
     def recover(
@@ -132,7 +134,8 @@ class Recovery:
     def _carry_out(self, tx: Transaction, cases: Sequence[_Case]) -> list[Recovered]:
         outcomes = [case.outcome for case in cases if case.outcome is not None]
         if outcomes:
-            apply(self._db, tx, outcomes, recovering=frozenset(outcome.lease.id for outcome in outcomes))
+            judged = frozenset(outcome.lease.id for outcome in outcomes)
+            apply(self._db, self._enqueuer, tx, outcomes, recovering=judged)
         releases = [case.release for case in cases if case.release is not None]
         if releases:
             tx.run("record.release", outcomes=array(releases))

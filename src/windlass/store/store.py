@@ -19,6 +19,7 @@ from windlass.store.phases import Phases
 from windlass.store.principals import Principals
 from windlass.store.recovery import Recovery
 from windlass.store.rollups import Rollups
+from windlass.store.rules import Rules
 from windlass.store.schedules import Schedules
 from windlass.store.upkeep import Upkeep
 from windlass.store.writes import LEASE, JobWrites
@@ -39,16 +40,17 @@ class Store:
         self.db = db
         self.options: Mapping[str, Any] = dict(options or {})
         """How to open this store again in another process: its URL, and what else can be written as JSON."""
-        self.jobs = Jobs(db)
+        self.enqueuer = Enqueuer(db)
+        self.jobs = Jobs(db, self.enqueuer)
         self.outputs = Outputs(db)
-        self.dependencies = Dependencies(db)
+        self.dependencies = Dependencies(db, self.enqueuer)
+        self.rules = Rules(db, self.enqueuer)
         self.phases = Phases(db)
         self.principals = Principals(db)
         self.instances = Instances(db)
-        self.recovery = Recovery(db)
+        self.recovery = Recovery(db, self.enqueuer)
         self.upkeep = Upkeep(db)
         self.rollups = Rollups(db)
-        self.enqueuer = Enqueuer(db)
         self.schedules = Schedules(db, self.enqueuer)
 
     @classmethod

@@ -124,6 +124,8 @@ class Upkeep:
             self._db.drop_history(keep, only_empty=True)
         self._db.run("prune.edges")
         self._db.run("prune.keys")
+        self._db.run("prune.hits")
+        self._db.run("prune.fan_ins")
         return removed
 
     def _prune(

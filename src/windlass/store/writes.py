@@ -74,7 +74,7 @@ class JobWrites:
         self, lease: Lease, *, margin: timedelta = MARGIN, run: Callable[[], Run | None] | None = None
     ) -> Fence:
         """The job's checkpoint, advance or end in a transaction that the handler opened itself."""
-        return Fence(self._db, lease, self._bound(margin), run)
+        return Fence(self._db, self._enqueuer, lease, self._bound(margin), run)
 
     def _bound(self, margin: timedelta) -> float:
         return max(0.5, (self.lease - margin).total_seconds())

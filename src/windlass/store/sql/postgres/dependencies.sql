@@ -176,7 +176,8 @@ WITH clock AS MATERIALIZED (
     INSERT INTO windlass.job (id, created_at, ready_at, started_at, lane, generation, attempt, crashes, max_attempts, flags,
         kind, phase, correlation, args)
     SELECT m.id, m.created_at, COALESCE(:now::timestamptz, clock_timestamp()), m.started_at, m.lane, m.generation, m.attempt,
-        m.crashes, m.max_attempts, m.flags, m.kind, m.phase, m.correlation, m.args
+        m.crashes, m.max_attempts, m.flags | CASE WHEN m.kind IN (SELECT k.kind FROM windlass.rule_kind AS k) THEN 64 ELSE 0 END,
+        m.kind, m.phase, m.correlation, m.args
     FROM moved AS m
     ORDER BY m.id
     ON CONFLICT (id) DO NOTHING
@@ -233,7 +234,9 @@ WITH taken AS (
     INSERT INTO windlass.job_later (id, created_at, run_at, pending, lane, generation, max_attempts, flags, reason, kind, phase,
         correlation, args)
     SELECT t.id, t.created_at, COALESCE(:now::timestamptz, clock_timestamp()), t.pending, t.lane, t.generation + 1, t.max_attempts,
-        (t.flags & (16 | 256)) | CASE WHEN EXISTS (SELECT FROM windlass.job_dep AS e WHERE e.parent = t.id) THEN 8 ELSE 0 END,
+        (t.flags & (16 | 256))
+            | CASE WHEN t.kind IN (SELECT k.kind FROM windlass.rule_kind AS k) THEN 64 ELSE 0 END
+            | CASE WHEN EXISTS (SELECT FROM windlass.job_dep AS e WHERE e.parent = t.id) THEN 8 ELSE 0 END,
         'waiting', t.kind, t.phase, t.correlation, t.args
     FROM taken AS t
 ), counted AS (
@@ -246,11 +249,20 @@ SELECT t.id, t.kind, t.flags, t.args, t.key
 FROM taken AS t;
 
 -- name: dependencies
--- What a job waits for (as child) and who waits for it (as parent).
-SELECT d.parent, d.child, d.policy, d.parent_state
+-- What a job waits for or was made of (as child), and who waits for it or was made of it (as parent).
+SELECT d.parent, d.child, d.policy, d.parent_state, NULL::text AS rule
 FROM windlass.job_dep AS d
 WHERE d.child = :id::uuid
 UNION ALL
-SELECT d.parent, d.child, d.policy, d.parent_state
+SELECT d.parent, d.child, d.policy, d.parent_state, NULL
 FROM windlass.job_dep AS d
-WHERE d.parent = :id::uuid;
+WHERE d.parent = :id::uuid
+UNION ALL
+SELECT h.parent, h.child, NULL, h.state, h.rule
+FROM windlass.rule_hit AS h
+WHERE h.child = :id::uuid
+UNION ALL
+SELECT h.parent, h.child, NULL, h.state, h.rule
+FROM windlass.rule_hit AS h
+WHERE h.parent = :id::uuid
+    AND h.child IS NOT NULL;

@@ -1,6 +1,6 @@
 -- Verbs of a job's life on PostgreSQL.
 --
--- LOCK ORDER, kept by every transaction: job by id, job_later by id, job_dep, then the rest. Whoever locks many rows of
+-- LOCK ORDER, kept by every transaction: job by id, job_later by id, job_dep, rules, fan_in by (rule, key), then the rest. Whoever locks many rows of
 -- `job` and is not their holder uses SKIP LOCKED, so that nobody waits for a holder's effect transaction and no cycle
 -- can form. Every write of a holder names (id, token): a holder whose lease ended changes nothing.
 -- Parameters are :names; the loader turns them into the driver's form. Guards stand one to a line (./dev mutate-sql).
@@ -10,7 +10,7 @@
 -- name: enqueue
 -- Inserts jobs and their counts, and tells whoever waits for them. Locks and updates nothing: it may run inside a
 -- caller's transaction that stays open for long. Rows with `inbox` wait for the promoter, which gives them a ready_at
--- of after their commit. Answers the phases that were told.
+-- of after their commit. A job whose kind is some rule's parent is flagged. Answers the phases that were told.
 WITH given AS MATERIALIZED (
     SELECT g.*,
         CASE
@@ -18,7 +18,8 @@ WITH given AS MATERIALIZED (
             WHEN g.due > g.moment THEN 'scheduled'
             WHEN g.inbox THEN 'inbox'
             ELSE 'job'
-        END AS place
+        END AS place,
+        CASE WHEN g.kind IN (SELECT k.kind FROM windlass.rule_kind AS k) THEN 64 ELSE 0 END AS rules
     FROM (
         SELECT r.*,
             COALESCE(r.run_at, r.moment + r.delay * interval '1 second') AS due
@@ -32,13 +33,13 @@ WITH given AS MATERIALIZED (
     ) AS g
 ), live AS (
     INSERT INTO windlass.job (id, created_at, ready_at, lane, max_attempts, flags, kind, phase, correlation, args)
-    SELECT g.id, g.moment, g.moment, g.lane, g.max_attempts, g.flags, g.kind, g.phase, g.correlation, g.args
+    SELECT g.id, g.moment, g.moment, g.lane, g.max_attempts, g.flags | g.rules, g.kind, g.phase, g.correlation, g.args
     FROM given AS g
     WHERE g.place = 'job'
 ), later AS (
     INSERT INTO windlass.job_later
         (id, created_at, run_at, pending, lane, max_attempts, flags, reason, kind, phase, correlation, args)
-    SELECT g.id, g.moment, COALESCE(g.due, g.moment), g.pending, g.lane, g.max_attempts, g.flags, g.place, g.kind, g.phase,
+    SELECT g.id, g.moment, COALESCE(g.due, g.moment), g.pending, g.lane, g.max_attempts, g.flags | g.rules, g.place, g.kind, g.phase,
         g.correlation, g.args
     FROM given AS g
     WHERE g.place <> 'job'
@@ -634,6 +635,7 @@ WITH clock AS MATERIALIZED (
     INSERT INTO windlass.job (id, created_at, ready_at, lane, generation, max_attempts, flags, kind, phase, correlation, args)
     SELECT t.id, t.created_at, c.at, t.lane, t.generation + 1, t.max_attempts,
         (t.flags & (16 | 256))
+            | CASE WHEN t.kind IN (SELECT k.kind FROM windlass.rule_kind AS k) THEN 64 ELSE 0 END
             | CASE WHEN EXISTS (SELECT FROM windlass.job_dep AS e WHERE e.parent = t.id) THEN 8 ELSE 0 END
             | CASE WHEN EXISTS (SELECT FROM jsonb_array_elements(t.outputs) AS o WHERE o ->> 'phase' <> t.phase) THEN 32 ELSE 0 END
             | CASE WHEN t.progress IS NOT NULL AND t.state <> 'completed' THEN 4 ELSE 0 END,

@@ -2,7 +2,7 @@
 
 -- name: promote
 -- Moves due jobs into their queues with a fresh ready_at, oldest due first and a microsecond apart, from the low-water mark on; tells whoever
--- waits. A job that is in its queue already (an enqueue repeated across a due time) is not put there twice, and stops nobody.
+-- waits. It is flagged here for rules that were defined while it waited, or while the transaction that enqueued it was open. A job that is in its queue already (an enqueue repeated across a due time) is not put there twice, and stops nobody.
 -- Answers for each phase how many moved and the last due time among them.
 WITH clock AS MATERIALIZED (
     SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at
@@ -25,7 +25,8 @@ WITH clock AS MATERIALIZED (
         kind, phase, correlation, args)
     SELECT m.id, m.created_at, c.at + (row_number() OVER (ORDER BY m.run_at, m.id) - 1) * interval '1 microsecond',
         m.started_at, m.lane, m.generation, m.attempt,
-        m.crashes, m.max_attempts, m.flags, m.kind, m.phase, m.correlation, m.args
+        m.crashes, m.max_attempts, m.flags | CASE WHEN m.kind IN (SELECT k.kind FROM windlass.rule_kind AS k) THEN 64 ELSE 0 END,
+        m.kind, m.phase, m.correlation, m.args
     FROM moved AS m
     CROSS JOIN clock AS c
     ON CONFLICT (id) DO NOTHING

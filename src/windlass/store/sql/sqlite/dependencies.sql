@@ -168,7 +168,9 @@ ORDER BY d.child, d.parent;
 INSERT INTO windlass_job_later (id, created_at, run_at, pending, lane, generation, max_attempts, flags, reason, kind, phase,
     correlation, args)
 SELECT d.id, d.created_at, :now, g.value ->> '$.pending', d.lane, d.generation + 1, d.max_attempts,
-    (d.flags & (16 | 256)) | CASE WHEN EXISTS (SELECT 1 FROM windlass_job_dep AS e WHERE e.parent = d.id) THEN 8 ELSE 0 END,
+    (d.flags & (16 | 256))
+        | CASE WHEN d.kind IN (SELECT k.kind FROM windlass_rule_kind AS k) THEN 64 ELSE 0 END
+        | CASE WHEN EXISTS (SELECT 1 FROM windlass_job_dep AS e WHERE e.parent = d.id) THEN 8 ELSE 0 END,
     'waiting', d.kind, d.phase, d.correlation, d.args
 FROM json_each(:children) AS g
 CROSS JOIN windlass_job_done AS d ON d.id = g.value ->> '$.id'
@@ -188,11 +190,20 @@ WHERE id IN (SELECT g.value ->> '$.id' FROM json_each(:children) AS g)
 RETURNING id, kind, flags, args, key;
 
 -- name: dependencies
--- What a job waits for (as child) and who waits for it (as parent).
-SELECT d.parent, d.child, d.policy, d.parent_state
+-- What a job waits for or was made of (as child), and who waits for it or was made of it (as parent).
+SELECT d.parent, d.child, d.policy, d.parent_state, NULL AS rule
 FROM windlass_job_dep AS d
 WHERE d.child = :id
 UNION ALL
-SELECT d.parent, d.child, d.policy, d.parent_state
+SELECT d.parent, d.child, d.policy, d.parent_state, NULL
 FROM windlass_job_dep AS d
-WHERE d.parent = :id;
+WHERE d.parent = :id
+UNION ALL
+SELECT h.parent, h.child, NULL, h.state, h.rule
+FROM windlass_rule_hit AS h
+WHERE h.child = :id
+UNION ALL
+SELECT h.parent, h.child, NULL, h.state, h.rule
+FROM windlass_rule_hit AS h
+WHERE h.parent = :id
+    AND h.child IS NOT NULL;

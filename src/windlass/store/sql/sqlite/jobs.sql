@@ -4,9 +4,10 @@
 -- holds in the next. :now is the machine's clock, read after the write lock was taken.
 
 -- name: enqueue
--- Inserts jobs and their counts. Jobs of one call become ready a microsecond apart, in the order they were given.
+-- Inserts jobs and their counts; those whose kind is some rule's parent are flagged. Jobs of one call become ready a microsecond apart, in the order they were given.
 INSERT INTO windlass_job (id, created_at, ready_at, lane, max_attempts, flags, kind, phase, correlation, args)
-SELECT g.value ->> '$.id', :now, :now + g.key, g.value ->> '$.lane', g.value ->> '$.max_attempts', g.value ->> '$.flags',
+SELECT g.value ->> '$.id', :now, :now + g.key, g.value ->> '$.lane', g.value ->> '$.max_attempts',
+    (g.value ->> '$.flags') | CASE WHEN g.value ->> '$.kind' IN (SELECT k.kind FROM windlass_rule_kind AS k) THEN 64 ELSE 0 END,
     g.value ->> '$.kind', g.value ->> '$.phase', g.value ->> '$.correlation', g.value -> '$.args'
 FROM json_each(:jobs) AS g
 WHERE g.value ->> '$.pending' = 0
@@ -16,7 +17,8 @@ ORDER BY g.key;
 INSERT INTO windlass_job_later
     (id, created_at, run_at, pending, lane, max_attempts, flags, reason, kind, phase, correlation, args)
 SELECT g.value ->> '$.id', :now, CAST(COALESCE(g.value ->> '$.run_at', :now + (g.value ->> '$.delay') * 1000000, :now) AS INTEGER),
-    g.value ->> '$.pending', g.value ->> '$.lane', g.value ->> '$.max_attempts', g.value ->> '$.flags',
+    g.value ->> '$.pending', g.value ->> '$.lane', g.value ->> '$.max_attempts',
+    (g.value ->> '$.flags') | CASE WHEN g.value ->> '$.kind' IN (SELECT k.kind FROM windlass_rule_kind AS k) THEN 64 ELSE 0 END,
     CASE
         WHEN g.value ->> '$.pending' > 0 THEN 'unlinked'
         WHEN COALESCE(g.value ->> '$.run_at', :now + (g.value ->> '$.delay') * 1000000, 0) > :now THEN 'scheduled'
@@ -494,6 +496,7 @@ RETURNING id, flags;
 INSERT INTO windlass_job (id, created_at, ready_at, lane, generation, max_attempts, flags, kind, phase, correlation, args)
 SELECT d.id, d.created_at, :now, d.lane, d.generation + 1, d.max_attempts,
     (d.flags & (16 | 256))
+        | CASE WHEN d.kind IN (SELECT k.kind FROM windlass_rule_kind AS k) THEN 64 ELSE 0 END
         | CASE WHEN EXISTS (SELECT 1 FROM windlass_job_dep AS e WHERE e.parent = d.id) THEN 8 ELSE 0 END
         | CASE WHEN EXISTS (SELECT 1 FROM json_each(d.outputs) AS o WHERE o.value ->> '$.phase' <> d.phase) THEN 32 ELSE 0 END
         | CASE WHEN d.progress IS NOT NULL AND d.state <> 'completed' THEN 4 ELSE 0 END,

@@ -1,0 +1,248 @@
+"""Rules: "when jobs of these kinds complete, create a job of that kind". Data, so that any instance can act on them.
+
+A rule with one parent makes a child of every job of that kind. A rule with several is a fan-in: jobs of its kinds belong together
+where their keys have the same value, and the child is made when each kind has completed for it.
+
+Keys and arguments are paths into a parent: ``args.period``, ``args.address.city``, ``args.items.0``, ``result.total``, ``args`` and
+``result`` as a whole, ``id``, ``correlation_id``, ``state``. What a path does not find is null. Everything here is pure; the store keeps
+rules and fires them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from windlass.errors import ConfigError, RuleCycleError
+from windlass.model import DEFAULT_MAX_ATTEMPTS, DEFAULT_PRIORITY, DependencyPolicy, State
+
+ALL = "*"
+"""As the name of an argument: everything the path leads to, each under its own name."""
+
+MOST_PARENTS = 100
+MOST_ARGS = 100
+LONGEST_KEY = 400
+_PATH = re.compile(r"(args|result)(\.[^.\s][^.]{0,99}){0,10}|id|correlation_id|state")
+_KEY_PATH = re.compile(r"args(\.[^.\s][^.]{0,99}){1,10}|correlation_id")
+
+Source = str | tuple[str, str]
+"""Where an argument comes from: a path, or the kind of the parent and a path."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """When jobs of ``parents`` completed, a job of the kind ``create`` is made and put into the queue of ``phase``.
+
+    ``key`` holds the paths whose values say which parents belong together; a rule with one parent has none. ``args`` says what the child
+    gets: its argument's name → where it comes from. ``policy`` is for parents that fail or are cancelled: no child (cancel), none until
+    it is retried and completes (wait), a child all the same (run). ``inherit`` passes the correlation id on. ``source`` is the
+    module that defined it.
+    """
+
+    name: str
+    parents: tuple[str, ...]
+    create: str
+    phase: str
+    key: tuple[str, ...] = ()
+    args: Mapping[str, Source] = field(default_factory=dict)
+    policy: DependencyPolicy = DependencyPolicy.CANCEL
+    priority: int = DEFAULT_PRIORITY
+    max_attempts: int = DEFAULT_MAX_ATTEMPTS
+    inherit: bool = True
+    source: str = "api"
+
+    @property
+    def is_fan_in(self) -> bool:
+        return len(self.parents) > 1
+
+    def is_satisfied_by(self, state: State) -> bool:
+        """Whether an end of this kind is as good as a completion."""
+        return state is State.COMPLETED or self.policy is DependencyPolicy.RUN
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRule:
+    """A rule as it stands in the database. ``gone_at`` is set when the module that defined it no longer does."""
+
+    rule: Rule
+    defined_at: datetime
+    changed_at: datetime
+    gone_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One parent's share of a fan-in: the job of this kind that counts, and how it ended."""
+
+    kind: str
+    job_id: str
+    state: State
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FanIn:
+    """A child that is not made yet, or could not be: who has ended, who is missing.
+
+    ``key`` is the value the parents share (for a rule with one parent: that job's id), ``round`` how many children were made for it
+    before, plus one. ``is_cancelled`` says that a parent did not complete and that by the rule there is no child, unless that parent
+    is retried and completes. ``error`` says why the child could not be made of what the parents left.
+    """
+
+    rule: str
+    key: Any
+    round: int
+    opened_at: datetime
+    complete: Sequence[Part] = ()
+    failed: Sequence[Part] = ()
+    missing: Sequence[str] = ()
+    is_cancelled: bool = False
+    error: str | None = None
+
+
+def check_paths(rule: Rule) -> None:
+    """Refuse paths that lead nowhere, and arguments that could mean several parents."""
+    for path in rule.key:
+        if not _is_path(path, _KEY_PATH):
+            raise ConfigError("key", path, "a path into the arguments such as args.period, or correlation_id")
+    if len(set(rule.key)) != len(rule.key):
+        raise ConfigError("key", list(rule.key), "each path once")
+    if len(rule.args) > MOST_ARGS:
+        raise ConfigError("args", f"{len(rule.args)} of them", f"at most {MOST_ARGS}")
+    for name, source in rule.args.items():
+        kind, path = _parted(source)
+        if not _is_path(path, _PATH):
+            raise ConfigError(
+                f"args of {name}",
+                path,
+                "a path such as args.period, result.total, args, result, id, correlation_id or state",
+            )
+        if kind is not None and kind not in rule.parents:
+            raise ConfigError(f"args of {name}", kind, f"one of the parents: {', '.join(rule.parents)}")
+        if kind is None and rule.is_fan_in and path not in rule.key:
+            raise ConfigError(
+                f"args of {name}",
+                path,
+                f"a path of the key ({', '.join(rule.key)}), or a pair that says of which parent: "
+                f'("{rule.parents[0]}", "{path}")',
+            )
+
+
+def default_args(key: Sequence[str]) -> dict[str, Source]:
+    """The fields of the key under their own names; without a key, all arguments of the parent."""
+    if not key:
+        return {ALL: "args"}
+    fields = [path for path in key if path != "correlation_id"]
+    args: dict[str, Source] = {path.rpartition(".")[2]: path for path in fields}
+    if len(args) < len(fields):
+        raise ConfigError(
+            "args", None, f"say what the child gets: two paths of the key end alike ({', '.join(key)})"
+        )
+    return args
+
+
+def default_name(parents: Sequence[str], create: str) -> str:
+    """What a rule is called that was given no name."""
+    name = f"{'+'.join(parents)}->{create}"
+    if len(name) <= 200:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+    return f"{parents[0][:60]}+{len(parents) - 1}->{create[:60]}#{digest}"
+
+
+def refuse_cycles(rules: Iterable[Rule]) -> None:
+    """Refuse rules that would make jobs for ever: a kind that is created, at last, because of itself."""
+    made_of: dict[str, list[tuple[str, str]]] = {}
+    for rule in rules:
+        for parent in rule.parents:
+            made_of.setdefault(parent, []).append((rule.create, rule.name))
+    done: set[str] = set()
+    for start in made_of:
+        path: list[tuple[str, str]] = []  # kinds on the way here, each with the rule that created it
+        stack: list[tuple[str, str, bool]] = [(start, "", False)]
+        while stack:
+            kind, by, is_leaving = stack.pop()
+            if is_leaving:
+                path.pop()
+                done.add(kind)
+            elif kind in (kinds := [item[0] for item in path]):
+                circle = [*path[kinds.index(kind) :], (kind, by)]
+                raise RuleCycleError([item[0] for item in circle], [item[1] for item in circle[1:]])
+            elif kind not in done:
+                path.append((kind, by))
+                stack.append((kind, by, True))
+                stack.extend((child, name, False) for child, name in made_of.get(kind, ()))
+
+
+def find(path: str, facts: Mapping[str, Any]) -> Any:
+    """What a path leads to in a parent's facts; None where it leads nowhere."""
+    value: Any = facts
+    for step in path.split("."):
+        if isinstance(value, Mapping):
+            value = value.get(step)
+        elif isinstance(value, list) and step.isdecimal() and int(step) < len(value):
+            value = value[int(step)]
+        else:
+            return None
+    return value
+
+
+def key_of(rule: Rule, facts: Mapping[str, Any]) -> str:
+    """The value of a fan-in's key, as text that is equal for equal values. One that is too long for an index is cut, with a
+    digest of the whole behind it."""
+    values = [_normal(find(path, facts)) for path in rule.key]
+    text = json.dumps(values, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    if len(text) <= LONGEST_KEY:
+        return text
+    return f"{text[:300]}…#{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def key_value(text: str) -> Any:
+    """The value behind a key's text; the text itself where it was cut."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def share_of(rule: Rule, kind: str, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """What a parent of this kind adds to the child's arguments."""
+    share: dict[str, Any] = {}
+    for name, source in rule.args.items():
+        of, path = _parted(source)
+        if of is not None and of != kind:
+            continue
+        value = find(path, facts)
+        if name != ALL:
+            share[name] = value
+        elif isinstance(value, Mapping):
+            share = {**value, **share}
+    return share
+
+
+def _is_path(path: object, pattern: re.Pattern[str]) -> bool:
+    return isinstance(path, str) and bool(pattern.fullmatch(path))
+
+
+def _parted(source: Any) -> tuple[str | None, Any]:
+    if isinstance(source, str):
+        return None, source
+    if isinstance(source, tuple | list) and len(source) == 2:
+        return source[0], source[1]
+    raise ConfigError(
+        "args", source, 'a path, or a pair of a parent\'s kind and a path: ("report", "result.total")'
+    )
+
+
+def _normal(value: Any) -> Any:
+    """1.0 and 1 are the same key."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, Mapping):
+        return {name: _normal(item) for name, item in value.items()}
+    return [_normal(item) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,349 @@
+-- Rules: their definitions, and what they have seen. A job's end fires them in its own transaction, after everything else it does:
+--
+--   shared lock on all definitions (whoever changes one waits, so no end is judged by half of a change)
+--   → fan-ins by (rule, key), locked by `fan_in.open` → hits → the children, through the enqueuer, last of all
+--
+-- The row of a fan-in serialises those who arrive at it; hits are written and read under that lock. A hit's key (parent, rule,
+-- generation) makes every end count once, also where it is looked up again later. What an end runs may run on a caller's own
+-- connection: JSON is answered as text.
+
+-- name: rule.list
+-- Rules by name, or the one of this name.
+SELECT r.name, to_jsonb(r.parents)::text, r.kind, r.phase, to_jsonb(r.key)::text, r.args::text, r.policy, r.lane, r.max_attempts, r.inherit, r.source,
+    r.defined_at, r.changed_at, r.gone_at
+FROM windlass.rule AS r
+WHERE (:name::text IS NULL OR r.name = :name)
+ORDER BY r.name;
+
+-- name: rule.of
+-- The rules that these kinds are parents of, kept as they are until the transaction ends.
+SELECT pg_advisory_xact_lock_shared(hashtextextended('windlass.rule', 0))::text;
+SELECT r.name, to_jsonb(r.parents)::text, r.kind, r.phase, to_jsonb(r.key)::text, r.args::text, r.policy, r.lane, r.max_attempts, r.inherit, r.source,
+    r.defined_at, r.changed_at, r.gone_at
+FROM windlass.rule AS r
+WHERE r.parents && :kinds::text[]
+ORDER BY r.name;
+
+-- name: rule.lock
+-- Waits for all ends that look at rules, and keeps others from beginning to.
+SELECT pg_advisory_xact_lock(hashtextextended('windlass.rule', 0))::text;
+
+-- name: rule.put
+-- Adds rules, or changes those of the same names; one that was gone is back.
+INSERT INTO windlass.rule AS r (name, defined_at, changed_at, lane, max_attempts, inherit, policy, kind, phase, source, parents, key, args)
+SELECT g.name, c.at, c.at, g.lane, g.max_attempts, g.inherit, g.policy, g.kind, g.phase, g.source,
+    ARRAY(SELECT p.value FROM json_array_elements_text(g.parents) WITH ORDINALITY AS p (value, place) ORDER BY p.place),
+    ARRAY(SELECT p.value FROM json_array_elements_text(g.key) WITH ORDINALITY AS p (value, place) ORDER BY p.place),
+    g.args
+FROM json_to_recordset(:rules::json) AS g (
+    name text, lane smallint, max_attempts smallint, inherit boolean, policy text, kind text, phase text, source text, parents json,
+    key json, args jsonb
+)
+CROSS JOIN (SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at) AS c
+ORDER BY g.name
+ON CONFLICT (name) DO UPDATE
+SET changed_at = excluded.changed_at,
+    gone_at = NULL,
+    lane = excluded.lane,
+    max_attempts = excluded.max_attempts,
+    inherit = excluded.inherit,
+    policy = excluded.policy,
+    kind = excluded.kind,
+    phase = excluded.phase,
+    source = excluded.source,
+    parents = excluded.parents,
+    key = excluded.key,
+    args = excluded.args;
+
+-- name: rule.vanish
+-- Notes that the code of these rules is gone. They go on firing.
+UPDATE windlass.rule AS r
+SET gone_at = COALESCE(:now::timestamptz, clock_timestamp())
+WHERE r.name = ANY(:names::text[]);
+
+-- name: rule.remove
+-- Removes a rule.
+DELETE FROM windlass.rule AS r
+WHERE r.name = :name
+RETURNING r.name;
+
+-- name: rule.kinds
+-- The kinds whose jobs some rule waits for.
+SELECT k.kind
+FROM windlass.rule_kind AS k;
+
+-- name: rule.kinds.sync
+-- Makes the kinds those of the rules: new ones from now on, and no others.
+DELETE FROM windlass.rule_kind AS k
+WHERE NOT EXISTS (SELECT FROM windlass.rule AS r WHERE k.kind = ANY(r.parents));
+INSERT INTO windlass.rule_kind (kind, since)
+SELECT DISTINCT p.kind, COALESCE(:now::timestamptz, clock_timestamp())
+FROM windlass.rule AS r
+CROSS JOIN unnest(r.parents) AS p (kind)
+ON CONFLICT (kind) DO NOTHING;
+
+-- name: rule.kinds.new
+-- Kinds whose earlier jobs are to be looked through: at once, and again (for the last time) when every enqueue that did not know the
+-- kind has committed.
+SELECT k.kind, k.since, k.looks
+FROM windlass.rule_kind AS k
+WHERE k.looks = 0
+    OR (k.looks = 1 AND k.since < (SELECT COALESCE(:now::timestamptz, clock_timestamp()) - interval '15 seconds'))
+ORDER BY k.kind;
+
+-- name: rule.kinds.looked
+-- Notes that the jobs of a kind were looked through, unless it is not the same any more.
+UPDATE windlass.rule_kind AS k
+SET looks = :looks
+WHERE k.kind = :kind
+    AND k.since = :since::timestamptz;
+
+-- name: rule.flag_live
+-- Flags jobs of a kind that are queued or processing, a page of the table at a time, leaving out locked ones; answers where the page
+-- ends (NULL at the end of the table).
+WITH page AS MATERIALIZED (
+    SELECT j.id
+    FROM windlass.job AS j
+    WHERE j.id > :after::uuid
+    ORDER BY j.id
+    LIMIT :limit
+), found AS MATERIALIZED (
+    SELECT j.id
+    FROM windlass.job AS j
+    JOIN page AS p ON p.id = j.id
+    WHERE j.kind = :kind
+        AND j.flags & 64 = 0 -- belt: saves the row's copy where the flag is there already
+    ORDER BY j.id
+    FOR NO KEY UPDATE OF j SKIP LOCKED
+), flagged AS (
+    UPDATE windlass.job AS j
+    SET flags = j.flags | 64
+    FROM found AS f
+    WHERE j.id = f.id
+)
+SELECT CASE WHEN count(*) = :limit THEN (SELECT p.id FROM page AS p ORDER BY p.id DESC LIMIT 1) END
+FROM page;
+
+-- name: rule.flag_later
+-- The same for jobs that wait or are scheduled.
+WITH page AS MATERIALIZED (
+    SELECT l.id
+    FROM windlass.job_later AS l
+    WHERE l.id > :after::uuid
+    ORDER BY l.id
+    LIMIT :limit
+), found AS MATERIALIZED (
+    SELECT l.id
+    FROM windlass.job_later AS l
+    JOIN page AS p ON p.id = l.id
+    WHERE l.kind = :kind
+        AND l.flags & 64 = 0 -- belt: saves the row's copy where the flag is there already
+    ORDER BY l.id
+    FOR NO KEY UPDATE OF l SKIP LOCKED
+), flagged AS (
+    UPDATE windlass.job_later AS l
+    SET flags = l.flags | 64
+    FROM found AS f
+    WHERE l.id = f.id
+)
+SELECT CASE WHEN count(*) = :limit THEN (SELECT p.id FROM page AS p ORDER BY p.id DESC LIMIT 1) END
+FROM page;
+
+-- name: rule.missed
+-- A page of jobs of a kind that ended since a time; with :unflagged those that ended without their rules being asked.
+SELECT d.id
+FROM windlass.job_done AS d
+WHERE d.kind = :kind
+    AND d.finished_at >= :since::timestamptz
+    AND d.id > :after::uuid
+    AND (d.flags & 64 = 0 OR NOT :unflagged)
+ORDER BY d.id
+LIMIT :limit;
+
+-- name: rule.ended
+-- Ended jobs as their rules see them.
+SELECT d.id, d.kind, d.generation, d.state, d.flags & 256 <> 0 AS asked, d.correlation, d.args::text, d.result::text
+FROM windlass.job_done AS d
+WHERE d.id = ANY(:ids::uuid[])
+    AND d.finished_at >= COALESCE(:since::timestamptz, (SELECT COALESCE(:now::timestamptz, clock_timestamp()) - interval '1 hour')) -- belt: prunes partitions
+ORDER BY d.id;
+
+-- name: hit.put
+-- Notes ends that rules have seen, each once; answers those that were not known.
+INSERT INTO windlass.rule_hit (parent, child, at, fan_in, round, generation, counts, asked, rule, kind, state, error, data)
+SELECT g.parent, g.child, COALESCE(:now::timestamptz, clock_timestamp()), g.fan_in, g.round, g.generation, g.counts, g.asked, g.rule,
+    g.kind, g.state, g.error, g.data
+FROM json_to_recordset(:hits::json) AS g (
+    parent uuid, child uuid, fan_in bigint, round integer, generation smallint, counts boolean, asked boolean, rule text, kind text, state text,
+    error text, data jsonb
+)
+ORDER BY g.parent, g.rule
+ON CONFLICT (parent, rule, generation) DO NOTHING
+RETURNING parent, rule;
+
+-- name: hit.answered
+-- Removes what was left of earlier generations of jobs that have made their child now.
+DELETE FROM windlass.rule_hit AS h
+USING json_to_recordset(:hits::json) AS g (parent uuid, rule text, generation smallint)
+WHERE h.parent = g.parent
+    AND h.rule = g.rule
+    AND h.generation < g.generation
+    AND h.child IS NULL;
+
+-- name: fan_in.open
+-- Locks the fan-ins of these keys, in order, making those that are not there; answers how they stand.
+INSERT INTO windlass.fan_in AS f (rule, key, missing)
+SELECT g.rule, g.key, g.width
+FROM json_to_recordset(:fan_ins::json) AS g (rule text, key text, width smallint)
+ORDER BY g.rule, g.key
+ON CONFLICT (rule, key) DO UPDATE
+SET round = f.round
+RETURNING f.id, f.rule, f.key, f.round, f.missing, f.bad;
+
+-- name: fan_in.counting
+-- The hits that count for these kinds in these rounds.
+SELECT h.fan_in, h.kind, h.parent, h.generation, h.state
+FROM windlass.rule_hit AS h
+JOIN json_to_recordset(:kinds::json) AS g (fan_in bigint, round integer, kind text)
+    ON g.fan_in = h.fan_in AND g.round = h.round AND g.kind = h.kind
+WHERE h.counts;
+
+-- name: fan_in.earlier
+-- The rounds that these jobs belong to already, through an earlier end of theirs.
+SELECT h.parent, h.rule, h.generation, h.fan_in, h.round
+FROM windlass.rule_hit AS h
+JOIN json_to_recordset(:hits::json) AS g (parent uuid, rule text) ON g.parent = h.parent AND g.rule = h.rule
+WHERE h.fan_in IS NOT NULL;
+
+-- name: fan_in.outdo
+-- These hits no longer count: another one of their kind does.
+UPDATE windlass.rule_hit AS h
+SET counts = FALSE
+FROM json_to_recordset(:hits::json) AS g (parent uuid, rule text, generation smallint)
+WHERE h.parent = g.parent
+    AND h.rule = g.rule
+    AND h.generation = g.generation;
+
+-- name: fan_in.count
+-- How many kinds locked fan-ins still miss, and how many of those ended badly.
+UPDATE windlass.fan_in AS f
+SET missing = g.missing,
+    bad = g.bad,
+    opened_at = COALESCE(f.opened_at, :now::timestamptz, clock_timestamp())
+FROM json_to_recordset(:fan_ins::json) AS g (id bigint, missing smallint, bad smallint)
+WHERE f.id = g.id;
+
+-- name: fan_in.parts
+-- What counts in the rounds of these fan-ins, and whether somebody asked for it of whom nobody can say any more who it was.
+SELECT h.fan_in, h.kind, h.parent, h.asked,
+    h.asked
+        AND NOT EXISTS (SELECT FROM windlass.job_done AS d WHERE d.id = h.parent)
+        AND NOT EXISTS (SELECT FROM windlass.job AS j WHERE j.id = h.parent)
+        AND NOT EXISTS (SELECT FROM windlass.job_later AS l WHERE l.id = h.parent) AS lost,
+    h.data::text
+FROM windlass.rule_hit AS h
+JOIN json_to_recordset(:fan_ins::json) AS g (id bigint, round integer) ON g.id = h.fan_in AND g.round = h.round
+WHERE h.counts;
+
+-- name: fan_in.close
+-- Ends rounds whose children are made (or could not be): the hits name the child, and the fan-in rests until its next round.
+UPDATE windlass.rule_hit AS h
+SET child = g.child,
+    error = g.error,
+    data = NULL
+FROM json_to_recordset(:fan_ins::json) AS g (id bigint, round integer, child uuid, error text)
+WHERE h.fan_in = g.id
+    AND h.round = g.round
+    AND h.counts;
+UPDATE windlass.fan_in AS f
+SET round = g.round + 1,
+    missing = g.width,
+    bad = 0,
+    opened_at = NULL
+FROM json_to_recordset(:fan_ins::json) AS g (id bigint, round integer, width smallint)
+WHERE f.id = g.id;
+
+-- name: fan_in.undo
+-- Forgets what has arrived for children of a rule that are not made; answers the parents, to be counted again.
+WITH gone AS (
+    DELETE FROM windlass.fan_in AS f
+    WHERE f.rule = :rule
+        AND f.opened_at IS NOT NULL
+    RETURNING f.id, f.round
+)
+DELETE FROM windlass.rule_hit AS h
+USING gone AS g
+WHERE h.fan_in = g.id
+    AND h.round = g.round
+RETURNING h.parent;
+
+-- name: hit.forget
+-- Forgets ends that a rule has made no child of; answers the parents, to be looked at again.
+DELETE FROM windlass.rule_hit AS h
+WHERE h.rule = :rule
+    AND h.child IS NULL
+    AND (h.fan_in IS NULL OR h.error IS NOT NULL)
+RETURNING h.parent;
+
+-- name: fan_in.list
+-- Fan-ins with somebody in them, oldest first, a row for each hit that counts.
+SELECT f.id, f.rule, f.key, f.round, f.bad, f.opened_at, r.policy, to_jsonb(r.parents)::text, h.kind, h.parent, h.state, h.at
+FROM (
+    SELECT o.*
+    FROM windlass.fan_in AS o
+    WHERE o.opened_at IS NOT NULL
+        AND (:rule::text IS NULL OR o.rule = :rule)
+    ORDER BY o.id
+    LIMIT :limit
+) AS f
+JOIN windlass.rule AS r ON r.name = f.rule
+JOIN windlass.rule_hit AS h ON h.fan_in = f.id AND h.round = f.round
+WHERE h.counts
+ORDER BY f.id, h.at, h.kind;
+
+-- name: hit.left
+-- Ends whose child was not made: of rules with one parent those that wait for a retry, of all rules those that could not.
+SELECT h.rule, h.parent, h.kind, h.state, h.at, h.generation, h.error
+FROM windlass.rule_hit AS h
+WHERE h.child IS NULL
+    AND (h.fan_in IS NULL OR h.error IS NOT NULL)
+    AND (:rule::text IS NULL OR h.rule = :rule)
+ORDER BY h.rule, h.parent
+LIMIT :limit;
+
+-- name: prune.fan_ins
+-- Removes fan-ins that rest and have no hits left, and those that were cancelled when nobody can retry what failed them.
+WITH old AS MATERIALIZED (
+    SELECT f.id
+    FROM windlass.fan_in AS f
+    WHERE (f.opened_at IS NULL AND NOT EXISTS (SELECT FROM windlass.rule_hit AS h WHERE h.fan_in = f.id))
+        OR (
+            f.bad > 0
+            AND NOT EXISTS (SELECT FROM windlass.rule AS r WHERE r.name = f.rule AND r.policy = 'wait')
+            AND NOT EXISTS (
+                SELECT FROM windlass.rule_hit AS h
+                WHERE h.fan_in = f.id
+                    AND h.round = f.round
+                    AND h.counts
+                    AND h.state <> 'completed'
+                    AND (
+                        EXISTS (SELECT FROM windlass.job_done AS d WHERE d.id = h.parent)
+                        OR EXISTS (SELECT FROM windlass.job AS j WHERE j.id = h.parent)
+                        OR EXISTS (SELECT FROM windlass.job_later AS l WHERE l.id = h.parent)
+                    )
+            )
+        )
+    ORDER BY f.rule, f.key
+    FOR UPDATE OF f SKIP LOCKED
+)
+DELETE FROM windlass.fan_in AS f
+USING old AS o
+WHERE f.id = o.id;
+
+-- name: prune.hits
+-- Removes hits of jobs that are gone, but those that a fan-in counts on.
+DELETE FROM windlass.rule_hit AS h
+WHERE NOT EXISTS (SELECT FROM windlass.job_done AS d WHERE d.id = h.parent)
+    AND NOT EXISTS (SELECT FROM windlass.job AS j WHERE j.id = h.parent)
+    AND NOT EXISTS (SELECT FROM windlass.job_later AS l WHERE l.id = h.parent)
+    AND NOT EXISTS (SELECT FROM windlass.fan_in AS f WHERE f.id = h.fan_in AND f.round = h.round);
