@@ -97,7 +97,10 @@ def build(
             app.provide(type(http), value=http)
         if locks is None:
             opened = open_locks(
-                _lock_settings(config), worker=f"requests-{id(app):x}", client=redis, clock=clock
+                _lock_settings(config),
+                client=redis,
+                clock=clock,
+                count=lambda name: requests.stats.count(name),
             )
             owned.append(opened.close)
             locks = opened
@@ -107,6 +110,7 @@ def build(
             settings=settings,
             locks=locks,
             wrap=app.container.wrap,
+            authority=app.authority,
             semaphore=semaphore,
             sleep=sleep,
         )

@@ -17,12 +17,14 @@ from typing import Any
 
 from windlass.errors import ConfigError
 from windlass.retry import Exponential, exponential
+from windlass.sealing import TokenKeys
 from windlass.settings import Settings
 from windlass.urls import without_secrets
 
 FILE = "windlass.toml"
 PREFIX = "WINDLASS_"
 DEFAULT_URL = "sqlite:///windlass.db"
+HIDDEN = "***"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,7 @@ class Known:
     about: str
     is_secret: bool = False
     aliases: tuple[str, ...] = ()
+    is_hidden: bool = False  # not even a part of a bad value is shown
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -146,7 +149,8 @@ def _item(key: str, value: Any, origin: str) -> Item:
     try:
         return Item(key, known.read(value), origin, known.is_secret)
     except (ValueError, TypeError) as error:
-        raise ConfigError(key, _shown(value, known.is_secret), f"{known.allowed} ({origin})") from error
+        told = HIDDEN if known.is_hidden else _shown(value, known.is_secret)
+        raise ConfigError(key, told, f"{known.allowed} ({origin})") from (None if known.is_hidden else error)
 
 
 def _raise(problems: list[ConfigError]) -> None:
@@ -255,7 +259,7 @@ def _worker_keys() -> Iterator[Known]:
             continue
         is_whole = isinstance(item.default, int) and not isinstance(item.default, bool)
         read: Callable[[Any], Any] = _whole(0) if is_whole or item.name == "memory_limit" else _number(0.0)
-        if item.default is None or item.name == "fail_unserved":
+        if item.default is None or item.name in ("fail_unserved", "erase_principal_after"):
             read = _optional(read)
         yield Known(
             f"worker.{item.name}",
@@ -274,11 +278,14 @@ _ALL = (
     Known("background.retry.base_delay_ms", _number(1), 1000.0, "milliseconds from 1", "the first wait after a failure"),
     Known("background.retry.max_delay_ms", _number(1), 300_000.0, "milliseconds from 1", "the longest wait"),
     Known("background.retry.jitter_ratio", _number(0), 0.2, "a number from 0 to 1", "how far waits are spread"),
-    Known("background.lock_ttl_ms", _whole(1), 300_000, "milliseconds from 1", "how long a lock lives unless it is renewed"),
+    Known("background.lock_ttl_ms", _whole(1000), 300_000, "milliseconds from 1000", "how long a lock lives unless it is renewed"),
     Known("background.redis_lock_enabled", _flag, True, "true or false", "whether locks are kept in Redis",
           aliases=("BACKGROUND_REDIS_LOCK_ENABLED",)),
     Known("background.redis_lock_required", _flag, False, "true or false", "whether no lock means no work",
           aliases=("BACKGROUND_REDIS_LOCK_REQUIRED",)),
+    Known("principal.keys", _optional(TokenKeys.parse), None,
+          "ids with keys of 32 bytes in base64, the one that seals first: new:BASE64,old:BASE64",
+          "keys of the tokens that jobs keep; the first one seals, all of them open", is_secret=True, is_hidden=True),
     Known("runtime.max_concurrent_calls", _optional(_whole(1)), None, "a whole number of 1 or more, or none",
           "jobs one instance runs at once"),
     Known("worker.profile", _one_of("default", "gentle"), "default", "default or gentle", "which figures the others start from"),

@@ -34,6 +34,7 @@ from windlass.observe.current import current_job
 from windlass.settings import Settings
 from windlass.store import Store
 from windlass.store.holder import Holder
+from windlass.work.authority import Authority
 from windlass.work.kind import Registry
 
 log = logging.getLogger("windlass.requests")
@@ -88,12 +89,13 @@ class Requests:
         settings: Settings | None = None,
         locks: Guard | None = None,
         wrap: Wrapper | None = None,
+        authority: Authority | None = None,
         semaphore: Callable[[int], Any] = threading.BoundedSemaphore,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._store = store
         self._settings = settings or Settings()
-        self._runner = Runner(registry, wrap=wrap)
+        self._runner = Runner(registry, wrap=wrap, authority=authority)
         self._locks = locks or NoGuard()
         self.stats = Stats()
         limit = self._settings.max_concurrent_calls
@@ -107,8 +109,7 @@ class Requests:
     def process(self, request_id: str, correlation_id: str | None = None) -> Processed:
         """Run a job to its end; see the drawing above."""
         with self._locks.acquire(request_id) as lock:
-            if not lock:
-                self.stats.count("lock_held")
+            if not lock:  # counted and logged by the locks
                 return Processed(Status.LOCK_HELD, self._store.jobs.get(request_id))
             if self._room is None:
                 return self._process(request_id, correlation_id)
@@ -273,6 +274,7 @@ class _Hold:
         self.fence = holder.fence
         self.resume = store.resume
         self.outputs_of = store.outputs_of
+        self.principal_of = store.principals.of
         self.enqueue = store.enqueue
 
 

@@ -154,6 +154,7 @@ def test_with_a_real_redis_the_lock_is_there_while_the_job_runs(tmp_path: Path, 
         assert begun.wait(10)
         assert client.pttl(f"bg:req:{job.id}") > 200_000
         assert two.process_request(job.id).status is Status.LOCK_HELD
+        assert two.requests.stats.report().counts["lock_held", ""] == 1
         gate.set()
         runner.join(10)
         assert answers[0].status is Status.COMPLETED and client.get(f"bg:req:{job.id}") is None

@@ -54,8 +54,8 @@ def test_a_file_in_the_folder_is_found_and_one_that_was_named_must_exist(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "windlass.toml").write_text("[background]\nlock_ttl_ms = 5\n")
-    assert load(environ={})["background.lock_ttl_ms"] == 5
+    (tmp_path / "windlass.toml").write_text("[background]\nlock_ttl_ms = 5000\n")
+    assert load(environ={})["background.lock_ttl_ms"] == 5000
     with pytest.raises(ConfigError, match="a file that exists"):
         load(environ={"WINDLASS_CONFIG": "gone.toml"})
     (tmp_path / "broken.toml").write_text("[background\n")
