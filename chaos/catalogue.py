@@ -28,6 +28,7 @@ NAMES = (
     "pipeline",
     "chunks",
     "cancel",
+    "cron",
 )
 
 

@@ -87,6 +87,12 @@ def test_bad_rows_end_with_a_code_and_hold_up_nobody(bed: Bed) -> None:
 
 
 @both
+def test_every_due_time_makes_one_job_while_workers_are_killed(bed: Bed) -> None:
+    """I-27: fifty schedules of every second, none doubled and none missing."""
+    holds("cron", bed)
+
+
+@both
 def test_processes_that_take_too_much_end_alone(bed: Bed) -> None:
     """I-12: time and memory."""
     holds("children", bed)
