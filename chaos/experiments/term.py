@@ -11,6 +11,7 @@ from chaos.checker import check
 from chaos.findings import Findings
 from chaos.settings import DEFAULT, QUICK, Leases
 from chaos.workers import Worker
+from windlass.cli.stop_signals import ECHO
 
 STORES = ("postgres", "sqlite")
 LATE = 5.0  # seconds after the grace time
@@ -72,7 +73,7 @@ def _stop(bed: Bed, worker: Worker, *, is_double: bool) -> float:
     worker.send(signal.SIGTERM)
     if is_double:
         bed.until(lambda: worker.log.events("instance.stopping"), 10, f"{worker} begins to stop")
-        time.sleep(0.3)
+        time.sleep(ECHO + 0.3)  # sooner it would count as the same request, heard twice
         worker.send(signal.SIGTERM)
     began = time.monotonic()
     worker.wait(120)
