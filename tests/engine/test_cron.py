@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
 import time
@@ -16,6 +17,7 @@ from windlass.app import App
 from windlass.errors import ConfigError, PayloadError
 from windlass.model import NewSchedule, State
 from windlass.work.context import Context
+from windlass.work.schedules import module_of
 
 EVERY_SECOND = "* * * * * *"
 
@@ -41,6 +43,25 @@ def test_a_schedule_fires_on_time(shop: Shop) -> None:
     assert sorted(lates)[len(lates) // 2] < 1.0
     dues = sorted(tick.at for tick in ticks)
     assert dues == [dues[0] + n * timedelta(seconds=1) for n in range(len(dues))], "none is missing"
+
+
+@pytest.mark.parametrize("shop", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("wrong_by", [-86_400.0, 300.0])
+def test_the_clocks_of_workers_do_not_matter(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, wrong_by: float
+) -> None:
+    """Experiment 28: it is due when the database says so. (SQLite has no clock but the machine's.)"""
+    right = time.time
+    monkeypatch.setattr(time, "time", lambda: right() + wrong_by)
+
+    @shop.app.cron(EVERY_SECOND)
+    async def beat() -> None: ...
+
+    shop.serve()
+    ticks = shop.until(lambda: ticks if len(ticks := shop.store.schedules.ticks("beat")) >= 3 else None)
+    late = sorted((tick.fired_at - tick.at).total_seconds() for tick in ticks)
+    assert late[0] >= 0 and late[len(late) // 2] < 0.5
+    assert abs(ticks[0].at.timestamp() - right()) < 60
 
 
 def test_engines_share_the_ticks_and_each_is_fired_once(shop: Shop) -> None:
@@ -273,6 +294,18 @@ def test_mistakes_surface_where_they_are_written_and_define_nothing(shop: Shop) 
 
 
 def needs_user(user: int) -> None: ...
+
+
+def test_an_app_speaks_for_the_modules_its_handlers_are_in(shop: Shop) -> None:
+    """Partials have no module of their own; a script has the name it would be imported under."""
+    shop.app.job(name="plain")(needs_user)
+    shop.app.job(name="part")(functools.partial(needs_user, user=1))
+    assert shop.app.registry.modules == {__name__}
+
+    def in_main() -> None: ...
+
+    in_main.__module__ = "__main__"
+    assert module_of(in_main) not in ("__main__", "functools") and "/" not in module_of(in_main)
 
 
 def test_two_schedules_of_one_kind_need_two_names(shop: Shop) -> None:

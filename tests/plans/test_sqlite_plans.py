@@ -98,6 +98,10 @@ def test_a_view_that_hides_a_scan_is_seen(connection: sqlite3.Connection) -> Non
         ("promote.due", "windlass_job_later_due"),
         ("next_due", "windlass_job_later_due"),
         ("cancels", "windlass_job_stopping"),
+        ("fire.due", "windlass_schedule_due"),
+        ("fire.pick", "windlass_schedule_due"),
+        ("fire.next", "windlass_schedule_due"),
+        ("agenda", "windlass_schedule_due"),
         ("list.ended_badly", "windlass_job_done_ended_badly"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 from collections.abc import Callable, Mapping
@@ -14,6 +15,7 @@ from zoneinfo import ZoneInfo
 from windlass.errors import ConfigError
 from windlass.model import DEFAULT_PRIORITY, Json, NewSchedule
 from windlass.store.definitions import check_schedule
+from windlass.store.names import MAX_LABEL
 from windlass.work.address import AS_MAIN, MAIN, main_script
 
 if TYPE_CHECKING:
@@ -87,7 +89,7 @@ def checked(
             max_attempts=options.get("max_attempts", 1),
             correlation_id=options.get("correlation_id"),
             due_as=due_as,
-            source=f"{module_of(handler)}:{getattr(handler, '__qualname__', type(handler).__name__)}"[:255],
+            source=_source_of(handler),
         )
     )
 
@@ -95,6 +97,7 @@ def checked(
 def module_of(handler: Callable[..., Any]) -> str:
     """The module that a handler is in; a main script by the name it would be imported under, so that it is the same module whether
     it is run or served."""
+    handler = _function_of(handler)
     module = str(getattr(handler, "__module__", None) or type(handler).__module__)
     if module not in (MAIN, AS_MAIN):
         return module
@@ -102,6 +105,18 @@ def module_of(handler: Callable[..., Any]) -> str:
     if "name" in main:
         return main["name"].removesuffix(".__main__")
     return Path(main["path"]).stem if "path" in main else sys.modules[MAIN].__name__
+
+
+def _source_of(handler: Callable[..., Any]) -> str:
+    function = _function_of(handler)
+    return f"{module_of(handler)}:{getattr(function, '__qualname__', type(function).__name__)}"[:MAX_LABEL]
+
+
+def _function_of(handler: Any) -> Any:
+    """The function under partials, which belong to the module of functools."""
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    return handler
 
 
 def _duration(value: Any) -> Any:
