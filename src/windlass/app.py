@@ -14,11 +14,12 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
+from typing import Any, Generic, ParamSpec, Self, TypeVar, Union, overload
 from zoneinfo import ZoneInfo
 
 from windlass.callers.submitter import TransactionSubmitter
@@ -27,6 +28,7 @@ from windlass.engine.engine import Engine
 from windlass.errors import ConfigError
 from windlass.model import DEFAULT_PRIORITY, After, Enqueued, Json, Key, NewJob
 from windlass.retry import RetryPolicy
+from windlass.rules import Source
 from windlass.settings import Settings
 from windlass.signature import Signature
 from windlass.store import Store, open_store
@@ -34,13 +36,17 @@ from windlass.submit import Submitter
 from windlass.urls import dialect_of
 from windlass.work.chunks import ChunkTransaction
 from windlass.work.context import Context
+from windlass.work.definitions import Synced, sync
 from windlass.work.inject import Container, is_supplied
 from windlass.work.kind import CHUNK_RETRY, PROCESSORS, TIME_LIMIT, Phase, Registry
+from windlass.work.rules import written_in
 from windlass.work.schedules import CodeSchedule, checked
 from windlass.work.transaction import JobTransaction
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Kindly = Union[str, "JobKind[..., Any]", "Pipeline"]
+"""A kind: its name, or what was defined under it."""
 
 OPTIONS = frozenset({"key", "delay", "run_at", "priority", "after", "correlation_id", "max_attempts", "id"})
 
@@ -236,6 +242,89 @@ class App:
             **what,
         )
         self.registry.schedule(CodeSchedule(schedule, phase, "max_attempts" in options))
+
+    def when(
+        self,
+        parent: Kindly,
+        *,
+        create: Kindly,
+        args: Mapping[str, Source] | None = None,
+        name: str | None = None,
+        policy: str = "cancel",
+        priority: int = DEFAULT_PRIORITY,
+        max_attempts: int | None = None,
+        inherit: bool = True,
+        phase: str | None = None,
+        elsewhere: bool = False,
+    ) -> None:
+        """Have a job made of every job of a kind that completes, by the commit that completes it.
+
+        ``args`` says what the child gets: the name of its argument → a path into the parent (``args.period``, ``result.total``, ``result``,
+        ``id``, …); ``"*": "args"`` passes all arguments on, which is also what happens without it. ``policy`` is for parents that fail or are
+        cancelled: no child (``cancel``), none until it is retried and completes (``wait``), a child all the same (``run``). ``inherit``
+        passes correlation id and principal on. Kinds that another application serves need ``elsewhere``, and the child's ``phase`` if that
+        is not named like it. Rules are put into the database by workers when they start, or by ``sync``.
+        """
+        self.registry.rules.add(
+            [_name_of(parent)],
+            _name_of(create),
+            source=written_in(sys._getframe(1)),
+            args=args,
+            name=name,
+            policy=policy,
+            priority=priority,
+            max_attempts=max_attempts,
+            inherit=inherit,
+            phase=phase,
+            elsewhere=elsewhere,
+        )
+
+    def when_all(
+        self,
+        parents: Iterable[Kindly],
+        *,
+        create: Kindly,
+        key: Sequence[str],
+        args: Mapping[str, Source] | None = None,
+        name: str | None = None,
+        policy: str = "cancel",
+        priority: int = DEFAULT_PRIORITY,
+        max_attempts: int | None = None,
+        inherit: bool = True,
+        phase: str | None = None,
+        elsewhere: bool = False,
+    ) -> None:
+        """Have a job made when a job of EACH of these kinds has completed, of those whose ``key`` has the same value: once, by the commit
+        that completes the last.
+
+        ``key`` are paths such as ``["args.period", "args.county"]``. The child gets the key's fields under their own names, or what ``args``
+        says: a path of the key, or a pair that says of which parent: ``{"total": ("hours-report", "result.total")}``. The rest is as
+        for ``when``.
+        """
+        kinds = [parents] if isinstance(parents, str) else list(parents)
+        if len(kinds) < 2:
+            raise ConfigError("parents", kinds, "two kinds or more; for one, use when()")
+        self.registry.rules.add(
+            [_name_of(parent) for parent in kinds],
+            _name_of(create),
+            source=written_in(sys._getframe(1)),
+            key=key,
+            args=args,
+            name=name,
+            policy=policy,
+            priority=priority,
+            max_attempts=max_attempts,
+            inherit=inherit,
+            phase=phase,
+            elsewhere=elsewhere,
+        )
+
+    def sync(self) -> Synced:
+        """Put this app's schedules and rules into its database, as a worker does when it starts, and have rules know of jobs that are there
+        already."""
+        synced = sync(self.store, self.registry)
+        self.store.rules.catch_up()
+        return synced
 
     def _unknown_kind(self, kind: str) -> ConfigError:
         known = sorted(item.name for item in self.registry)
@@ -514,6 +603,13 @@ def new_job(first: Phase, args: Sequence[Any], kwargs: dict[str, Any], options: 
         after=[_after(item) for item in options.get("after") or ()],
         id=options.get("id"),
     )
+
+
+def _name_of(kind: Any) -> str:
+    name = kind if isinstance(kind, str) else getattr(kind, "name", None)
+    if not isinstance(name, str):
+        raise ConfigError("kind", kind, "the name of a kind, a job or a pipeline")
+    return name
 
 
 def _known(options: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -44,6 +44,7 @@ from windlass.upkeep.pressure import Pressure, Unserved
 from windlass.upkeep.recoverer import Recoverer
 from windlass.upkeep.rollups import RollupWriter
 from windlass.upkeep.ticker import Ticker
+from windlass.work.definitions import sync
 from windlass.work.kind import Registry
 
 WAKE_EVERY, WAKE_LASTS = 10.0, 25.0
@@ -171,7 +172,7 @@ class Engine:
             on_listening=self._on_listening,
         )
         self._announce()
-        self._define_schedules()
+        self._define()
         ends: list[tuple[_Part, Callable[[], object]]] = [
             (self._watchdog, self._watchdog.stop),
             (self._heartbeat, self._heartbeat.stop),
@@ -228,10 +229,11 @@ class Engine:
         """Say that somebody waits for these phases, so that enqueues tell."""
         self._store.wait([*self.phases, "@later"], WAKE_LASTS)
 
-    def _define_schedules(self) -> None:
-        """Make the database say what this code says about schedules."""
-        wanted = [item.resolved() for item in self._registry.schedules]
-        events.schedules_defined(self._store.schedules.define(wanted, self._registry.modules))
+    def _define(self) -> None:
+        """Make the database say what this code says about schedules and rules."""
+        synced = sync(self._store, self._registry)
+        events.schedules_defined(synced.schedules)
+        events.rules_defined(synced.rules)
 
     # ------------------------------------------------------------------ stop
 

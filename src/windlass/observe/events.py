@@ -53,6 +53,7 @@ LEVELS = {
     "lock.degraded": logging.WARNING,
     "lock.restored": logging.INFO,
     "schedule.defined": logging.INFO,
+    "rule.defined": logging.INFO,
     "schedule.fired": logging.DEBUG,
     "schedule.missed": logging.WARNING,
     "schedule.refused": logging.ERROR,
@@ -218,6 +219,28 @@ def schedules_defined(defined: Defined) -> None:
         emit(
             "schedule.defined",
             f"schedules: {'; '.join(told)}",
+            added=list(defined.added),
+            changed=list(defined.changed),
+            gone=list(defined.gone),
+        )
+
+
+def rules_defined(defined: Defined) -> None:
+    """The database says now what the code says; what is gone from the code fires until somebody removes it."""
+    told = [
+        f"{word} {', '.join(names)}"
+        for word, names in (
+            ("added", defined.added),
+            ("changed", defined.changed),
+            ("gone from the code and still firing until removed:", defined.gone),
+        )
+        if names
+    ]
+    if told:
+        emit(
+            "rule.defined",
+            f"rules: {'; '.join(told)}",
+            level=logging.WARNING if defined.gone else None,
             added=list(defined.added),
             changed=list(defined.changed),
             gone=list(defined.gone),

@@ -30,6 +30,7 @@ class AgendaItems:
     has_dead: bool
     has_counts: bool
     tick_in: float | None = None
+    has_new_kinds: bool = False
 
 
 class Upkeep:
@@ -59,8 +60,8 @@ class Upkeep:
 
     def agenda(self) -> AgendaItems:
         """Everything an instance should see to, in one read."""
-        due_in, unlinked, dead, counted, tick_in = self._db.read("agenda")[0]
-        return AgendaItems(due_in, bool(unlinked), bool(dead), bool(counted), tick_in)
+        due_in, unlinked, dead, counted, tick_in, new_kinds = self._db.read("agenda")[0]
+        return AgendaItems(due_in, bool(unlinked), bool(dead), bool(counted), tick_in, bool(new_kinds))
 
     def next_due(self) -> datetime | None:
         """When the next job becomes due, so that nobody needs to look before."""

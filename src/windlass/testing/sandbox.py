@@ -148,6 +148,10 @@ class Sandbox:
                 self._holder.beat()
             except LeaseLost:
                 self._holder = None
+        rules = self.app.registry.rules
+        if rules:
+            self.store.rules.define(rules.resolved(self.app.registry), rules.modules)
+            self.store.rules.catch_up()
         while sum(self.store.upkeep.promote().values()):
             pass
         self.store.dependencies.link()

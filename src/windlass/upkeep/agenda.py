@@ -1,7 +1,7 @@
 """What there is to see to, asked for in one read; then only the duties that have something to do.
 
-Due jobs are moved into their queues, children are linked to their parents, counts are folded, and what dead instances held is
-recovered. When the next tick of a schedule is due is passed on to the ticker. An instance with nothing to do reads one row every few
+Due jobs are moved into their queues, children are linked to their parents, jobs of kinds that have got rules are told of it, counts are
+folded, and what dead instances held is recovered. When the next tick of a schedule is due is passed on to the ticker. An instance with nothing to do reads one row every few
 seconds.
 """
 
@@ -50,6 +50,8 @@ class Agenda:
             due_in = self._store.upkeep.agenda().due_in
         if agenda.has_unlinked:
             self._store.dependencies.link()
+        if agenda.has_new_kinds:
+            self._store.rules.catch_up()
         if agenda.has_dead:
             self._recoverer.run()
         if agenda.has_counts and time.monotonic() - self._folded_at >= FOLD_EVERY:

@@ -16,6 +16,7 @@ from windlass.retry import RetryPolicy, exponential, linear
 from windlass.signature import Signature
 from windlass.store.names import NAME_RULE, is_name
 from windlass.work.address import obstacle
+from windlass.work.rules import RuleBook
 from windlass.work.schedules import CodeSchedule, module_of
 
 PROCESSORS = 10
@@ -84,6 +85,7 @@ class Registry:
         self._kinds: dict[str, Kind] = {}
         self._phases: dict[str, Phase] = {}
         self._schedules: dict[str, CodeSchedule] = {}
+        self.rules = RuleBook()
 
     def define(
         self,

@@ -2,7 +2,8 @@
 
 -- name: agenda
 -- Seconds until the next job is due (NULL: none is scheduled), whether there are jobs to link, anything to recover (as
--- recover.due judges it), and counts to fold; and seconds until the next tick is due (NULL: no schedule fires).
+-- recover.due judges it), and counts to fold; and seconds until the next tick is due (NULL: no schedule fires);
+-- and whether kinds have got rules whose jobs are to be looked through (as rule.kinds.new judges it).
 SELECT EXTRACT(epoch FROM (
         SELECT min(l.run_at)
         FROM windlass.job_later AS l
@@ -19,5 +20,10 @@ SELECT EXTRACT(epoch FROM (
         WHERE NOT EXISTS (SELECT FROM windlass.instance AS i WHERE i.id = c.instance)
     ) AS dead,
     EXISTS (SELECT FROM windlass.delta) AS counted,
-    EXTRACT(epoch FROM (SELECT min(s.next_at) FROM windlass.schedule AS s) - clock.at)::double precision AS tick_in
+    EXTRACT(epoch FROM (SELECT min(s.next_at) FROM windlass.schedule AS s) - clock.at)::double precision AS tick_in,
+    EXISTS (
+        SELECT FROM windlass.rule_kind AS k
+        WHERE k.looks = 0
+            OR (k.looks = 1 AND k.since < clock.at - interval '15 seconds')
+    ) AS new_kinds
 FROM (SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at) AS clock;

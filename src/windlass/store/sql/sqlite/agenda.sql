@@ -2,7 +2,8 @@
 
 -- name: agenda
 -- Seconds until the next job is due (NULL: none is scheduled), whether there are jobs to link, anything to recover (as
--- recover.due judges it), and counts to fold; and seconds until the next tick is due (NULL: no schedule fires).
+-- recover.due judges it), and counts to fold; and seconds until the next tick is due (NULL: no schedule fires);
+-- and whether kinds have got rules whose jobs are to be looked through (as rule.kinds.new judges it).
 SELECT ((
         SELECT min(l.run_at)
         FROM windlass_job_later AS l
@@ -19,4 +20,9 @@ SELECT ((
         WHERE NOT EXISTS (SELECT 1 FROM windlass_instance AS i WHERE i.id = c.instance)
     ) AS dead,
     EXISTS (SELECT 1 FROM windlass_delta) AS counted,
-    ((SELECT min(s.next_at) FROM windlass_schedule AS s) - :now) / 1000000.0 AS tick_in;
+    ((SELECT min(s.next_at) FROM windlass_schedule AS s) - :now) / 1000000.0 AS tick_in,
+    EXISTS (
+        SELECT 1 FROM windlass_rule_kind AS k
+        WHERE k.looks = 0
+            OR (k.looks = 1 AND k.since < :now - 15000000)
+    ) AS new_kinds;
