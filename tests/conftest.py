@@ -58,6 +58,9 @@ def store(opened: Callable[[], Store]) -> Store:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
+        "--crashes", default="1", help="how often a handler crashes in each of 45 ways (default: once)"
+    )
+    parser.addoption(
         "--lives", default=None, help="random lives the store's state machine tries (default: 60 and 40)"
     )
     parser.addoption(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import tests.callers.django_project  # noqa: F401  configured before threads of a test want it
 from tests.callers.kinds import KINDS, ON_SQLITE, Open
 from tests.engine.shop import Shop
 from tests.servers.plugin import FreshPostgres

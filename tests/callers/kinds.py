@@ -13,16 +13,9 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from dataclasses import dataclass
 from typing import Any
 
-import aiosqlite
-import asyncpg
-import psycopg
-import sqlalchemy as sa
-from sqlalchemy import orm
-from sqlalchemy.ext import asyncio as sa_async
-from sqlalchemy.pool import NullPool
-
-from tests.callers import django_project
 from windlass.work.context import Context
+
+# Libraries are imported where they are used: child processes of tests start with only one of them.
 
 
 @dataclass
@@ -83,6 +76,8 @@ def _rows(cursor: Any) -> list[Any]:
 
 @asynccontextmanager
 async def open_psycopg(url: str) -> AsyncIterator[Hand]:
+    import psycopg
+
     with psycopg.connect(url) as connection:
         yield Hand(
             connection,
@@ -94,6 +89,8 @@ async def open_psycopg(url: str) -> AsyncIterator[Hand]:
 
 @asynccontextmanager
 async def open_psycopg_async(url: str) -> AsyncIterator[Hand]:
+    import psycopg
+
     async with await psycopg.AsyncConnection.connect(url) as connection:
 
         async def run(sql: str) -> Any:
@@ -105,6 +102,8 @@ async def open_psycopg_async(url: str) -> AsyncIterator[Hand]:
 
 @asynccontextmanager
 async def open_asyncpg(url: str) -> AsyncIterator[Hand]:
+    import asyncpg
+
     connection = await asyncpg.connect(url)
     try:
         async with _asyncpg_hand(connection) as hand:
@@ -115,6 +114,8 @@ async def open_asyncpg(url: str) -> AsyncIterator[Hand]:
 
 @asynccontextmanager
 async def open_asyncpg_pool(url: str) -> AsyncIterator[Hand]:
+    import asyncpg
+
     async with (
         asyncpg.create_pool(url, min_size=1, max_size=1) as pool,
         pool.acquire() as connection,
@@ -149,6 +150,9 @@ def _sa_rows(result: Any) -> list[Any]:
 def open_sa_connection(driver: str) -> Open:
     @asynccontextmanager
     async def open_it(url: str) -> AsyncIterator[Hand]:
+        import sqlalchemy as sa
+        from sqlalchemy.pool import NullPool
+
         engine = sa.create_engine(_sa_url(url, driver), poolclass=NullPool)
         with engine.connect() as connection:
             yield Hand(
@@ -164,6 +168,10 @@ def open_sa_connection(driver: str) -> Open:
 def open_sa_session(driver: str, *, is_scoped: bool = False) -> Open:
     @asynccontextmanager
     async def open_it(url: str) -> AsyncIterator[Hand]:
+        import sqlalchemy as sa
+        from sqlalchemy import orm
+        from sqlalchemy.pool import NullPool
+
         engine = sa.create_engine(_sa_url(url, driver), poolclass=NullPool)
         maker = orm.sessionmaker(engine)
         with closing(orm.scoped_session(maker) if is_scoped else maker()) as session:
@@ -180,6 +188,10 @@ def open_sa_session(driver: str, *, is_scoped: bool = False) -> Open:
 def open_sa_async_connection(driver: str) -> Open:
     @asynccontextmanager
     async def open_it(url: str) -> AsyncIterator[Hand]:
+        import sqlalchemy as sa
+        from sqlalchemy.ext import asyncio as sa_async
+        from sqlalchemy.pool import NullPool
+
         engine = sa_async.create_async_engine(_sa_url(url, driver), poolclass=NullPool)
         async with engine.connect() as connection:
 
@@ -194,6 +206,10 @@ def open_sa_async_connection(driver: str) -> Open:
 def open_sa_async_session(driver: str) -> Open:
     @asynccontextmanager
     async def open_it(url: str) -> AsyncIterator[Hand]:
+        import sqlalchemy as sa
+        from sqlalchemy.ext import asyncio as sa_async
+        from sqlalchemy.pool import NullPool
+
         engine = sa_async.create_async_engine(_sa_url(url, driver), poolclass=NullPool)
         async with sa_async.AsyncSession(engine) as session:
 
@@ -208,6 +224,8 @@ def open_sa_async_session(driver: str) -> Open:
 @asynccontextmanager
 async def open_django(url: str) -> AsyncIterator[Hand]:
     from django.db import transaction
+
+    from tests.callers import django_project
 
     class RolledBackError(Exception):
         pass
@@ -257,6 +275,8 @@ async def open_sqlite3(url: str) -> AsyncIterator[Hand]:
 
 @asynccontextmanager
 async def open_aiosqlite(url: str) -> AsyncIterator[Hand]:
+    import aiosqlite
+
     async with aiosqlite.connect(_path(url)) as connection:
 
         async def run(sql: str) -> Any:
