@@ -7,6 +7,7 @@ import random
 import shutil
 import sqlite3
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
@@ -45,6 +46,8 @@ class Bed:
         self.random = random.Random(self.seed)
         self.ledger = Ledger(folder)
         self.workers: list[Worker] = []
+        self._local = threading.local()
+        self._connections: list[Any] = []
         self.store = open_store(url)
         self.store.upkeep.maintain()
         self.query(CREATE_EFFECTS)
@@ -128,9 +131,20 @@ class Bed:
                 return file.execute(sql, parameters).fetchall()
         import psycopg
 
-        with psycopg.connect(self.url, autocommit=True, connect_timeout=10) as connection:
-            cursor = connection.execute(sql.replace("?", "%s"), parameters)
-            return cursor.fetchall() if cursor.description else []
+        for is_last in (False, True):
+            connection: psycopg.Connection | None = getattr(self._local, "connection", None)
+            if connection is None or connection.closed:
+                connection = psycopg.connect(self.url, autocommit=True, connect_timeout=10)
+                self._local.connection = connection
+                self._connections.append(connection)
+            try:
+                cursor = connection.execute(sql.replace("?", "%s"), parameters)
+                return cursor.fetchall() if cursor.description else []
+            except psycopg.OperationalError:
+                connection.close()  # an experiment ended it, perhaps
+                if is_last:
+                    raise
+        raise AssertionError("unreachable")
 
     def held_by(self, instances: Sequence[str]) -> list[str]:
         """The jobs that these instances hold, as the database sees it."""
@@ -158,6 +172,8 @@ class Bed:
     def close(self) -> None:
         for worker in self.workers:
             worker.end()
+        for connection in self._connections:
+            connection.close()
         self.store.close()
         self.ledger.close()
 

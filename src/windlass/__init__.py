@@ -13,10 +13,12 @@ if TYPE_CHECKING:
     from windlass.builder import Background as Background
     from windlass.builder import build as build
     from windlass.errors import LeaseLost as LeaseLost
+    from windlass.errors import NotAllowedError as NotAllowedError
     from windlass.errors import WindlassError as WindlassError
     from windlass.model import Enqueued as Enqueued
     from windlass.model import Key as Key
     from windlass.model import KeyScope as KeyScope
+    from windlass.principal import Principal as Principal
     from windlass.retry import custom as custom
     from windlass.retry import exponential as exponential
     from windlass.retry import fixed as fixed
@@ -39,6 +41,8 @@ _HOMES = {
     "Key": "windlass.model",
     "KeyScope": "windlass.model",
     "LeaseLost": "windlass.errors",
+    "NotAllowedError": "windlass.errors",
+    "Principal": "windlass.principal",
     "Retry": "windlass.signals",
     "Settings": "windlass.settings",
     "Stopped": "windlass.signals",

@@ -17,6 +17,7 @@ import inspect
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Generic, ParamSpec, Self, TypeVar, Union, overload
@@ -27,6 +28,7 @@ from windlass.config import Config, load
 from windlass.engine.engine import Engine
 from windlass.errors import ConfigError
 from windlass.model import DEFAULT_PRIORITY, After, Enqueued, Json, Key, NewJob
+from windlass.principal import Expiry, Principal
 from windlass.retry import RetryPolicy
 from windlass.rules import Source
 from windlass.settings import Settings
@@ -34,6 +36,13 @@ from windlass.signature import Signature
 from windlass.store import Store, open_store
 from windlass.submit import Submitter
 from windlass.urls import dialect_of
+from windlass.work.authority import (
+    ASKING,
+    Authority,
+    Recheck,
+    running_principal,
+    running_principal_or_none,
+)
 from windlass.work.chunks import ChunkTransaction
 from windlass.work.context import Context
 from windlass.work.definitions import Synced, sync
@@ -48,7 +57,9 @@ R = TypeVar("R")
 Kindly = Union[str, "JobKind[..., Any]", "Pipeline"]
 """A kind: its name, or what was defined under it."""
 
-OPTIONS = frozenset({"key", "delay", "run_at", "priority", "after", "correlation_id", "max_attempts", "id"})
+OPTIONS = frozenset(
+    {"key", "delay", "run_at", "priority", "after", "correlation_id", "max_attempts", "id", *ASKING}
+)
 
 
 class App:
@@ -68,6 +79,9 @@ class App:
         self._settings = settings
         self._config: Config | None = config if isinstance(config, Config) else None
         self.container = Container()
+        self.container.provide(Principal, running_principal, scope="job")
+        self.container.provide(Principal | None, running_principal_or_none, scope="job")
+        self.authority = Authority(lambda: self.config["principal.keys"])
         self.registry = Registry(default_retry=_ConfiguredRetry(self))
         self._options = options
         self._store = store
@@ -81,6 +95,7 @@ class App:
         other = App(config=config, store=store)
         other.registry = self.registry
         other.container = self.container.copy()
+        other.authority = Authority(lambda: other.config["principal.keys"], like=self.authority)
         return other
 
     # ------------------------------------------------------------------ settings
@@ -129,6 +144,7 @@ class App:
         executor: str | None = None,
         probe: Callable[..., Any] | None = None,
         chunk_retry: RetryPolicy = CHUNK_RETRY,
+        principal_expiry: str = Expiry.RUN,
     ) -> Callable[[Callable[P, R]], JobKind[P, R]]: ...
 
     def job(self, handler: Any = None, /, *, name: str | None = None, **options: Any) -> Any:
@@ -334,6 +350,28 @@ class App:
             "kind", kind, f"{hint}one of the kinds that are defined: {', '.join(known) or 'none'}"
         )
 
+    # ------------------------------------------------------------------ who asks
+
+    def as_principal(
+        self, principal: Principal, *, token: str | None = None
+    ) -> AbstractContextManager[Principal]:
+        """``with app.as_principal(user):`` every job that this thread or task enqueues in the block is asked for by ``principal``.
+
+        A web layer does it once per request. ``token`` is the raw token it came with; it is kept, encrypted, only with jobs that are
+        enqueued with ``keep_token=True``.
+        """
+        return self.authority.as_principal(principal, token)
+
+    def recheck_principal(self, hook: Recheck) -> Recheck:
+        """Say how a principal is checked again before a job runs: a plain or async function that takes the principal (and the
+        context, if it has a second parameter) and returns it, perhaps with fewer rights, or raises.
+
+        It is asked at every attempt of every phase of kinds with ``principal_expiry="recheck"``. What it raises ends the job, without
+        another attempt; ``Retry`` is for a check that could not be made. May be used as a decorator.
+        """
+        self.authority.check_with(hook)
+        return hook
+
     # ------------------------------------------------------------------ submitting
 
     @property
@@ -373,7 +411,7 @@ class App:
         found = self.registry.kind(kind)
         if found is None:
             raise self._unknown_kind(kind)
-        return self.submitter.submit(new_job(found.first, (), arguments, {}))
+        return self.submitter.submit(new_job(found.first, (), arguments, {}, self.authority))
 
     # ------------------------------------------------------------------ serving
 
@@ -385,6 +423,7 @@ class App:
             self.registry,
             (settings or self.settings).changed(**changes),
             wrap=self.container.wrap,
+            authority=self.authority,
         )
 
     def is_injected(self, annotation: Any) -> bool:
@@ -400,6 +439,8 @@ class App:
             problems += [
                 f"{phase.name}, {text}" for text in self.container.missing(wanted, for_async=is_async)
             ]
+            if phase.principal_expiry is Expiry.RECHECK and self.authority.recheck is None:
+                problems.append(f"{phase.name}, principal_expiry: no check; app.recheck_principal(hook)")
         if problems:
             raise ConfigError("dependencies", f"{len(problems)} missing", "; ".join(problems))
 
@@ -487,7 +528,7 @@ class _Submittable:
         return await self._app.transaction_submitter.submit_async(where, jobs)
 
     def _new(self, args: Sequence[Any], kwargs: dict[str, Any]) -> NewJob:
-        return new_job(self._first, args, kwargs, self._options)
+        return new_job(self._first, args, kwargs, self._options, self._app.authority)
 
 
 class JobKind(_Submittable, Generic[P, R]):
@@ -500,6 +541,7 @@ class JobKind(_Submittable, Generic[P, R]):
         self._handler = handler
         self.windlass_phase = phase
         self.windlass_wrap = app.container.wrap
+        self.windlass_authority = app.authority
         functools.update_wrapper(self, handler)
 
     @property
@@ -561,6 +603,7 @@ class PipelinePhase(Generic[P, R]):
         self._handler = handler
         self.windlass_phase = phase
         self.windlass_wrap = app.container.wrap
+        self.windlass_authority = app.authority
         functools.update_wrapper(self, handler)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -581,14 +624,21 @@ class _ConfiguredRetry:
         return self._app.config.retry.delay(attempt, error)
 
 
-def new_job(first: Phase, args: Sequence[Any], kwargs: dict[str, Any], options: Mapping[str, Any]) -> NewJob:
+def new_job(
+    first: Phase,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    options: Mapping[str, Any],
+    authority: Authority,
+) -> NewJob:
     """The request that a call of ``enqueue`` stands for: validated arguments, and options."""
     if not OPTIONS.isdisjoint(kwargs):
         parameters = first.signature.parameters
         own = {name: kwargs.pop(name) for name in OPTIONS & kwargs.keys() if name not in parameters}
         options = {**options, **own}
     args_json = Json(first.signature.encode_args(*args, **kwargs))
-    if not options:
+    asked = authority.capture(first, options, args_json)
+    if not options and not asked:
         return NewJob(kind=first.kind, phase=first.name, args=args_json, max_attempts=first.retry.attempts)
     return NewJob(
         kind=first.kind,
@@ -601,7 +651,7 @@ def new_job(first: Phase, args: Sequence[Any], kwargs: dict[str, Any], options: 
         correlation_id=options.get("correlation_id"),
         key=_key(options.get("key")),
         after=[_after(item) for item in options.get("after") or ()],
-        id=options.get("id"),
+        **{"id": options.get("id"), **asked},
     )
 
 

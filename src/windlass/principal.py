@@ -20,6 +20,7 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
+from enum import StrEnum
 from typing import Any, Final, NoReturn
 
 from windlass.errors import ConfigError, NotAllowedError, PayloadError
@@ -27,6 +28,16 @@ from windlass.payload import Limits, decode, encode
 
 Scalar = str | int | float | bool
 """What an attribute's value may be; an attribute has one of these or several."""
+
+
+class Expiry(StrEnum):
+    """What becomes of a job whose principal's time is over when it runs: it runs with the claims as they were captured, it fails, or
+    the application is asked, at every attempt of every phase."""
+
+    RUN = "run"
+    FAIL = "fail"
+    RECHECK = "recheck"
+
 
 LIMITS: Final = Limits(max_bytes=16 * 1024, max_depth=4)
 MAX_TEXT, MAX_ROLES, MAX_ATTRIBUTES, MAX_VALUES = 255, 500, 100, 1000

@@ -58,9 +58,10 @@ class TokenKeys:
         if len({name for name, _ in pairs}) != len(pairs):
             raise ValueError(_RULE)
         try:
-            return cls({name: base64.b64decode(text, validate=True) for name, text in pairs})
-        except (binascii.Error, ConfigError) as error:
-            raise ValueError(_RULE) from error
+            keys = {name: base64.b64decode(text, validate=True) for name, text in pairs}
+        except binascii.Error:
+            raise ValueError(_RULE) from None
+        return cls(keys)
 
     @staticmethod
     def new() -> str:

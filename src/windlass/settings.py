@@ -64,6 +64,9 @@ class Settings:
     # Keeping
     rollup: float = 10.0  # how often counts and times of the minute are written
     rollup_days: float = 14.0  # and how long they stay
+    erase_principal_after: float | None = (
+        86_400.0  # who asked for a job is forgotten this long after its end, kept tokens with it
+    )
 
     def __post_init__(self) -> None:
         for name in (
@@ -105,6 +108,13 @@ class Settings:
                 self.fail_unserved,
                 lambda value: value > 0,
                 "a number above zero, or None for never",
+            )
+        if self.erase_principal_after is not None:
+            _require(
+                "erase_principal_after",
+                self.erase_principal_after,
+                lambda value: value >= 0,
+                "a number from zero, or None for never",
             )
         if self.memory_limit is not None:
             _whole("memory_limit", self.memory_limit, 16 * 1024**2, 2**62)

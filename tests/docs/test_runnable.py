@@ -39,6 +39,7 @@ def test_the_examples_of_a_page_run(page: Path, tmp_path: Path, fresh_postgres: 
     for step in steps(page):
         match step:
             case File():
+                (tmp_path / step.name).parent.mkdir(parents=True, exist_ok=True)
                 with (tmp_path / step.name).open("a", encoding="utf-8") as file:
                     file.write(step.text)
             case Program():

@@ -44,8 +44,10 @@ def make() -> tuple[Ticker, FakeSchedules, list[Fired], list[float]]:
 
 def test_it_fires_until_nothing_is_due_and_says_when_there_is_more() -> None:
     ticker, schedules, seen, _ = make()
-    schedules.due, schedules.tick = [LIMIT, LIMIT, 3], 12.5
-    assert ticker.run() == 12.5 and len(seen) == 2 * LIMIT + 3
+    schedules.due, schedules.tick = [LIMIT, 3], -0.1
+    assert ticker.run() == 0.0 and len(seen) == LIMIT, "there is more"
+    schedules.tick = 12.5
+    assert ticker.run() == 12.5 and len(seen) == LIMIT + 3
     schedules.tick = None
     assert ticker.run() is None, "no schedule fires: it sleeps until it is told"
 

@@ -28,6 +28,7 @@ from windlass.model import After, Completed, DependencyPolicy, Failed, Lease, Ne
 from windlass.store import Store
 from windlass.store.contract import Transaction
 from windlass.store.dependencies import Dependencies
+from windlass.store.enqueueing import Enqueuer
 from windlass.store.jobs import Jobs
 from windlass.store.postgres import PostgresDatabase
 from windlass.store.recording import apply
@@ -304,7 +305,7 @@ def test_a_parent_that_ends_while_its_child_comes_back_counts_once(
         return jobs.retry(failing, dependents=True).state
 
     def end(db: PostgresDatabase) -> dict[str, Verdict]:
-        return db.transact(lambda tx: apply(db, tx, [Completed(lease)]))
+        return db.transact(lambda tx: apply(db, Enqueuer(db), tx, [Completed(lease)]))
 
     ends_first = order == "the end first"
     first = Waiting[object](lambda: end(slow) if ends_first else retry(Jobs(slow)))

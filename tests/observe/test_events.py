@@ -106,6 +106,7 @@ def test_everything_else_is_told() -> None:
         events.lock_restored(datetime(2026, 1, 1, tzinfo=UTC))
         events.schedules_defined(Defined(("a",), (), ("b",)))
         events.schedules_defined(Defined())
+        events.rules_defined(Defined(("a",), (), ()))
         tick = Tick(
             "nightly", datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 1, tzinfo=UTC), "0190-a", 3
         )

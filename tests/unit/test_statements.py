@@ -105,6 +105,7 @@ def test_both_dialects_take_the_same_parameters() -> None:
         "rule.ended": {"since"},  # likewise
         "settle.lock": {"counted", "doomed", "reasons"},  # SQLite has one writer and no locks
         "enqueue.lock": {"ids"},
+        "fence": {"milliseconds"},  # a time-out there, the write lock here
     }
     sqlite = load("sqlite")
     for name, verb in load("postgres").items():
@@ -120,7 +121,7 @@ def test_both_dialects_answer_the_same_columns(postgres_dsn: str, tmp_path: Path
         lite = sqlite3.connect(tmp_path / "x.db", isolation_level=None)
         try:
             for name, verb in load("postgres").items():
-                if name in ONLY_POSTGRES or name in UNREAD:
+                if name in ONLY_POSTGRES or name in UNREAD or name == "fence":
                     continue
                 theirs = _sqlite_columns(lite, load("sqlite")[name])
                 ours = _postgres_columns(pg, verb)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import importlib
 import inspect
 import logging
 import os
@@ -29,14 +30,17 @@ from windlass.engine.remote import tell
 from windlass.engine.running import Running
 from windlass.engine.wire import Frames, Message, pack, to_lease
 from windlass.errors import PayloadError
-from windlass.model import Lease, Run
+from windlass.model import Flag, Lease, Run, has_flag
 from windlass.observe import logs
 from windlass.observe.current import current_job
 from windlass.retry import fixed
-from windlass.work.address import PHASE, WRAP, Address, find
+from windlass.work.address import AUTHORITY, PHASE, WRAP, Address, find
+from windlass.work.authority import Authority, gated
 from windlass.work.context import Context
 from windlass.work.kind import Kind, Phase, Registry
 
+PRELOAD = "WINDLASS_CHILD_PRELOAD"
+"""Modules to import before any handler's, for frameworks that have to be set up first."""
 TOUCH_EVERY = 0.2
 LONGEST_GOODBYE = 10.0
 _M_ARENA_MAX = -8
@@ -73,16 +77,20 @@ class HostedJob:
 class ChildContext(Context):
     """A context whose job's end is told to the instance at the moment it is committed."""
 
-    def __init__(self, lease: Lease, phase: Phase, hold: ChildHold, host: Host, number: int) -> None:
+    def __init__(
+        self, lease: Lease, phase: Phase, hold: ChildHold, host: Host, number: int, authority: Authority
+    ) -> None:
         super().__init__(
             lease,
             phase,
             hold,
+            authority=authority,
             touch=lambda: host.touch(number),
             on_duplicate=lambda name: host.send({"do": "duplicate", "job": number, "name": name}),
         )
         self._tell = partial(host.send, {"do": "recorded", "job": number})
         self._tell_awaits = partial(host.send, {"do": "awaits commit", "job": number})
+        self._host, self._number = host, number
 
     def _on_end(self) -> None:
         super()._on_end()
@@ -91,6 +99,10 @@ class ChildContext(Context):
     def _on_end_in(self) -> None:
         super()._on_end_in()
         self._tell_awaits()
+
+    def _on_token(self, token: str) -> None:
+        """The instance keeps what this process prints last, should it die: it must know what to leave out."""
+        self._host.send({"do": "token", "job": self._number, "value": token})
 
 
 class Host:
@@ -104,7 +116,7 @@ class Host:
         self._touched = 0.0
         self._hold = ChildHold({}, 30.0)
         self._main: Mapping[str, Any] | None = None
-        self._phases: dict[str, Phase] = {}
+        self._phases: dict[str, tuple[Phase, Authority]] = {}
         self._runner = asyncio.Runner()
 
     def serve(self) -> None:
@@ -170,6 +182,8 @@ class Host:
             logging.basicConfig(
                 level=message["log_level"], format="%(asctime)s %(levelname)s %(name)s %(message)s"
             )
+        for name in os.environ.get(PRELOAD, "").split():
+            importlib.import_module(name)
         if message["memory_limit"] is not None:
             _limit_memory(message["memory_limit"])
         self.send({"do": "ready", "max_rss": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss})
@@ -177,7 +191,9 @@ class Host:
     def _run(self, job: HostedJob) -> bool:
         """Run a job and tell its end; whether this process is fit for another one."""
         self.send({"do": "begun", "job": job.number})
-        told = contextvars.copy_context().run(self._attempt, job)
+        context, told = contextvars.copy_context().run(self._attempt, job)
+        if context is not None:
+            told = context.hidden(told)
         is_fit = told.get("type") != "MemoryError"
         for stream in (sys.stdout, sys.stderr):
             with suppress(Exception):
@@ -186,45 +202,47 @@ class Host:
         self.send({"do": "ended", "job": job.number, "fit": is_fit, **told})
         return is_fit
 
-    def _attempt(self, job: HostedJob) -> Message:
+    def _attempt(self, job: HostedJob) -> tuple[ChildContext | None, Message]:
+        """What came of a job, and its context, if it got that far."""
         if job.is_asked:
-            return {"how": "stopped"}
+            return None, {"how": "stopped"}
         lease = to_lease(job.message["lease"])
         began = time.monotonic()
         context: ChildContext | None = None
         try:
-            phase = self._phase(job.message["phase"])
+            phase, authority = self._phase(job.message["phase"])
             number, waited = job.message["processor"], job.message["waited_ms"]
             hold = self._hold.for_run(
                 lambda: Run(number, waited, max(0, int((time.monotonic() - began) * 1000)))
             )
-            context = ChildContext(lease, phase, hold, self, job.number)
+            context = ChildContext(lease, phase, hold, self, job.number, authority)
             job.on_stop(context.ask_to_stop)
             current_job.set(Running(lease, phase, Processor(lease.phase, number), began, began, False))
             try:
                 arguments = phase.signature.decode_args(lease.args_json)
             except PayloadError as error:
-                return {"how": "refused", "code": "bad_arguments", "message": str(error)}
+                return context, {"how": "refused", "code": "bad_arguments", "message": str(error)}
             for name, annotation in phase.signature.injected.items():
                 if annotation is Context:
                     arguments[name] = context
-            value = phase.handler(**arguments)
+            handler = phase.handler
+            if has_flag(lease.flags, Flag.PRINCIPAL):
+                handler = gated(handler, phase, context, authority)
+            value = handler(**arguments)
             if inspect.isawaitable(value):
                 value = self._await(value, job)
         except BaseException as error:  # noqa: BLE001  SystemExit and KeyboardInterrupt of a handler are its own, too
             if context is not None and context.is_recorded:
-                return {"how": "recorded"}
-            return tell(error, asked=context is not None and context.should_stop)
+                return context, {"how": "recorded"}
+            return context, tell(error, asked=context is not None and context.should_stop)
         if context.is_recorded:
-            return {"how": "recorded"}
+            return context, {"how": "recorded"}
         try:
-            return {
-                "how": "returned",
-                "text": phase.signature.encode_result(value),
-                "is_none": value is None,
-            }
+            text = phase.signature.encode_result(value)
+            context.refuse_tokens("result", text)
         except PayloadError as error:
-            return {"how": "refused", "code": "bad_result", "message": str(error)}
+            return context, {"how": "refused", "code": "bad_result", "message": str(error)}
+        return context, {"how": "returned", "text": text, "is_none": value is None}
 
     def _await(self, value: Awaitable[Any], job: HostedJob) -> Any:
         loop = self._runner.get_loop()
@@ -236,7 +254,7 @@ class Host:
 
         return loop.run_until_complete(wait())
 
-    def _phase(self, facts: Message) -> Phase:
+    def _phase(self, facts: Message) -> tuple[Phase, Authority]:
         """The phase a job is in, as the instance has it: this process may have loaded only a part of a pipeline."""
         known = self._phases.get(facts["name"])
         if known is None:
@@ -258,6 +276,7 @@ class Host:
                 signature=made.signature,
                 retry=made.retry,
                 where=made.where,
+                principal_expiry=made.principal_expiry,
                 _owner=owner,
             )
             owner.phases.append(phase)
@@ -275,7 +294,7 @@ class Host:
                         _owner=owner,
                     )
                 )
-            known = self._phases[facts["name"]] = phase
+            known = self._phases[facts["name"]] = phase, getattr(found, AUTHORITY, None) or Authority()
         return known
 
 

@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 from windlass.errors import WindlassError
-from windlass.model import Enqueued, Lease, NewJob, Output, Progress, Run
+from windlass.model import Captured, Enqueued, Lease, NewJob, Output, Progress, Run
 from windlass.store import Store, open_store
 
 
@@ -67,6 +67,9 @@ class ChildHold:
 
     def outputs_of(self, lease: Lease) -> Sequence[Output]:
         return self.store.outputs_of(lease)
+
+    def principal_of(self, lease: Lease) -> Captured | None:
+        return self.store.principals.of(lease)
 
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         return self.store.enqueue(jobs)

@@ -44,12 +44,14 @@ from windlass.upkeep.pressure import Pressure, Unserved
 from windlass.upkeep.recoverer import Recoverer
 from windlass.upkeep.rollups import RollupWriter
 from windlass.upkeep.ticker import Ticker
+from windlass.work.authority import Authority
 from windlass.work.definitions import sync
 from windlass.work.kind import Registry
 
 WAKE_EVERY, WAKE_LASTS = 10.0, 25.0
 MAINTAIN_EVERY, SWEEP_EVERY = 3600.0, 600.0
 SUMMARY_EVERY = 10.0
+ERASE_EVERY = 600.0
 STOP_WAIT = 2.5  # for jobs that were told to stop, after the grace time
 LAST_WORDS = 2.0  # for the last outcomes to be written
 
@@ -71,6 +73,7 @@ class Engine:
         *,
         inject: Injector | None = None,
         wrap: Wrapper | None = None,
+        authority: Authority | None = None,
         info: dict[str, Any] | None = None,
     ) -> None:
         self.settings = settings = settings or Settings()
@@ -85,7 +88,7 @@ class Engine:
         self._recorder = Recorder(self.stats)
         self._discovery = Discovery(self.phases, settings)
         self._registry = registry
-        self._runner = Runner(registry, inject, wrap=wrap)
+        self._runner = Runner(registry, inject, wrap=wrap, authority=authority)
         self._life_lock = threading.Lock()
         self._hurry = threading.Event()
         self._stopped = threading.Event()
@@ -218,12 +221,20 @@ class Engine:
             Duty("summary", lambda: _only(summary.tell()), SUMMARY_EVERY),
             Duty("health", lambda: _only(check.look()), settings.health),
             Duty("unserved", self._unserved.run, settings.unserved),
+            *self._erasing(settings.erase_principal_after),
             *(
                 [Duty("pressure", pressure.run, settings.pressure, at_start=True)]
                 if pressure.is_needed
                 else []
             ),
         ]
+
+    def _erasing(self, after: float | None) -> list[Duty]:
+        """Forget who asked for jobs that ended long enough ago."""
+        if after is None:
+            return []
+        erase, lasts = self._store.principals.erase, timedelta(seconds=after)
+        return [Duty("principals", lambda: _only(erase(lasts)), min(ERASE_EVERY, max(1.0, after)))]
 
     def _announce(self) -> None:
         """Say that somebody waits for these phases, so that enqueues tell."""
@@ -518,6 +529,9 @@ class _Hold:
 
     def outputs_of(self, lease: Lease) -> Any:
         return self._engine._store.outputs_of(lease)
+
+    def principal_of(self, lease: Lease) -> Any:
+        return self._engine._store.principals.of(lease)
 
     def enqueue(self, jobs: Any) -> Any:
         return self._engine._store.enqueue(jobs)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from windlass.engine.runner import STOPPED, Call, Runner, describe
 from windlass.engine.running import Running, Stop
-from windlass.model import Failed, Lease, Outcome, Released
+from windlass.model import Failed, Flag, Lease, Outcome, Released, has_flag
 from windlass.work.context import Context, Hold, Probe
 from windlass.work.kind import Phase
 
@@ -29,6 +29,7 @@ ended = partial(tuple.__new__, Ended)
 """``Ended`` from a pair, for the busiest path: a third of the price of its own constructor."""
 
 OnEnded = Callable[[Sequence[Ended]], None]
+_PRINCIPAL = int(Flag.PRINCIPAL)
 
 
 class Executor(Protocol):
@@ -75,7 +76,7 @@ class Bench:
             stopped = self._runner.stopped(running.lease, running.phase, running.stop, None)
             return stopped or Released(running.lease)
         phase = running.phase
-        if phase is None or not phase.signature.injected:
+        if phase is None or not (phase.signature.injected or has_flag(running.lease.flags, _PRINCIPAL)):
             return self._runner.prepare(running.lease)
 
         def context(phase: Phase) -> Context:
@@ -86,6 +87,7 @@ class Bench:
                 self._hold,
                 touch=lambda: touch(time.monotonic()),
                 probe=self._probe,
+                authority=self._runner.authority,
                 on_duplicate=partial(self._on_duplicate, running.lease),
             )
             running.context = made
@@ -103,9 +105,12 @@ class Bench:
         if context is not None and context.awaits_commit:
             return self.timed(running, self._runner.uncommitted(running.lease, running.phase))
         try:
-            return self._runner.returned(running.lease, running.phase, value, running.run(time.monotonic()))
+            outcome: Outcome = self._runner.returned(
+                running.lease, running.phase, value, running.run(time.monotonic())
+            )
         except Exception as error:  # noqa: BLE001  a result that breaks whoever looks at it is a failed job
-            return Failed(running.lease, describe(error))
+            outcome = Failed(running.lease, describe(error))
+        return outcome if context is None else context.cleaned(outcome)
 
     def raised(self, running: Running, error: BaseException) -> Outcome | None:
         """The outcome of a handler that raised."""
@@ -125,7 +130,9 @@ class Bench:
         return self.timed(running, outcome)
 
     def timed(self, running: Running, outcome: Outcome | None) -> Outcome | None:
-        """The outcome with where and how long it ran."""
+        """The outcome with where and how long it ran, and without the tokens that the job was given."""
         if outcome is None or isinstance(outcome, Released):
             return outcome
+        if running.context is not None:
+            outcome = running.context.cleaned(outcome)
         return replace(outcome, run=running.run(time.monotonic()))

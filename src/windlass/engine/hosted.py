@@ -55,6 +55,10 @@ class Hosted:
         """The job's end is in a transaction of its handler's own."""
         self._shadow().awaits_commit = True
 
+    def note_token(self, token: str) -> None:
+        """The job was given a raw token, which nothing that is recorded of it may hold."""
+        self._shadow().note_token(token)
+
     def _shadow(self) -> Context:
         if self.running.context is None:
             nothing = None

@@ -224,6 +224,8 @@ class ProcessExecutor:
                 self._on_duplicate(work.running.lease, str(message["name"]))
             case "awaits commit":
                 work.note_awaits_commit()
+            case "token":
+                work.note_token(message["value"])
             case "ended":
                 outcome = None if work.is_recorded else self._ends.told(work.running, message)
                 self._end(work, outcome)

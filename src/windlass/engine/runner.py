@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from windlass.engine.running import Stop
-from windlass.errors import LeaseLost, PayloadError, WindlassError
+from windlass.errors import LeaseLost, NotAllowedError, PayloadError, WindlassError
 from windlass.json_tree import explain
 from windlass.model import (
     ON_REQUEST,
@@ -21,6 +21,7 @@ from windlass.model import (
     Cancelled,
     Completed,
     Failed,
+    Flag,
     JobError,
     Json,
     Lease,
@@ -28,8 +29,10 @@ from windlass.model import (
     Released,
     Retried,
     Run,
+    has_flag,
 )
 from windlass.signals import BadResult, Cancel, Fail, Retry, Stopped
+from windlass.work.authority import Authority, gated
 from windlass.work.context import Context
 from windlass.work.kind import Phase, Registry
 
@@ -50,6 +53,7 @@ class Call(NamedTuple):
         return self.handler(**self.arguments)
 
 
+_PRINCIPAL = int(Flag.PRINCIPAL)
 make_call = partial(tuple.__new__, Call)  # as in executors.py: the class's own constructor is slow
 
 
@@ -57,11 +61,17 @@ class Runner:
     """Turns leases into calls, and what came of a call into an outcome."""
 
     def __init__(
-        self, registry: Registry, inject: Injector | None = None, *, wrap: Wrapper | None = None
+        self,
+        registry: Registry,
+        inject: Injector | None = None,
+        *,
+        wrap: Wrapper | None = None,
+        authority: Authority | None = None,
     ) -> None:
         self._registry = registry
         self._inject = inject
         self._wrap = wrap
+        self.authority = authority or Authority()
         self._wrapped: dict[str, Callable[..., Any]] = {}
 
     def _handler(self, phase: Phase) -> Callable[..., Any]:
@@ -82,19 +92,23 @@ class Runner:
         if phase is None or phase.kind != lease.kind:
             message = f"no handler is defined for kind {lease.kind!r} in phase {lease.phase!r}; deploy it, then retry this job"
             return Failed(lease, JobError(type="UnknownKind", code="unknown_kind", message=message))
+        made: Context | None = None
         try:
             arguments = phase.signature.decode_args(lease.args_json)
             if phase.signature.injected:
                 for name, annotation in phase.signature.injected.items():
                     if annotation is Context and context is not None:
-                        arguments[name] = context(phase)
+                        arguments[name] = made = made or context(phase)
             if self._inject is not None:
                 arguments = {**arguments, **self._inject(phase, lease)}
         except PayloadError as error:
             return Failed(lease, JobError(type="PayloadError", code="bad_arguments", message=str(error)))
         except Exception as error:  # noqa: BLE001  a factory of a dependency may raise anything
             return self._failed_attempt(lease, phase, error)
-        return make_call((self._handler(phase), arguments))
+        handler = self._handler(phase)
+        if context is not None and has_flag(lease.flags, _PRINCIPAL):
+            handler = gated(handler, phase, made or context(phase), self.authority)
+        return make_call((handler, arguments))
 
     def returned(self, lease: Lease, phase: Phase, value: Any, run: Run | None = None) -> Outcome:
         """The outcome of a handler that returned."""
@@ -114,6 +128,8 @@ class Runner:
         match error:
             case LeaseLost():
                 return None
+            case NotAllowedError():
+                return Failed(lease, describe(error))
             case Cancel():
                 return Cancelled(lease, error.reason)
             case BadResult():

@@ -8,6 +8,7 @@
                       touch     a sign of life
                       recorded  a transaction of the handler ended the job
                       duplicate an output of the job was there already
+                      token     a raw token the job was given; it is left out of all that is recorded of it
                       ended     how the job ended
 
 Never pickle: what a child sends is data, whatever a handler did to the child.

@@ -155,6 +155,18 @@ def configure(
     return logs
 
 
+def hide(*values: str) -> None:
+    """Keep these texts out of the log lines of this process until they are forgotten; without ``configure`` there are none of ours."""
+    if (logs := _installed()) is not None:
+        logs.secrets.add(*values)
+
+
+def forget(*values: str) -> None:
+    """These texts are no longer known here."""
+    if (logs := _installed()) is not None:
+        logs.secrets.forget(*values)
+
+
 def handed_on(instance: str | None = None) -> dict[str, Any] | None:
     """What a child process needs to log as this one does, as JSON can hold it; None where ``configure`` was not called."""
     logs = _installed()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import threading
+from collections import Counter
 from collections.abc import Iterable
 from urllib.parse import quote, unquote, urlsplit
 
@@ -50,8 +51,7 @@ class Secrets:
     def __init__(self, values: Iterable[str] = (), *, names: Iterable[str] = ()) -> None:
         self._names = {name.lower() for name in names}
         self._lock = threading.Lock()
-        self._given: set[str] = set()
-        self._values: set[str] = set()
+        self._given: Counter[str] = Counter()
         self._find: re.Pattern[str] | None = None
         self.longest = 0
         self.add(*values)
@@ -59,20 +59,20 @@ class Secrets:
     def add(self, *values: str) -> None:
         """Hide these texts from here on, also as they look quoted in a URL, in JSON or in ``repr``."""
         with self._lock:
-            for value in values:
-                if len(value) >= SHORTEST:
-                    self._given.add(value)
-                    self._values |= {
-                        value,
-                        quote(value, safe=""),
-                        json.dumps(value)[1:-1],
-                        json.dumps(value, ensure_ascii=False)[1:-1],
-                        repr(value)[1:-1],
-                    }
-            if self._values:
-                by_length = sorted(self._values, key=lambda value: (-len(value), value))
-                self.longest = len(by_length[0])
-                self._find = re.compile("|".join(map(re.escape, by_length)))
+            self._given.update(value for value in values if len(value) >= SHORTEST)
+            self._look_for()
+
+    def forget(self, *values: str) -> None:
+        """Hide these texts no longer, each once less: whoever else added it still has it hidden."""
+        with self._lock:
+            self._given -= Counter(values)
+            self._look_for()
+
+    def _look_for(self) -> None:
+        looks = {look for value in self._given for look in _looks(value)}
+        by_length = sorted(looks, key=lambda look: (-len(look), look))
+        self.longest = len(by_length[0]) if by_length else 0
+        self._find = re.compile("|".join(map(re.escape, by_length))) if by_length else None
 
     def add_url(self, url: str) -> None:
         """Hide the password of a URL, wherever it shows up."""
@@ -92,10 +92,14 @@ class Secrets:
         """Whether the value of a field of this name is never shown."""
         return name.lower() in self._names or bool(_NAME.search(_CAMEL.sub("_", name[:200])))
 
+    def hide_values(self, text: str) -> str:
+        """The text with the values it was told replaced, and nothing else."""
+        find = self._find
+        return text if find is None else find.sub(HIDDEN, text)
+
     def hide(self, text: str) -> str:
         """The text with everything secret in it replaced."""
-        if self._find is not None:
-            text = self._find.sub(HIDDEN, text)
+        text = self.hide_values(text)
         if "=" in text or ":" in text:
             text = without_secrets(text) if "://" in text else text
             text = _COOKIES.sub(rf"\1{HIDDEN}", text)
@@ -103,3 +107,14 @@ class Secrets:
         if "eyJ" in text:
             text = _JWT.sub(HIDDEN, text)
         return _BEARER.sub(rf"\1 {HIDDEN}", text)
+
+
+def _looks(value: str) -> set[str]:
+    """A secret as it looks in text: as it is, in a URL, in JSON, in ``repr``."""
+    return {
+        value,
+        quote(value, safe=""),
+        json.dumps(value)[1:-1],
+        json.dumps(value, ensure_ascii=False)[1:-1],
+        repr(value)[1:-1],
+    }

@@ -20,7 +20,7 @@ from windlass.model import Missed
 
 GRACE = timedelta(seconds=10)
 MOST_COUNTED = 1000
-"""Missed ticks are counted up to here: a schedule of every second, down for a day, has 86,400."""
+"""Missed ticks that get no job are counted up to here: a schedule of every second, down for a day, has 86,400."""
 
 _INSTANT = timedelta(microseconds=1)
 
@@ -43,7 +43,8 @@ def due(expression: Expression, missed: Missed, cap: int, first: datetime, now: 
         late = [first, *expression.between(first, now)]
         return Due([(at, 1) for at in late], 0, False, following)
     late = list(expression.between(edge - _INSTANT, now))
-    count = sum(1 for _ in islice(_missed(expression, first, edge), MOST_COUNTED))
+    most = MOST_COUNTED + (cap if missed is Missed.ALL else 0)
+    count = sum(1 for _ in islice(_missed(expression, first, edge), most))
     match missed:
         case Missed.SKIP:
             return Due([(at, 1) for at in late], count, False, following)

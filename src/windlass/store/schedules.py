@@ -50,6 +50,9 @@ from windlass.store.rows import array, clean
 API = "api"
 MAX_REASON = 1000
 KEPT_TICKS = 100
+MOST_JOBS = 2000
+"""In one transaction, about: many schedules that make up for many ticks must not become one long commit."""
+
 _LOOKS = 5
 
 
@@ -208,7 +211,7 @@ class Schedules:
     # ------------------------------------------------------------------ firing
 
     def fire_due(self, limit: int = 100) -> Sequence[Fired]:
-        """Make the jobs of what is due; answers what became of each schedule. Call again while there are ``limit`` of them."""
+        """Make the jobs of what is due; answers what became of each schedule. Call again while something is due."""
         if not self._db.is_worth("fire"):
             return []
         return self._db.transact(partial(self._fire, limit))
@@ -227,14 +230,13 @@ class Schedules:
         for schedule in (self._schedule(row[:-1]) for row in picked):
             try:
                 plans.append(_plan(schedule, now))
-            except (
-                WindlassError,
-                ValueError,
-                TypeError,
-            ) as error:  # not of our making; it must not stop others
+            except (WindlassError, ValueError, TypeError) as error:
+                # A row that no verb of ours made must not stop the others.
                 reason = clean(f"it cannot fire: {error}", MAX_REASON)
                 tx.run("schedule.pause", name=schedule.name, reason=reason)
                 refused.append(Fired(schedule.name, schedule.phase, (), refused=reason))
+            if sum(len(plan.ticks) for plan in plans) >= MOST_JOBS:
+                break  # the others are still due
         self._note(tx, plans)
         if plans:
             tx.run("fire.move", moves=array(self._move_row(plan) for plan in plans))

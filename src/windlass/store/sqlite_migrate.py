@@ -24,30 +24,37 @@ def migrate_sqlite(
     url: str, *, busy_timeout: float = BUSY_TIMEOUT, migrations: tuple[Migration, ...] | None = None
 ) -> list[str]:
     """Apply what is missing, in one transaction under the write lock; answers the names."""
-    steps = available("sqlite") if migrations is None else migrations
     with translated(path_of(url)):
         connection = connect(url, busy_timeout)
         try:
-            if not compare(_applied(connection), steps).pending:
-                return []
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                connection.execute(BOOKKEEPING)
-                pending = compare(_applied(connection), steps).pending
-                for step in pending:
-                    for statement in _split(step.sql):
-                        connection.execute(statement)
-                    connection.execute(
-                        "INSERT INTO windlass_migration (version, name, checksum) VALUES (?, ?, ?)",
-                        (step.version, step.name, step.checksum),
-                    )
-                connection.execute("COMMIT")
-            except BaseException:
-                connection.execute("ROLLBACK")
-                raise
-            return [step.name for step in pending]
+            return migrate_connection(connection, migrations=migrations)
         finally:
             connection.close()
+
+
+def migrate_connection(
+    connection: sqlite3.Connection, *, migrations: tuple[Migration, ...] | None = None
+) -> list[str]:
+    """The same on a connection that is there already, in no transaction and beginning none by itself."""
+    steps = available("sqlite") if migrations is None else migrations
+    if not compare(_applied(connection), steps).pending:
+        return []
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        connection.execute(BOOKKEEPING)
+        pending = compare(_applied(connection), steps).pending
+        for step in pending:
+            for statement in _split(step.sql):
+                connection.execute(statement)
+            connection.execute(
+                "INSERT INTO windlass_migration (version, name, checksum) VALUES (?, ?, ?)",
+                (step.version, step.name, step.checksum),
+            )
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    return [step.name for step in pending]
 
 
 def status_sqlite(url: str) -> Status:

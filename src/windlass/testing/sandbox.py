@@ -41,7 +41,7 @@ class Sandbox:
         self.config: Config = load({"database.url": self.url}, environ={})
         self.app = app.bound(config=self.config, store=self.store)
         self._original = app
-        self._runner = Runner(self.app.registry, wrap=self.app.container.wrap)
+        self._runner = Runner(self.app.registry, wrap=self.app.container.wrap, authority=self.app.authority)
         self._holder: Holder | None = None
         self._lease: Lease | None = None
         self.faults = Faults(self._lose_lease)
@@ -252,6 +252,9 @@ class _Hold:
 
     def outputs_of(self, lease: Lease) -> Any:
         return self._box.store.outputs_of(lease)
+
+    def principal_of(self, lease: Lease) -> Any:
+        return self._box.store.principals.of(lease)
 
     def enqueue(self, jobs: Any) -> Any:
         self._box.faults.check_database()

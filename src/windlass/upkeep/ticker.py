@@ -50,17 +50,12 @@ class Ticker:
         self._caretaker.ask(_DUTY, seconds)
 
     def run(self) -> float | None:
-        """Fire what is due; seconds until there is more, None when no schedule fires."""
-        found = 0
-        while True:
-            fired = self._store.schedules.fire_due(LIMIT)
-            found += len(fired)
-            for item in fired:
-                self._on_fired(item)
-            if len(fired) < LIMIT:
-                break
-        if found and self._monotonic() >= self._prune_at:
+        """Fire what is due, a batch of it; seconds until there is more, None when no schedule fires."""
+        fired = self._store.schedules.fire_due(LIMIT)
+        for item in fired:
+            self._on_fired(item)
+        if fired and self._monotonic() >= self._prune_at:
             self._prune_at = self._monotonic() + PRUNE_EVERY
             self._store.schedules.prune_ticks()
         tick_in = self._store.schedules.tick_in()
-        return None if tick_in is None else max(tick_in, 0.0 if found else AGAIN)
+        return None if tick_in is None else max(tick_in, 0.0 if fired else AGAIN)

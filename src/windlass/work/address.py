@@ -25,6 +25,9 @@ PHASE = "windlass_phase"
 WRAP = "windlass_wrap"
 """The attribute beside it: a function that makes of a handler and the parameters it asks for by type one that has them supplied."""
 
+AUTHORITY = "windlass_authority"
+"""Another one: the ``Authority`` that says what its jobs may do."""
+
 MAIN = "__main__"
 AS_MAIN = "__windlass_main__"
 

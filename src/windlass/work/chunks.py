@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol
 
-from windlass.errors import ConfigError, LeaseLost, StoreError, WindlassError
+from windlass.errors import ConfigError, LeaseLost, NotAllowedError, StoreError, WindlassError
 from windlass.model import Lease, Output, Progress
 from windlass.retry import RetryPolicy
 from windlass.signals import Fail, Signal
@@ -300,8 +300,11 @@ class Chunk:
             )
 
     def _is_tried_again(self, error: BaseException) -> bool:
-        """Whether an error is the chunk's own business; signals, lost leases and a database that is away are not."""
-        if not isinstance(error, Exception) or isinstance(error, Signal | LeaseLost | StoreError):
+        """Whether an error is the chunk's own business; signals, lost leases, missing rights and a database that is
+        away are not."""
+        if not isinstance(error, Exception) or isinstance(
+            error, Signal | LeaseLost | NotAllowedError | StoreError
+        ):
             return False
         if self.attempt >= self._chunks._retry.attempts:
             return False

@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from windlass.errors import ConfigError
+from windlass.principal import Expiry
 from windlass.retry import RetryPolicy, exponential, linear
 from windlass.signature import Signature
 from windlass.store.names import NAME_RULE, is_name
@@ -48,6 +49,7 @@ class Phase:
     probe: Callable[..., Any] | None = None
     chunk_retry: RetryPolicy = CHUNK_RETRY
     max_waiting: int | None = None  # with so many queued, the phase before is held back
+    principal_expiry: Expiry = Expiry.RUN  # what becomes of a job whose principal's time is over
     supplied: Mapping[str, Any] = field(
         default_factory=dict
     )  # parameters that are provided by type, besides the context
@@ -86,6 +88,8 @@ class Registry:
         self._phases: dict[str, Phase] = {}
         self._schedules: dict[str, CodeSchedule] = {}
         self.rules = RuleBook()
+        self.around: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None
+        """What every handler and probe is wrapped in: a web framework's context, say. Set before kinds are defined."""
 
     def define(
         self,
@@ -101,6 +105,7 @@ class Registry:
         probe: Callable[..., Any] | None = None,
         chunk_retry: RetryPolicy = CHUNK_RETRY,
         max_waiting: int | None = None,
+        principal_expiry: str = Expiry.RUN,
     ) -> Phase:
         """Add a phase to a kind (the only one, without a ``label``); config mistakes surface here, at definition."""
         name = kind if label is None else f"{kind}:{label}"
@@ -120,6 +125,10 @@ class Registry:
             )
         if processors < 1:
             raise ConfigError("processors", processors, "a whole number of 1 or more")
+        if principal_expiry not in tuple(Expiry):
+            raise ConfigError("principal_expiry", principal_expiry, "run, fail or recheck")
+        if self.around is not None:
+            handler, probe = self.around(handler), self.around(probe) if probe is not None else None
         where = _where(handler, executor)
         if where is Where.PROCESS and (why := obstacle(handler)) is not None:
             raise ConfigError("executor", executor, f"a handler that another process can find: {why}")
@@ -140,6 +149,7 @@ class Registry:
             probe=probe,
             chunk_retry=chunk_retry,
             max_waiting=max_waiting,
+            principal_expiry=Expiry(principal_expiry),
             _owner=owner,
         )
         owner.phases.append(phase)

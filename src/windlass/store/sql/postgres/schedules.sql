@@ -91,12 +91,15 @@ WHERE t.schedule = :name;
 -- Locks due schedules, longest due first, leaving out those that somebody else fires; answers them with the time that it is. A
 -- process that stops in the middle of this transaction frees them after five seconds.
 SELECT set_config('idle_in_transaction_session_timeout', '5000', true);
+WITH clock AS MATERIALIZED (
+    SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at
+)
 SELECT s.name, s.kind, s.phase, s.args, s.expression, s.tz, s.missed, s.cap, s.jitter, s.lane, s.max_attempts, s.correlation,
     s.due_as, s.source, s.definition, s.generation, s.created_at, s.updated_at, s.next_at, s.last_at, s.last_job, s.paused_at,
     s.pause_reason, s.gone_at, s.skipped, c.at AS fired_at
 FROM windlass.schedule AS s
-CROSS JOIN (SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at) AS c
-WHERE s.next_at <= c.at
+CROSS JOIN clock AS c
+WHERE s.next_at <= (SELECT at FROM clock)
 ORDER BY s.next_at, s.name
 LIMIT :limit
 FOR UPDATE OF s SKIP LOCKED;
