@@ -9,7 +9,7 @@
 
 -- name: rule.list
 -- Rules by name, or the one of this name.
-SELECT r.name, to_jsonb(r.parents)::text, r.kind, r.phase, to_jsonb(r.key)::text, r.args::text, r.policy, r.lane, r.max_attempts, r.inherit, r.source,
+SELECT r.name, to_jsonb(r.parents)::text AS parents, r.kind, r.phase, to_jsonb(r.key)::text AS key, r.args::text AS args, r.policy, r.lane, r.max_attempts, r.inherit, r.source,
     r.defined_at, r.changed_at, r.gone_at
 FROM windlass.rule AS r
 WHERE (:name::text IS NULL OR r.name = :name)
