@@ -26,7 +26,7 @@ ALL = "*"
 
 MOST_PARENTS = 100
 MOST_ARGS = 100
-LONGEST_KEY = 400
+LONGEST_KEY = 300  # an index entry has room for 2,700 bytes, the rule's name included
 _PATH = re.compile(r"(args|result)(\.[^.\s][^.]{0,99}){0,10}|id|correlation_id|state")
 _KEY_PATH = re.compile(r"args(\.[^.\s][^.]{0,99}){1,10}|correlation_id")
 
@@ -199,7 +199,7 @@ def key_of(rule: Rule, facts: Mapping[str, Any]) -> str:
     text = json.dumps(values, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
     if len(text) <= LONGEST_KEY:
         return text
-    return f"{text[:300]}…#{hashlib.sha256(text.encode()).hexdigest()}"
+    return f"{text[:200]}…#{hashlib.sha256(text.encode()).hexdigest()}"
 
 
 def key_value(text: str) -> Any:

@@ -265,7 +265,7 @@ def test_a_finish_that_meets_the_flagging_takes_the_long_way(postgres_dsn_every:
     (lease,) = claim(holder, 1, "a")
     store.rules.define([EACH])
     with user_transaction(postgres_dsn_every) as tx:
-        tx.run("rule.flag_live", kind="a", after=SMALLEST, limit=10)
+        tx.run("rule.flag_live", kinds=["a"], after=SMALLEST, limit=10)
         finishing = Waiting(lambda: holder.record([Completed(lease)]))
         until_blocked(postgres_dsn_every, finishing)
         tx.connection.commit()

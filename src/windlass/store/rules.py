@@ -130,25 +130,24 @@ class Rules:
     def open(self, rule: str | None = None, *, limit: int = 1000) -> Sequence[FanIn]:
         """Children that are not made yet: which of their parents have ended, and which are missing. Oldest first; then, of rules with
         one parent, jobs that did not complete and whose child waits for that; and whatever could not be made."""
-        found = [*self._fan_ins(rule, limit)]
-        for name, parent, kind, state, at, generation, error in self._db.read(
-            "hit.left", rule=rule, limit=limit
-        ):
-            part = Part(kind, parent, State(state), self._db.moment(at))
-            is_good = error is not None
-            found.append(
-                FanIn(
+        return [*self._fan_ins(rule, limit), *self._left(rule, limit)][:limit]
+
+    def _left(self, rule: str | None, limit: int) -> Iterator[FanIn]:
+        rows = self._db.read("hit.left", rule=rule, limit=limit)
+        for (name, fan_in, round_), group in groupby(rows, key=lambda row: row[:3]):
+            for hits in [[*group]] if fan_in is not None else ([row] for row in group):
+                *_, key, parent, _, _, at, error = hits[0]
+                parts = [Part(row[5], row[4], State(row[6]), self._db.moment(row[7])) for row in hits]
+                yield FanIn(
                     rule=name,
-                    key=parent,
-                    round=generation,
+                    key=parent if fan_in is None else rules.key_value(key or ""),
+                    round=round_,
                     opened_at=self._db.moment(at),
-                    complete=[part] if is_good else [],
-                    failed=[] if is_good else [part],
-                    missing=[] if is_good else [kind],
+                    complete=parts if error is not None else [],
+                    failed=[] if error is not None else parts,
+                    missing=[] if error is not None else [part.kind for part in parts],
                     error=error,
                 )
-            )
-        return found[:limit]
 
     def _fan_ins(self, rule: str | None, limit: int) -> Iterator[FanIn]:
         rows = self._db.read("fan_in.list", rule=rule, limit=limit)
@@ -182,13 +181,14 @@ class Rules:
         """Flag live jobs of kinds that are new here, and fire for those that ended since; how many children that made. Safe on every
         instance at once."""
         made = 0
-        for kind, since, looks in self._db.read("rule.kinds.new"):
+        for (since, looks), group in groupby(self._db.read("rule.kinds.new"), key=lambda row: row[1:]):
+            kinds = [row[0] for row in group]
             for verb in ("rule.flag_later", "rule.flag_live"):
                 after: str | None = SMALLEST
                 while after:
-                    after = self._db.run(verb, kind=kind, after=after, limit=PAGE)[0][0]
-            made += self._fire_ended(kind, since, unflagged=True, only=None)
-            self._db.run("rule.kinds.looked", kind=kind, since=since, looks=looks + 1)
+                    after = self._db.run(verb, kinds=kinds, after=after, limit=PAGE)[0][0]
+            made += self._fire_ended(kinds, since, unflagged=True, only=None)
+            self._db.run("rule.kinds.looked", kinds=kinds, since=since, looks=looks + 1)
         return made
 
     def backfill(self, name: str, since: datetime) -> int:
@@ -196,15 +196,18 @@ class Rules:
         already counts once, so it may be repeated."""
         if not _is_aware(since):
             raise ConfigError("since", since, "a datetime with a time zone")
-        return sum(
-            self._fire_ended(kind, since, unflagged=False, only=name) for kind in self.get(name).rule.parents
-        )
+        return self._fire_ended(self.get(name).rule.parents, since, unflagged=False, only=name)
 
-    def _fire_ended(self, kind: str, since: Any, *, unflagged: bool, only: str | None) -> int:
+    def _fire_ended(self, kinds: Sequence[str], since: Any, *, unflagged: bool, only: str | None) -> int:
         made, after = 0, SMALLEST
         while after:
             rows = self._db.read(
-                "rule.missed", kind=kind, since=since, after=after, unflagged=unflagged, limit=FIRED_AT_ONCE
+                "rule.missed",
+                kinds=list(kinds),
+                since=since,
+                after=after,
+                unflagged=unflagged,
+                limit=FIRED_AT_ONCE,
             )
             ids = [row[0] for row in rows]
             if ids:

@@ -18,15 +18,15 @@ ORDER BY r.name;
 -- name: rule.of
 -- The rules that these kinds are parents of, kept as they are until the transaction ends.
 SELECT pg_advisory_xact_lock_shared(hashtextextended('windlass.rule', 0))::text;
-SELECT r.name, to_jsonb(r.parents)::text, r.kind, r.phase, to_jsonb(r.key)::text, r.args::text, r.policy, r.lane, r.max_attempts, r.inherit, r.source,
+SELECT r.name, to_jsonb(r.parents)::text AS parents, r.kind, r.phase, to_jsonb(r.key)::text AS key, r.args::text AS args, r.policy, r.lane, r.max_attempts, r.inherit, r.source,
     r.defined_at, r.changed_at, r.gone_at
 FROM windlass.rule AS r
-WHERE r.parents && :kinds::text[]
+WHERE r.parents && :kinds::text[] -- belt: rules of other kinds are passed over where they are read
 ORDER BY r.name;
 
 -- name: rule.lock
 -- Waits for all ends that look at rules, and keeps others from beginning to.
-SELECT pg_advisory_xact_lock(hashtextextended('windlass.rule', 0))::text;
+SELECT pg_advisory_xact_lock(hashtextextended('windlass.rule', 0))::text AS locked;
 
 -- name: rule.put
 -- Adds rules, or changes those of the same names; one that was gone is back.
@@ -89,17 +89,17 @@ SELECT k.kind, k.since, k.looks
 FROM windlass.rule_kind AS k
 WHERE k.looks = 0
     OR (k.looks = 1 AND k.since < (SELECT COALESCE(:now::timestamptz, clock_timestamp()) - interval '15 seconds'))
-ORDER BY k.kind;
+ORDER BY k.since, k.looks, k.kind;
 
 -- name: rule.kinds.looked
--- Notes that the jobs of a kind were looked through, unless it is not the same any more.
+-- Notes that the jobs of kinds were looked through, unless they are not the same any more.
 UPDATE windlass.rule_kind AS k
 SET looks = :looks
-WHERE k.kind = :kind
+WHERE k.kind = ANY(:kinds::text[])
     AND k.since = :since::timestamptz;
 
 -- name: rule.flag_live
--- Flags jobs of a kind that are queued or processing, a page of the table at a time, leaving out locked ones; answers where the page
+-- Flags jobs of these kinds that are queued or processing, a page of the table at a time, leaving out locked ones; answers where the page
 -- ends (NULL at the end of the table).
 WITH page AS MATERIALIZED (
     SELECT j.id
@@ -111,7 +111,7 @@ WITH page AS MATERIALIZED (
     SELECT j.id
     FROM windlass.job AS j
     JOIN page AS p ON p.id = j.id
-    WHERE j.kind = :kind
+    WHERE j.kind = ANY(:kinds::text[])
         AND j.flags & 64 = 0 -- belt: saves the row's copy where the flag is there already
     ORDER BY j.id
     FOR NO KEY UPDATE OF j SKIP LOCKED
@@ -136,7 +136,7 @@ WITH page AS MATERIALIZED (
     SELECT l.id
     FROM windlass.job_later AS l
     JOIN page AS p ON p.id = l.id
-    WHERE l.kind = :kind
+    WHERE l.kind = ANY(:kinds::text[])
         AND l.flags & 64 = 0 -- belt: saves the row's copy where the flag is there already
     ORDER BY l.id
     FOR NO KEY UPDATE OF l SKIP LOCKED
@@ -150,10 +150,10 @@ SELECT CASE WHEN count(*) = :limit THEN (SELECT p.id FROM page AS p ORDER BY p.i
 FROM page;
 
 -- name: rule.missed
--- A page of jobs of a kind that ended since a time; with :unflagged those that ended without their rules being asked.
+-- A page of jobs of these kinds that ended since a time; with :unflagged those that ended without their rules being asked.
 SELECT d.id
 FROM windlass.job_done AS d
-WHERE d.kind = :kind
+WHERE d.kind = ANY(:kinds::text[])
     AND d.finished_at >= :since::timestamptz
     AND d.id > :after::uuid
     AND (d.flags & 64 = 0 OR NOT :unflagged)
@@ -287,7 +287,7 @@ RETURNING h.parent;
 
 -- name: fan_in.list
 -- Fan-ins with somebody in them, oldest first, a row for each hit that counts.
-SELECT f.id, f.rule, f.key, f.round, f.bad, f.opened_at, r.policy, to_jsonb(r.parents)::text, h.kind, h.parent, h.state, h.at
+SELECT f.id, f.rule, f.key, f.round, f.bad, f.opened_at, r.policy, to_jsonb(r.parents)::text AS parents, h.kind, h.parent, h.state, h.at
 FROM (
     SELECT o.*
     FROM windlass.fan_in AS o
@@ -303,12 +303,13 @@ ORDER BY f.id, h.at, h.kind;
 
 -- name: hit.left
 -- Ends whose child was not made: of rules with one parent those that wait for a retry, of all rules those that could not.
-SELECT h.rule, h.parent, h.kind, h.state, h.at, h.generation, h.error
+SELECT h.rule, h.fan_in, COALESCE(h.round, h.generation) AS round, f.key, h.parent, h.kind, h.state, h.at, h.error
 FROM windlass.rule_hit AS h
+LEFT JOIN windlass.fan_in AS f ON f.id = h.fan_in
 WHERE h.child IS NULL
     AND (h.fan_in IS NULL OR h.error IS NOT NULL)
     AND (:rule::text IS NULL OR h.rule = :rule)
-ORDER BY h.rule, h.parent
+ORDER BY h.rule, h.fan_in, h.round, h.parent, h.generation
 LIMIT :limit;
 
 -- name: prune.fan_ins
@@ -316,7 +317,10 @@ LIMIT :limit;
 WITH old AS MATERIALIZED (
     SELECT f.id
     FROM windlass.fan_in AS f
-    WHERE (f.opened_at IS NULL AND NOT EXISTS (SELECT FROM windlass.rule_hit AS h WHERE h.fan_in = f.id))
+    WHERE (
+            f.opened_at IS NULL -- belt: somebody may arrive between the look at the hits and the lock
+            AND NOT EXISTS (SELECT FROM windlass.rule_hit AS h WHERE h.fan_in = f.id)
+        )
         OR (
             f.bad > 0
             AND NOT EXISTS (SELECT FROM windlass.rule AS r WHERE r.name = f.rule AND r.policy = 'wait')

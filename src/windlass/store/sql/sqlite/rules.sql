@@ -14,12 +14,12 @@ ORDER BY r.name;
 SELECT r.name, r.parents, r.kind, r.phase, r.key, r.args, r.policy, r.lane, r.max_attempts, r.inherit, r.source, r.defined_at,
     r.changed_at, r.gone_at
 FROM windlass_rule AS r
-WHERE EXISTS (SELECT 1 FROM json_each(r.parents) AS p WHERE p.value IN (SELECT g.value FROM json_each(:kinds) AS g))
+WHERE EXISTS (SELECT 1 FROM json_each(r.parents) AS p WHERE p.value IN (SELECT g.value FROM json_each(:kinds) AS g)) -- belt: rules of other kinds are passed over where they are read
 ORDER BY r.name;
 
 -- name: rule.lock
 -- Nothing to lock: there is one writer at a time.
-SELECT NULL
+SELECT NULL AS locked
 WHERE FALSE; -- belt: answers nothing by design
 
 -- name: rule.put
@@ -79,22 +79,22 @@ SELECT k.kind, k.since, k.looks
 FROM windlass_rule_kind AS k
 WHERE k.looks = 0
     OR (k.looks = 1 AND k.since < :now - 15000000)
-ORDER BY k.kind;
+ORDER BY k.since, k.looks, k.kind;
 
 -- name: rule.kinds.looked
--- Notes that the jobs of a kind were looked through, unless it is not the same any more.
+-- Notes that the jobs of kinds were looked through, unless they are not the same any more.
 UPDATE windlass_rule_kind
 SET looks = :looks
-WHERE kind = :kind
+WHERE kind IN (SELECT g.value FROM json_each(:kinds) AS g)
     AND since = :since;
 
 -- name: rule.flag_live
--- Flags jobs of a kind that are queued or processing, a page of the table at a time; answers where the page ends (NULL at the end of
+-- Flags jobs of these kinds that are queued or processing, a page of the table at a time; answers where the page ends (NULL at the end of
 -- the table).
 UPDATE windlass_job
 SET flags = flags | 64
 WHERE id IN (SELECT j.id FROM windlass_job AS j WHERE j.id > :after ORDER BY j.id LIMIT :limit)
-    AND kind = :kind
+    AND kind IN (SELECT g.value FROM json_each(:kinds) AS g)
     AND flags & 64 = 0; -- belt: saves the write where the flag is there already
 SELECT CASE WHEN count(*) = :limit THEN max(p.id) END
 FROM (SELECT j.id FROM windlass_job AS j WHERE j.id > :after ORDER BY j.id LIMIT :limit) AS p;
@@ -104,16 +104,16 @@ FROM (SELECT j.id FROM windlass_job AS j WHERE j.id > :after ORDER BY j.id LIMIT
 UPDATE windlass_job_later
 SET flags = flags | 64
 WHERE id IN (SELECT l.id FROM windlass_job_later AS l WHERE l.id > :after ORDER BY l.id LIMIT :limit)
-    AND kind = :kind
+    AND kind IN (SELECT g.value FROM json_each(:kinds) AS g)
     AND flags & 64 = 0; -- belt: saves the write where the flag is there already
 SELECT CASE WHEN count(*) = :limit THEN max(p.id) END
 FROM (SELECT l.id FROM windlass_job_later AS l WHERE l.id > :after ORDER BY l.id LIMIT :limit) AS p;
 
 -- name: rule.missed
--- A page of jobs of a kind that ended since a time; with :unflagged those that ended without their rules being asked.
+-- A page of jobs of these kinds that ended since a time; with :unflagged those that ended without their rules being asked.
 SELECT d.id
 FROM windlass_job_done AS d
-WHERE d.kind = :kind
+WHERE d.kind IN (SELECT g.value FROM json_each(:kinds) AS g)
     AND d.finished_at >= :since
     AND d.id > :after
     AND (d.flags & 64 = 0 OR NOT :unflagged)
@@ -265,18 +265,19 @@ ORDER BY f.id, h.at, h.kind;
 
 -- name: hit.left
 -- Ends whose child was not made: of rules with one parent those that wait for a retry, of all rules those that could not.
-SELECT h.rule, h.parent, h.kind, h.state, h.at, h.generation, h.error
+SELECT h.rule, h.fan_in, COALESCE(h.round, h.generation) AS round, f.key, h.parent, h.kind, h.state, h.at, h.error
 FROM windlass_rule_hit AS h
+LEFT JOIN windlass_fan_in AS f ON f.id = h.fan_in
 WHERE h.child IS NULL
     AND (h.fan_in IS NULL OR h.error IS NOT NULL)
     AND (:rule IS NULL OR h.rule = :rule)
-ORDER BY h.rule, h.parent
+ORDER BY h.rule, h.fan_in, h.round, h.parent, h.generation
 LIMIT :limit;
 
 -- name: prune.fan_ins
 -- Removes fan-ins that rest and have no hits left, and those that were cancelled when nobody can retry what failed them.
 DELETE FROM windlass_fan_in
-WHERE (opened_at IS NULL AND NOT EXISTS (SELECT 1 FROM windlass_rule_hit AS h WHERE h.fan_in = windlass_fan_in.id))
+WHERE NOT EXISTS (SELECT 1 FROM windlass_rule_hit AS h WHERE h.fan_in = windlass_fan_in.id)
     OR (
         bad > 0
         AND NOT EXISTS (SELECT 1 FROM windlass_rule AS r WHERE r.name = windlass_fan_in.rule AND r.policy = 'wait')
