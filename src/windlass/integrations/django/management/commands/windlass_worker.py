@@ -1,0 +1,41 @@
+"""``manage.py windlass_worker``: serve the project's jobs until told to stop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandParser
+
+from windlass.integrations.serving import become_worker
+
+TARGET = "windlass.integrations.django:app"
+
+
+class Command(BaseCommand):
+    help = "Serve the project's jobs. SIGTERM or Ctrl-C stops it in order; the options are those of `windlass worker`."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--processes", type=int, help="Worker processes.")
+        parser.add_argument(
+            "--phase", action="append", default=[], metavar="NAME[=N]", help="Serve only this."
+        )
+        parser.add_argument("--drain", action="store_true", help="End when nothing is left to do.")
+        parser.add_argument("--grace", type=float, help="Seconds running jobs get when the worker stops.")
+        parser.add_argument(
+            "--set", action="append", default=[], metavar="NAME=VALUE", help="Any other setting."
+        )
+        parser.add_argument("--log", choices=["auto", "console", "json"], help="Log form.")
+        parser.add_argument(
+            "--level", choices=["debug", "info", "warning", "error"], help="Log from here on."
+        )
+        parser.add_argument("--metrics", metavar="[HOST:]PORT", help="Serve metrics and health here.")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        given = ["--drain"] if options["drain"] else []
+        for name in ("phase", "set"):
+            for value in options[name]:
+                given += [f"--{name}", value]
+        for name in ("processes", "grace", "log", "level", "metrics"):
+            if options[name] is not None:
+                given += [f"--{name}", str(options[name])]
+        become_worker(TARGET, given)
