@@ -182,4 +182,5 @@ def _resolve(requests: Sequence[_Request]) -> None:
 
 
 def _is_plain(job: NewJob) -> bool:
-    return job.key is None and not job.after and job.id is None and not job.heir_of
+    is_own = job.key is not None or job.debounce is not None or job.throttle is not None
+    return not is_own and not job.after and job.id is None and not job.heir_of

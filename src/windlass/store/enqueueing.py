@@ -2,7 +2,8 @@
 
 An enqueue only inserts. It locks and updates no row that the engine or another enqueue may update, because it may run
 inside a caller's transaction that stays open for half a minute; unique keys are the one exception, since uniqueness is
-a wait. Plain jobs are one statement; keys, dependencies and ids given by the caller add a statement each.
+a wait (and a debounced enqueue changes the job that its key leads to, if that one still waits for its time). Plain jobs
+are one statement; limits, keys, dependencies and ids given by the caller add a statement each.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from windlass.model import (
     DependencyPolicy,
     Enqueued,
     Flag,
+    Flow,
     Json,
     Key,
     KeyScope,
@@ -38,6 +40,7 @@ from windlass.model import (
 from windlass.payload import body_hash
 from windlass.principal import Principal
 from windlass.sealing import Sealed
+from windlass.store import debouncing, limits
 from windlass.store.contract import LATER, NULL, Database, Transaction
 from windlass.store.ids import is_id, new_ids
 from windlass.store.inheritance import Heir, inherit
@@ -54,8 +57,11 @@ from windlass.store.principals import principal_row, read_all
 from windlass.store.rows import array, json_text
 
 NOTIFY_EVERY = 0.005
+FLOWS_EVERY = 5.0
 INBOX_WINDOW, INBOX_FREE = 0.1, 20
 INBOX = "@inbox"  # what is remembered here under this name is told to LATER
+PLAIN, BESIDE, ALONE = range(3)
+"""What an enqueue takes: one statement; one more for what is stored beside the job; or looks before and after the insert."""
 # JSON has no raw line breaks or tabs but between its tokens, where a blank does as well; a bulk line may have none.
 _ONE_LINE = str.maketrans("\n\r\t", "   ")
 
@@ -69,6 +75,7 @@ class _Entry:
     phase: str
     args: str
     claims: str | None = None
+    way: int = PLAIN
 
 
 class Inserter:
@@ -81,6 +88,7 @@ class Inserter:
         self._monotonic = monotonic
         self._told: dict[str, float] = {}
         self._inbox_since, self._inbox_count = float("-inf"), 0
+        self._flows: tuple[float, list[Flow]] = (float("-inf"), [])
         self._lock = threading.Lock()
 
     def enqueue_in(self, tx: Transaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
@@ -88,9 +96,20 @@ class Inserter:
         return self.insert(tx, check(jobs), inbox=True, is_repeat=any(job.id for job in jobs))
 
     def insert(
-        self, tx: Transaction, entries: Sequence[_Entry], *, inbox: bool, is_repeat: bool
+        self,
+        tx: Transaction,
+        entries: Sequence[_Entry],
+        *,
+        inbox: bool,
+        is_repeat: bool,
+        is_ours: bool = False,
     ) -> list[Enqueued]:
-        """The long way: keys, dependencies and repeated ids are looked at before and after the insert."""
+        """The long way: keys, dependencies and repeated ids are looked at before and after the insert.
+
+        ``is_ours`` says that the store makes these jobs by itself, and not an application that knows what their phases allow.
+        """
+        if is_ours:
+            entries = self._with_limits(tx, entries)
         if is_repeat:
             # Two enqueues with one id take turns: the table alone cannot see a first self that is not committed and went
             # to another table.
@@ -99,6 +118,7 @@ class Inserter:
         fresh = [entry for entry in entries if entry.id not in present]
         winners = self._take_keys(tx, fresh)
         fresh = [entry for entry in fresh if winners.get(entry.id, entry.id) == entry.id]
+        fresh, replaced, debounced = self._debounce(tx, fresh)
         fresh = [_with_parents(entry, winners) for entry in fresh]
         parents = self._parents_of(tx, fresh)
         fresh = _with_inherited(fresh, {job: correlation for job, (correlation, _) in parents.items()})
@@ -120,12 +140,26 @@ class Inserter:
                 ]
                 if doubled:
                     raise RepeatRaced(doubled)
+        for name, holder in sorted(debounced.items()):
+            tx.run("debounce.keep", key=name, job=holder)
         made = {entry.id for entry in fresh}
-        return [Enqueued(winners.get(entry.id, entry.id), created=entry.id in made) for entry in entries]
+        answers = winners | replaced
+        return [
+            Enqueued(answers.get(entry.id, entry.id), entry.id in made, entry.id in replaced)
+            for entry in entries
+        ]
 
     def _insert(self, tx: Transaction | Database, entries: Sequence[_Entry], *, inbox: bool) -> None:
         rows = tx.run("enqueue", jobs=self.rows(entries, inbox=inbox))
         self.note_told([INBOX] if inbox and rows else [row[0] for row in rows])
+        brought = [
+            row
+            for entry in entries
+            if entry.job.limits
+            for row in limits.job_rows(entry.id, entry.job.limits)
+        ]
+        if brought:
+            tx.run("enqueue.limits", limits=array(brought))
 
     def rows(self, entries: Sequence[_Entry], *, inbox: bool) -> str:
         """What the verb ``enqueue`` is given."""
@@ -151,7 +185,8 @@ class Inserter:
         speakers: dict[str, str] = {}
         with self._lock:
             for entry in entries:
-                is_later = entry.job.after or entry.job.delay or entry.job.run_at
+                job = entry.job
+                is_later = job.after or job.delay or job.run_at or job.limits
                 phase = LATER if is_later else entry.phase
                 if now - self._told.get(phase, float("-inf")) >= NOTIFY_EVERY:
                     speakers.setdefault(phase, entry.id)
@@ -196,35 +231,80 @@ class Inserter:
         return {row[0] for row in tx.run("enqueue.present", ids=[entry.id for entry in entries])}
 
     def _take_keys(self, tx: Transaction, entries: Sequence[_Entry]) -> dict[str, str]:
-        """For each keyed entry the id of the job that holds its key; the same key twice in one call goes to the first."""
-        keyed = [(entry, entry.job.key) for entry in entries if entry.job.key]
+        """For each keyed or throttled entry the id of the job that holds its key; the same key twice in one call goes to the first."""
+        keyed = [(entry, hold) for entry in entries if (hold := debouncing.hold_of(entry.job)) is not None]
         if not keyed:
             return {}
         bodies = {entry.id: body_hash(entry.job.kind, entry.args) for entry, _ in keyed}
         first: dict[tuple[str, str], str] = {}
-        rows = []
-        for entry, key in keyed:
-            if first.setdefault((key.scope, _key_name(entry, key)), entry.id) == entry.id:
-                lasts = key.lasts.total_seconds() if key.scope is KeyScope.IDEMPOTENT else None
-                rows.append(
-                    json.dumps(
-                        {
-                            "scope": key.scope,
-                            "key": _key_name(entry, key),
-                            "job": entry.id,
-                            "body_hash": bodies[entry.id],
-                            "lasts": lasts,
-                        }
-                    )
-                )
+        rows = [
+            hold.row(entry.id, bodies[entry.id])
+            for entry, hold in keyed
+            if first.setdefault((hold.scope, hold.name), entry.id) == entry.id
+        ]
         holders = {(row[0], row[1]): (row[2], row[3]) for row in tx.run("enqueue.keys", keys=array(rows))}
         winners = {}
-        for entry, key in keyed:
-            holder, body = holders[(key.scope, _key_name(entry, key))]
-            if body != bodies[entry.id]:
-                raise KeyConflictError(key.value, holder)
+        for entry, hold in keyed:
+            holder, body = holders[(hold.scope, hold.name)]
+            if hold.is_strict and body != bodies[entry.id]:
+                raise KeyConflictError(hold.name.removeprefix(f"{entry.job.kind}:"), holder)
             winners[entry.id] = holder
         return winners
+
+    def _debounce(
+        self, tx: Transaction, entries: Sequence[_Entry]
+    ) -> tuple[list[_Entry], dict[str, str], dict[str, str]]:
+        """What is left to insert; for each entry that changed a waiting job instead, that job's id; and each key's job.
+
+        The row of the key is locked from here on, so of two submits one is the later one. It leads to the job that was made
+        last; whether that one still waits is decided by the update itself, which waits for whoever is promoting it.
+        """
+        groups: dict[str, list[_Entry]] = defaultdict(list)
+        for entry in entries:
+            if entry.job.debounce is not None:
+                groups[f"{entry.job.kind}:{entry.job.debounce.key}"].append(entry)
+        if not groups:
+            return list(entries), {}, {}
+        keys = [debouncing.key_row(name, group[0].id) for name, group in groups.items()]
+        holders = {row[1]: row[2] for row in tx.run("enqueue.keys", keys=array(keys))}
+        fresh = [entry for entry in entries if entry.job.debounce is None]
+        replaced: dict[str, str] = {}
+        for name, group in sorted(groups.items()):
+            first, last = group[0], group[-1]
+            if holders[name] != first.id and self._replace(tx, holders[name], last):
+                replaced |= dict.fromkeys((entry.id for entry in group), holders[name])
+                continue
+            holders[name] = first.id
+            fresh.append(replace(last, id=first.id))
+            replaced |= dict.fromkeys((entry.id for entry in group[1:]), first.id)
+        return fresh, replaced, holders
+
+    def _replace(self, tx: Transaction, holder: str, entry: _Entry) -> bool:
+        """Give a waiting job what a later submit says; False where it waits no longer."""
+        if not tx.run("debounce.replace", id=holder, job=self._row(entry, inbox=False, tell=False)):
+            return False
+        tx.run("limits.forget", ids=[holder])
+        if entry.job.limits:
+            tx.run("enqueue.limits", limits=array(limits.job_rows(holder, entry.job.limits)))
+        tx.run("erase", ids=[holder])  # who asked last has the rights of the job, no more
+        self._put_principals(tx, [replace(entry, id=holder)])
+        return True
+
+    def _with_limits(self, tx: Transaction, entries: Sequence[_Entry]) -> Sequence[_Entry]:
+        """Jobs with the limits that their phases are known to have. What is known is read every few seconds."""
+        read_at, flows = self._flows
+        if self._monotonic() - read_at >= FLOWS_EVERY:
+            flows = limits.read_flows(tx)
+            self._flows = self._monotonic(), flows
+        if not flows:
+            return entries
+        return [
+            replace(
+                entry,
+                job=replace(entry.job, limits=limits.known(flows, entry.job.kind, entry.phase, entry.args)),
+            )
+            for entry in entries
+        ]
 
     def _parents_of(self, tx: Transaction, entries: Sequence[_Entry]) -> dict[str, tuple[str, bool]]:
         """Parents that are no jobs of this call, with their correlation ids and whether they have a principal; one that does
@@ -293,13 +373,12 @@ class Enqueuer(Inserter):
         entries = check(jobs)
         if not entries:
             return []
-        is_plain = all(needs_one_statement(entry.job) for entry in entries)
-        is_repeat = any(entry.job.key or entry.job.after or entry.job.id for entry in entries)
+        way = max([entry.way for entry in entries])
         try:
-            if is_plain:
+            if way == PLAIN:
                 self._insert_plain(entries)
                 return [Enqueued(entry.id, created=True) for entry in entries]
-            return self._db.transact(lambda tx: self.insert(tx, entries, inbox=False, is_repeat=is_repeat))
+            return self._db.transact(lambda tx: self.insert(tx, entries, inbox=False, is_repeat=way == ALONE))
         except StoreUnreachableError:
             return self._db.transact(lambda tx: self.insert(tx, entries, inbox=False, is_repeat=True))
 
@@ -346,6 +425,9 @@ def needs_one_statement(job: NewJob) -> bool:
         and job.principal is None
         and not job.heir_of
         and job.sealed is None
+        and not job.limits
+        and job.debounce is None
+        and job.throttle is None
     )
 
 
@@ -384,16 +466,29 @@ def _check_one(job: NewJob, made: str, known: set[str]) -> _Entry:
         raise ConfigError("id", job.id, "a UUID as text, in lower case with dashes, or None to have one made")
     if job.correlation_id is not None and not is_label(job.correlation_id):
         raise ConfigError("correlation_id", job.correlation_id, f"1 to {MAX_LABEL} printable characters")
+    way = PLAIN
+    if job.limits:
+        limits.check_job(job.limits)
+        way = BESIDE
     if job.key is not None:
         _check_key(job.key)
+        way = ALONE
     if job.after:
         _check_after(job.after)
+        way = ALONE
+    if job.debounce is not None or job.throttle is not None:
+        job = debouncing.check(job)
+        way = ALONE
     if not isinstance(job.args, Json | Mapping):
         raise ConfigError("args", type(job.args).__name__, "a mapping of argument names to values")
     args = json_text(job.args, "args")
-    if job.principal is None and job.sealed is None and not job.heir_of:
-        return _Entry(job, job.id or made, phase, args)
-    return _Entry(job, job.id or made, phase, args, _check_principal(job))
+    claims = None
+    if job.principal is not None or job.sealed is not None or job.heir_of:
+        claims = _check_principal(job)
+        way = max(way, BESIDE)
+    if job.id is not None:
+        return _Entry(job, job.id, phase, args, claims, ALONE)
+    return _Entry(job, made, phase, args, claims, way)
 
 
 def _check_principal(job: NewJob) -> str | None:
@@ -469,15 +564,12 @@ def _with_inherited(entries: Sequence[_Entry], known: Mapping[str, str]) -> list
 def _flags(entry: _Entry) -> int:
     key = entry.job.key
     has_key = key is not None and key.scope is KeyScope.LIVE
-    return (int(Flag.KEY) if has_key else 0) | (0 if entry.claims is None else int(Flag.PRINCIPAL))
+    flags = (int(Flag.KEY) if has_key else 0) | (0 if entry.claims is None else int(Flag.PRINCIPAL))
+    return flags | int(Flag.LIMIT) if entry.job.limits else flags
 
 
 def _unique_parents(entry: _Entry) -> list[After]:
     return list({after.parent: after for after in entry.job.after}.values())
-
-
-def _key_name(entry: _Entry, key: Key) -> str:
-    return f"{entry.job.kind}:{key.value}"
 
 
 def _refuse_cycles(entries: Sequence[_Entry]) -> None:

@@ -164,7 +164,7 @@ def fire(
         entries += made
     if entries:
         # Last: on PostgreSQL a claim's low-water mark rests on the time between this statement and the commit being short.
-        enqueuer.insert(tx, entries, inbox=inbox, is_repeat=False)
+        enqueuer.insert(tx, entries, inbox=inbox, is_repeat=False, is_ours=True)
     return len(entries)
 
 
