@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from windlass.errors import StoreError, StoreUnreachableError
 from windlass.model import Enqueued, NewJob
 from windlass.store import Store
-from windlass.store.enqueueing import check
+from windlass.store.entries import check
 
 MOST = 1000
 

@@ -42,7 +42,8 @@ from windlass.model import (
 )
 from windlass.store.contract import LATER, Database, Row, Transaction
 from windlass.store.definitions import check_schedule, definition
-from windlass.store.enqueueing import Enqueuer, check
+from windlass.store.enqueueing import Enqueuer
+from windlass.store.entries import check
 from windlass.store.missed import GRACE, Due, due
 from windlass.store.names import is_name
 from windlass.store.rows import array, clean
