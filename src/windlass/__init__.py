@@ -15,10 +15,16 @@ if TYPE_CHECKING:
     from windlass.errors import LeaseLost as LeaseLost
     from windlass.errors import NotAllowedError as NotAllowedError
     from windlass.errors import WindlassError as WindlassError
+    from windlass.model import Debounce as Debounce
     from windlass.model import Enqueued as Enqueued
     from windlass.model import Key as Key
     from windlass.model import KeyScope as KeyScope
+    from windlass.model import Rate as Rate
+    from windlass.model import Throttle as Throttle
     from windlass.principal import Principal as Principal
+    from windlass.rates import per_hour as per_hour
+    from windlass.rates import per_minute as per_minute
+    from windlass.rates import per_second as per_second
     from windlass.retry import custom as custom
     from windlass.retry import exponential as exponential
     from windlass.retry import fixed as fixed
@@ -36,6 +42,7 @@ _HOMES = {
     "Background": "windlass.builder",
     "Cancel": "windlass.signals",
     "Context": "windlass.work.context",
+    "Debounce": "windlass.model",
     "Enqueued": "windlass.model",
     "Fail": "windlass.signals",
     "Key": "windlass.model",
@@ -43,9 +50,11 @@ _HOMES = {
     "LeaseLost": "windlass.errors",
     "NotAllowedError": "windlass.errors",
     "Principal": "windlass.principal",
+    "Rate": "windlass.model",
     "Retry": "windlass.signals",
     "Settings": "windlass.settings",
     "Stopped": "windlass.signals",
+    "Throttle": "windlass.model",
     "WindlassError": "windlass.errors",
     "build": "windlass.builder",
     "custom": "windlass.retry",
@@ -53,6 +62,9 @@ _HOMES = {
     "fixed": "windlass.retry",
     "linear": "windlass.retry",
     "open_store": "windlass.store",
+    "per_hour": "windlass.rates",
+    "per_minute": "windlass.rates",
+    "per_second": "windlass.rates",
 }
 
 __all__ = sorted(_HOMES)

@@ -27,7 +27,7 @@ from windlass.callers.submitter import TransactionSubmitter
 from windlass.config import Config, load
 from windlass.engine.engine import Engine
 from windlass.errors import ConfigError
-from windlass.model import DEFAULT_PRIORITY, After, Enqueued, Json, Key, NewJob
+from windlass.model import DEFAULT_PRIORITY, After, Debounce, Enqueued, Json, Key, NewJob, Rate
 from windlass.principal import Expiry, Principal
 from windlass.retry import RetryPolicy
 from windlass.rules import Source
@@ -47,7 +47,7 @@ from windlass.work.chunks import ChunkTransaction
 from windlass.work.context import Context
 from windlass.work.definitions import Synced, sync
 from windlass.work.inject import Container, is_supplied
-from windlass.work.kind import CHUNK_RETRY, PROCESSORS, TIME_LIMIT, Phase, Registry
+from windlass.work.kind import CHUNK_RETRY, PROCESSORS, TIME_LIMIT, Phase, Registry, check_options
 from windlass.work.rules import written_in
 from windlass.work.schedules import CodeSchedule, checked
 from windlass.work.transaction import JobTransaction
@@ -58,7 +58,20 @@ Kindly = Union[str, "JobKind[..., Any]", "Pipeline"]
 """A kind: its name, or what was defined under it."""
 
 OPTIONS = frozenset(
-    {"key", "delay", "run_at", "priority", "after", "correlation_id", "max_attempts", "id", *ASKING}
+    {
+        "key",
+        "debounce",
+        "throttle",
+        "limit_key",
+        "delay",
+        "run_at",
+        "priority",
+        "after",
+        "correlation_id",
+        "max_attempts",
+        "id",
+        *ASKING,
+    }
 )
 
 
@@ -145,10 +158,15 @@ class App:
         probe: Callable[..., Any] | None = None,
         chunk_retry: RetryPolicy = CHUNK_RETRY,
         principal_expiry: str = Expiry.RUN,
+        limit: int | None = None,
+        limit_key: str | None = None,
+        rate: Rate | None = None,
+        age: float | None = None,
     ) -> Callable[[Callable[P, R]], JobKind[P, R]]: ...
 
     def job(self, handler: Any = None, /, *, name: str | None = None, **options: Any) -> Any:
         """Define a kind of work: the handler stays a plain function, and gets ``enqueue``."""
+        check_options(options)
         if handler is None:
             return functools.partial(self._define_job, name=name, **options)
         return self._define_job(handler)
@@ -569,6 +587,7 @@ class Pipeline(_Submittable):
 
     def phase(self, label: str, **options: Any) -> Callable[[Callable[P, R]], PipelinePhase[P, R]]:
         """Define the next phase."""
+        check_options(options)
 
         def define(handler: Callable[P, R]) -> PipelinePhase[P, R]:
             phase = self._app.registry.define(
@@ -638,8 +657,15 @@ def new_job(
         options = {**options, **own}
     args_json = Json(first.signature.encode_args(*args, **kwargs))
     asked = authority.capture(first, options, args_json)
+    limits = first.limits(args_json, options.get("limit_key"))
     if not options and not asked:
-        return NewJob(kind=first.kind, phase=first.name, args=args_json, max_attempts=first.retry.attempts)
+        return NewJob(
+            kind=first.kind,
+            phase=first.name,
+            args=args_json,
+            max_attempts=first.retry.attempts,
+            limits=limits,
+        )
     return NewJob(
         kind=first.kind,
         phase=first.name,
@@ -651,6 +677,9 @@ def new_job(
         correlation_id=options.get("correlation_id"),
         key=_key(options.get("key")),
         after=[_after(item) for item in options.get("after") or ()],
+        debounce=_debounce(options.get("debounce")),
+        throttle=options.get("throttle"),
+        limits=limits,
         **{"id": options.get("id"), **asked},
     )
 
@@ -680,6 +709,10 @@ def _moment(value: Any) -> datetime | None:
 
 def _key(value: Any) -> Key | None:
     return Key(value) if isinstance(value, str) else value
+
+
+def _debounce(value: Any) -> Debounce | None:
+    return Debounce(value) if isinstance(value, str) else value
 
 
 def _after(item: Any) -> Any:

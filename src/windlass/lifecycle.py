@@ -29,6 +29,8 @@ MOVES: Mapping[str, Move] = MappingProxyType(
     {
         "enqueue": Move((), (State.QUEUED, State.SCHEDULED, State.WAITING)),
         "promote": Move((State.SCHEDULED, State.WAITING), (State.QUEUED, State.SCHEDULED)),
+        "park": Move((State.SCHEDULED, State.PROCESSING, *_ENDED), (State.WAITING,)),
+        "admit": Move((State.WAITING,), (State.QUEUED,)),
         "claim": Move((State.QUEUED,), (State.PROCESSING,)),
         "advance": Move((State.PROCESSING,), (State.QUEUED,)),
         "release": Move((State.PROCESSING,), (State.QUEUED,)),

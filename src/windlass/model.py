@@ -49,6 +49,7 @@ class Flag(IntFlag):
     KEY = 16  # holds a unique key that its end must free
     OUTPUT = 32  # has rows in `output`
     RULES = 64  # its kind is the parent of a rule
+    LIMIT = 128  # has rows in `job_limit`: it may have to wait for a place or for its phase's rate, and its end frees the place
     PRINCIPAL = 256  # somebody asked for it: has a row in `principal`, or had one that was erased
 
 
@@ -60,7 +61,7 @@ def has_flag(flags: int, wanted: int) -> bool:
 # What an end with one of these leaves behind in tables of its own.
 SIDE_ROWS = Flag.CHECKPOINT | Flag.KEY | Flag.OUTPUT
 # A job with one of these cannot be finished by the one-statement path: its end touches further tables.
-ASIDE = SIDE_ROWS | Flag.DEPENDENTS | Flag.RULES
+ASIDE = SIDE_ROWS | Flag.DEPENDENTS | Flag.RULES | Flag.LIMIT
 
 HIGHEST_PRIORITY = 9
 DEFAULT_PRIORITY = 5
@@ -99,6 +100,98 @@ class After:
     policy: DependencyPolicy = DependencyPolicy.CANCEL
 
 
+def as_duration(value: Any) -> Any:
+    """Seconds as a timedelta; anything else as it is, for whoever checks it."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    try:
+        return timedelta(seconds=value) if is_number else value
+    except (OverflowError, ValueError):  # more than a timedelta holds, or no number at all
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Debounce:
+    """Wait for quiet: a later submit with the same key gives the job that still waits its arguments and its time.
+
+    ``wait`` is how long from each submit (a timedelta, or seconds); without it, the job's own ``delay`` or ``run_at`` says so.
+    """
+
+    key: str
+    wait: timedelta | float | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "wait", as_duration(self.wait))
+
+
+@dataclass(frozen=True, slots=True)
+class Throttle:
+    """At most one job per key and period (a timedelta, or seconds), counted from the first: a later submit is answered with that
+    job, ended or not."""
+
+    key: str
+    period: timedelta | float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "period", as_duration(self.period))
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """How many jobs of a phase may begin: ``per_second`` on average over the fleet, ``burst`` at once after a pause."""
+
+    per_second: float
+    burst: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobLimit:
+    """What a job brings along for one of its phases: how many jobs with this ``key`` may be let in at once, and the phase's rate.
+
+    It travels with the job, so that an instance without the code lets it in rightly.
+    """
+
+    phase: str
+    key: str = ""
+    limit: int | None = None
+    rate: Rate | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flow:
+    """What a phase allows: ``limit`` jobs at once per key, ``rate`` over the fleet, and one priority more for every ``age`` waited.
+
+    ``limit_key`` is a path into the arguments (``args.customer``), or a fixed text; None is one key for the whole phase.
+    """
+
+    phase: str
+    limit: int | None = None
+    limit_key: str | None = None
+    rate: Rate | None = None
+    age: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """One key of a limited phase: how many may be in, how many are, how many wait. ``limit`` is None where it was lifted."""
+
+    phase: str
+    key: str
+    limit: int | None
+    admitted: int
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True)
+class GateDrift:
+    """A gate whose numbers do not agree: its count, the places given, and the jobs that really have one."""
+
+    phase: str
+    key: str
+    admitted: int
+    given: int
+    used: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewJob:
     """A request to enqueue one job. ``args`` is a mapping, or JSON text already checked (``Json``).
@@ -122,14 +215,19 @@ class NewJob:
     principal: Principal | None = None
     sealed: Sealed | None = field(default=None, repr=False)
     heir_of: Sequence[str] = ()
+    debounce: Debounce | None = None
+    throttle: Throttle | None = None
+    limits: Sequence[JobLimit] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Enqueued:
-    """The answer to one ``NewJob``: ``created`` is False where a key or a repeated id found the job already there."""
+    """The answer to one ``NewJob``: ``created`` is False where a key or a repeated id found the job already there, ``replaced`` is True
+    where that job still waited and has these arguments now."""
 
     id: str
     created: bool
+    replaced: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

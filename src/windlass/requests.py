@@ -29,7 +29,7 @@ from windlass.engine.runner import Call, Runner, Wrapper
 from windlass.engine.running import Running, Stop
 from windlass.engine.stats import Stats
 from windlass.errors import LeaseLost
-from windlass.model import Advanced, Job, Lease, Outcome, Retried, State, Verdict
+from windlass.model import Advanced, Flag, Job, Lease, Outcome, Retried, State, Verdict, has_flag
 from windlass.observe.current import current_job
 from windlass.settings import Settings
 from windlass.store import Store
@@ -122,11 +122,15 @@ class Requests:
             return Processed(Status.ALREADY_DONE, job)
         if job.state.is_final:
             return Processed(Status(str(job.state)), job)
-        if job.state is State.WAITING:
-            return Processed(Status.NOT_READY, job)
         if job.state is State.SCHEDULED:
             self._store.upkeep.hurry(job.id)
             self._store.upkeep.promote()
+            job = self._store.jobs.get(request_id)
+        if job.reason in ("limited", "paced"):
+            self._store.limits.let_in()
+            job = self._store.jobs.get(request_id)
+        if job.state is State.WAITING:
+            return Processed(Status.NOT_READY, job)
         attempts = 0
         while (lease := self._holder().claim_one(request_id)) is not None:
             if correlation_id is not None:
@@ -140,6 +144,8 @@ class Requests:
                 self._wait(lease, outcome)
             elif not isinstance(outcome, Advanced):
                 return self._answer(request_id, attempts, unclaimed=False)
+            if has_flag(lease.flags, Flag.LIMIT):
+                self._store.limits.let_in()
         return self._answer(request_id, attempts, unclaimed=True)
 
     # ------------------------------------------------------------------ one attempt

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from windlass.errors import StoreError, StoreUnreachableError
 from windlass.model import Enqueued, NewJob
 from windlass.store import Store
-from windlass.store.enqueueing import check
+from windlass.store.entries import check
 
 MOST = 1000
 
@@ -182,4 +182,5 @@ def _resolve(requests: Sequence[_Request]) -> None:
 
 
 def _is_plain(job: NewJob) -> bool:
-    return job.key is None and not job.after and job.id is None and not job.heir_of
+    is_own = job.key is not None or job.debounce is not None or job.throttle is not None
+    return not is_own and not job.after and job.id is None and not job.heir_of

@@ -9,7 +9,19 @@ from typing import Any
 from psycopg.types.string import TextLoader
 
 from tests.conformance.life import BOOM, claim_one, one
-from windlass.model import After, DependencyPolicy, Key, KeyScope, NewJob, Rollup
+from windlass.model import (
+    After,
+    Debounce,
+    DependencyPolicy,
+    Flow,
+    JobLimit,
+    Key,
+    KeyScope,
+    NewJob,
+    Rate,
+    Rollup,
+    Throttle,
+)
 from windlass.principal import Principal
 from windlass.store import Store
 from windlass.store.holder import Holder
@@ -28,6 +40,9 @@ TABLES = (
     "phase",
     "rollup",
     "principal",
+    "flow",
+    "gate",
+    "job_limit",
 )
 LONG = timedelta(days=20)
 ASKER = Principal("crowd", roles={"see"})
@@ -108,8 +123,41 @@ def gather(store: Store, other: Store) -> Crowd:
         inbox = NewJob(kind="crowd.inbox", delay=LONG, key=Key("inbox", KeyScope.IDEMPOTENT, lasts=LONG))
         ids["inbox"] = store.enqueuer.enqueue_in(tx, [inbox])[0].id
     ids["keyed"] = one(store, "crowd.keyed", key=Key("k", KeyScope.IDEMPOTENT, lasts=LONG))
+    _gather_limited(store, keeper, ids)
     store.phases.pause("crowd.queued", "for ever")
     store.phases.pause("crowd.later", "for long", lasts=LONG)
     minute = store.now().replace(second=0, microsecond=0)
     store.rollups.put(keeper.id, [Rollup(minute=minute, phase="crowd.held", completed=1)])
     return Crowd(keeper, ids)
+
+
+def _gather_limited(store: Store, keeper: Holder, ids: dict[str, str]) -> None:
+    """Jobs with limits: held, queued, at a gate, waiting for a rate, being retried, ended, not looked at yet, debounced."""
+    slow = Rate(0.001, 1)
+    store.limits.tell([Flow(phase="crowd.both", limit=2, rate=slow, age=LONG)])
+
+    def limited(name: str, phase: str, rate: Rate | None = None, **options: Any) -> None:
+        limits = [JobLimit(phase=phase, key="k", limit=2, rate=rate)]
+        ids[name] = one(store, phase, limits=limits, max_attempts=9, **options)
+
+    for name in (
+        "limited, failed",
+        "limited, retrying",
+        "limited, held",
+        "limited, queued",
+        "limited, waiting",
+    ):
+        limited(name, "crowd.limited")
+        store.limits.sort()
+        if name == "limited, failed":
+            keeper.fail(claim_one(keeper, "crowd.limited"), BOOM)
+        elif name == "limited, retrying":
+            keeper.retry_later(claim_one(keeper, "crowd.limited"), BOOM, LONG)
+        elif name == "limited, held":
+            keeper.claim("crowd.limited", 1)
+    for name in ("both, queued", "both, paced", "both, limited"):
+        limited(name, "crowd.both", slow)
+        store.limits.let_in()
+    ids["debounced"] = one(store, "crowd.limited", debounce=Debounce("d", LONG))
+    ids["throttled"] = one(store, "crowd.throttled", throttle=Throttle("t", LONG))
+    limited("parked", "crowd.limited")

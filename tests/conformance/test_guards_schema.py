@@ -46,6 +46,7 @@ REFUSED: dict[str, dict[str, list[dict[str, Any]]]] = {
             {"reason": "waiting"},
             {"reason": "retry", "pending": 2},
         ],
+        "job_later_gate": [{"gate": "k"}, {"gate": "k", "reason": "paced"}],
         "job_later_counters": COUNTERS,
     },
     "job_done": {
@@ -63,12 +64,32 @@ REFUSED: dict[str, dict[str, list[dict[str, Any]]]] = {
     "attempt": {"attempt_outcome": [{"outcome": "x"}]},
     "job_key": {
         "job_key_scope": [{"scope": "x"}],
-        "job_key_expiry": [{"scope": "live", "expires_at": AT}, {"scope": "idempotent", "expires_at": None}],
+        "job_key_expiry": [
+            {"scope": "live", "expires_at": AT},
+            {"scope": "idempotent", "expires_at": None},
+            {"scope": "throttle", "expires_at": None},
+            {"scope": "debounce", "expires_at": None},
+        ],
     },
     "job_dep": {
         "job_dep_policy": [{"policy": "x"}],
         "job_dep_state": [{"parent_state": "queued", "parent_ended_at": AT}],
         "job_dep_end": [{"parent_state": "failed"}, {"parent_ended_at": AT}],
+    },
+    "flow": {
+        "flow_lim": [{"lim": 0}],
+        "flow_rate": [{"rate": 0.0}, {"burst": 0}],
+        "flow_burst": [{"rate": None}, {"burst": None}],
+        "flow_age": [{"age": 0.0}],
+    },
+    "gate": {"gate_admitted": [{"admitted": -1}]},
+    "job_limit": {
+        "job_limit_some": [{"lim": None, "rate": None, "burst": None}],
+        "job_limit_lim": [{"lim": 0}],
+        "job_limit_rate": [{"rate": 0.0}, {"burst": 0}],
+        "job_limit_burst": [{"rate": None}, {"burst": None}],
+        "job_limit_place": [{"lim": None, "admitted": True}],
+        "job_limit_gone": [{"gone": True}],
     },
     "rollup": {
         "rollup_minute": [{"minute": ODD}],
@@ -98,7 +119,16 @@ REFUSED: dict[str, dict[str, list[dict[str, Any]]]] = {
 }
 ACCEPTED: dict[str, list[dict[str, Any]]] = {
     "job": [{"token": 9, "claimed_at": AT, "cancel_at": AT}, {"lane": 0}, {"lane": 9}],
-    "job_later": [{"reason": "unlinked", "pending": 1}, {"reason": "inbox"}],
+    "job_later": [
+        {"reason": "unlinked", "pending": 1},
+        {"reason": "inbox"},
+        {"reason": "limited"},
+        {"reason": "limited", "gate": "k"},
+        {"reason": "paced"},
+    ],
+    "job_key": [{"scope": "throttle", "expires_at": AT}, {"scope": "debounce", "expires_at": AT}],
+    "job_limit": [{"admitted": True}, {"admitted": True, "gone": True}, {"lim": None}],
+    "flow": [{"lim": None}, {"rate": None, "burst": None}, {"age": None}],
     "job_done": [
         {"result": None},
         {"state": "cancelled", "result": None, "token": None, "claimed_at": None},
@@ -138,11 +168,15 @@ def good(store: Store, opened: Callable[[], Store]) -> Callable[[str], dict[str,
         "output": "name <> ''",
         "job_key": "scope = 'live'",
         "job_dep": "parent_state IS NULL",
+        "flow": "phase = 'crowd.both'",
+        "job_limit": "rate IS NOT NULL AND NOT admitted",
     }
 
     def one_of(table: str) -> dict[str, Any]:
         row = rows(store, table, wanted.get(table, "TRUE"))[0]
-        key = next(name for name in ("id", "schedule", "job", "parent", "instance", "name") if name in row)
+        key = next(
+            name for name in ("id", "schedule", "job", "parent", "instance", "name", "phase") if name in row
+        )
         return {**row, key: new_id(), **({"key": new_id()} if table == "job_key" else {})}
 
     return one_of

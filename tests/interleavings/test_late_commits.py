@@ -25,7 +25,7 @@ from tests.interleavings.sessions import (
 )
 from windlass.model import Completed, NewJob, Released
 from windlass.store import Store
-from windlass.store.enqueueing import check
+from windlass.store.entries import check
 from windlass.store.marks import FULL_EVERY, RECENT
 from windlass.store.postgres import PostgresTransaction
 

@@ -43,7 +43,8 @@ from windlass.model import (
 from windlass.rules import Rule
 from windlass.store import Store
 from windlass.store.contract import Transaction
-from windlass.store.enqueueing import Enqueuer, check
+from windlass.store.enqueueing import Enqueuer
+from windlass.store.entries import check
 from windlass.store.ids import SMALLEST
 from windlass.store.postgres import PostgresDatabase
 from windlass.store.recording import apply

@@ -106,6 +106,7 @@ def test_both_dialects_take_the_same_parameters() -> None:
         "settle.lock": {"counted", "doomed", "reasons"},  # SQLite has one writer and no locks
         "enqueue.lock": {"ids"},
         "fence": {"milliseconds"},  # a time-out there, the write lock here
+        "admit": {"limit"},  # one at a time
     }
     sqlite = load("sqlite")
     for name, verb in load("postgres").items():

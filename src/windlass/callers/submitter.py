@@ -20,7 +20,8 @@ from windlass.callers.transaction import join, require, run_verb
 from windlass.clock import Clock
 from windlass.errors import StoreError
 from windlass.model import Enqueued, NewJob
-from windlass.store.enqueueing import INBOX, Inserter, RepeatRaced, check, needs_one_statement
+from windlass.store.enqueueing import INBOX, Inserter, RepeatRaced
+from windlass.store.entries import check, needs_one_statement
 
 TRIES = 5
 

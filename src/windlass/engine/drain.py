@@ -20,19 +20,21 @@ class Drain:
         self._horizon = horizon
 
     def is_over(self) -> bool:
-        """Whether no job of the phases served here is queued, running (here or elsewhere) or due within the horizon."""
+        """Whether no job of the phases served here is queued, running (here or elsewhere), about to be let in, or due within the
+        horizon."""
         if not self._engine.is_idle:
             return False
+        # First what leads into the queues, then the queues: a job that moves between the two reads is seen by one of them.
+        agenda = self._store.upkeep.agenda()
         counts = self._store.phases.counts()
         ours = [counts.get(phase, Counts()) for phase in self._engine.phases]
-        if any(count.queued or count.processing for count in ours):
+        if any(count.queued or count.processing for count in ours) or agenda.has_unlinked:
             return False
-        agenda = self._store.upkeep.agenda()
-        if agenda.has_unlinked:
+        if (agenda.has_parked or agenda.has_paced) and any(count.waiting for count in ours):
             return False
         if not any(count.scheduled for count in ours):
             return True
-        # None: it was promoted between the two reads.
+        # None: it came between the two reads.
         return agenda.due_in is not None and agenda.due_in > self._horizon
 
     def wait(self, timeout: float = 60.0, every: float = 0.02) -> bool:

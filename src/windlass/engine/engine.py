@@ -176,6 +176,7 @@ class Engine:
         )
         self._announce()
         self._define()
+        self._store.limits.tell(phase.flow for phase in phases.values() if phase.flow)
         ends: list[tuple[_Part, Callable[[], object]]] = [
             (self._watchdog, self._watchdog.stop),
             (self._heartbeat, self._heartbeat.stop),

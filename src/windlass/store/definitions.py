@@ -11,7 +11,7 @@ from windlass import cron
 from windlass.errors import ConfigError
 from windlass.model import Json, Missed, NewJob, NewSchedule
 from windlass.payload import body_hash
-from windlass.store.enqueueing import check
+from windlass.store.entries import check
 from windlass.store.names import MAX_LABEL, NAME_RULE, is_label, is_name, is_whole
 
 MAX_CAP = 1000

@@ -96,6 +96,9 @@ def cancel_children(tx: Transaction, doomed: set[str]) -> list[tuple[str, Flag]]
     # A child that somebody cancelled and retried by hand no longer waits for anyone, and is left alone.
     rows = tx.run("cancel.later", ids=sorted(doomed), error=PARENT_ERROR, reasons=FOR_PARENTS)
     tx.run("record.tidy", ids=[row[0] for row in rows])
+    limited = [row[0] for row in rows if Flag(row[1]) & Flag.LIMIT]
+    if limited:  # none of them has a place: they waited for their parents
+        tx.run("limits.forget", ids=limited)
     return [(row[0], Flag(row[1])) for row in rows]
 
 

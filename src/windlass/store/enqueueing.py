@@ -2,7 +2,8 @@
 
 An enqueue only inserts. It locks and updates no row that the engine or another enqueue may update, because it may run
 inside a caller's transaction that stays open for half a minute; unique keys are the one exception, since uniqueness is
-a wait. Plain jobs are one statement; keys, dependencies and ids given by the caller add a statement each.
+a wait (and a debounced enqueue changes the job that its key leads to, if that one still waits for its time). Plain jobs
+are one statement; limits, keys, dependencies and ids given by the caller add a statement each.
 """
 
 from __future__ import annotations
@@ -12,63 +13,26 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
-from windlass.errors import (
-    ConfigError,
-    DependencyCycleError,
-    KeyConflictError,
-    StoreUnreachableError,
-    UnknownParentError,
-)
-from windlass.model import (
-    HIGHEST_PRIORITY,
-    After,
-    DependencyPolicy,
-    Enqueued,
-    Flag,
-    Json,
-    Key,
-    KeyScope,
-    NewJob,
-    has_flag,
-)
+from windlass.errors import KeyConflictError, StoreUnreachableError, UnknownParentError
+from windlass.model import HIGHEST_PRIORITY, After, Enqueued, Flag, Flow, KeyScope, NewJob, has_flag
 from windlass.payload import body_hash
-from windlass.principal import Principal
-from windlass.sealing import Sealed
+from windlass.store import debouncing, limits
 from windlass.store.contract import LATER, NULL, Database, Transaction
-from windlass.store.ids import is_id, new_ids
+from windlass.store.entries import ALONE, PLAIN, Entry, check
 from windlass.store.inheritance import Heir, inherit
-from windlass.store.names import (
-    LONGEST_DELAY,
-    MAX_ATTEMPTS,
-    MAX_LABEL,
-    NAME_RULE,
-    is_label,
-    is_name,
-    is_whole,
-)
 from windlass.store.principals import principal_row, read_all
-from windlass.store.rows import array, json_text
+from windlass.store.rows import array
 
 NOTIFY_EVERY = 0.005
+FLOWS_EVERY = 5.0
 INBOX_WINDOW, INBOX_FREE = 0.1, 20
 INBOX = "@inbox"  # what is remembered here under this name is told to LATER
 # JSON has no raw line breaks or tabs but between its tokens, where a blank does as well; a bulk line may have none.
 _ONE_LINE = str.maketrans("\n\r\t", "   ")
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """A checked request: everything that can be wrong with it was found before the database saw anything."""
-
-    job: NewJob
-    id: str
-    phase: str
-    args: str
-    claims: str | None = None
 
 
 class Inserter:
@@ -81,6 +45,7 @@ class Inserter:
         self._monotonic = monotonic
         self._told: dict[str, float] = {}
         self._inbox_since, self._inbox_count = float("-inf"), 0
+        self._flows: tuple[float, list[Flow]] = (float("-inf"), [])
         self._lock = threading.Lock()
 
     def enqueue_in(self, tx: Transaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
@@ -88,9 +53,20 @@ class Inserter:
         return self.insert(tx, check(jobs), inbox=True, is_repeat=any(job.id for job in jobs))
 
     def insert(
-        self, tx: Transaction, entries: Sequence[_Entry], *, inbox: bool, is_repeat: bool
+        self,
+        tx: Transaction,
+        entries: Sequence[Entry],
+        *,
+        inbox: bool,
+        is_repeat: bool,
+        is_ours: bool = False,
     ) -> list[Enqueued]:
-        """The long way: keys, dependencies and repeated ids are looked at before and after the insert."""
+        """The long way: keys, dependencies and repeated ids are looked at before and after the insert.
+
+        ``is_ours`` says that the store makes these jobs by itself, and not an application that knows what their phases allow.
+        """
+        if is_ours:
+            entries = self._with_limits(tx, entries)
         if is_repeat:
             # Two enqueues with one id take turns: the table alone cannot see a first self that is not committed and went
             # to another table.
@@ -99,6 +75,7 @@ class Inserter:
         fresh = [entry for entry in entries if entry.id not in present]
         winners = self._take_keys(tx, fresh)
         fresh = [entry for entry in fresh if winners.get(entry.id, entry.id) == entry.id]
+        fresh, replaced, debounced = self._debounce(tx, fresh)
         fresh = [_with_parents(entry, winners) for entry in fresh]
         parents = self._parents_of(tx, fresh)
         fresh = _with_inherited(fresh, {job: correlation for job, (correlation, _) in parents.items()})
@@ -120,14 +97,28 @@ class Inserter:
                 ]
                 if doubled:
                     raise RepeatRaced(doubled)
+        for name, holder in sorted(debounced.items()):
+            tx.run("debounce.keep", key=name, job=holder)
         made = {entry.id for entry in fresh}
-        return [Enqueued(winners.get(entry.id, entry.id), created=entry.id in made) for entry in entries]
+        answers = winners | replaced
+        return [
+            Enqueued(answers.get(entry.id, entry.id), entry.id in made, entry.id in replaced)
+            for entry in entries
+        ]
 
-    def _insert(self, tx: Transaction | Database, entries: Sequence[_Entry], *, inbox: bool) -> None:
+    def _insert(self, tx: Transaction | Database, entries: Sequence[Entry], *, inbox: bool) -> None:
         rows = tx.run("enqueue", jobs=self.rows(entries, inbox=inbox))
         self.note_told([INBOX] if inbox and rows else [row[0] for row in rows])
+        brought = [
+            row
+            for entry in entries
+            if entry.job.limits
+            for row in limits.job_rows(entry.id, entry.job.limits)
+        ]
+        if brought:
+            tx.run("enqueue.limits", limits=array(brought))
 
-    def rows(self, entries: Sequence[_Entry], *, inbox: bool) -> str:
+    def rows(self, entries: Sequence[Entry], *, inbox: bool) -> str:
         """What the verb ``enqueue`` is given."""
         speakers = self._speakers(entries, inbox=inbox)
         return array(self._row(entry, inbox=inbox, tell=entry.id in speakers) for entry in entries)
@@ -139,7 +130,7 @@ class Inserter:
             with self._lock:
                 self._told.update((phase, now) for phase in phases)
 
-    def _speakers(self, entries: Sequence[_Entry], *, inbox: bool) -> set[str]:
+    def _speakers(self, entries: Sequence[Entry], *, inbox: bool) -> set[str]:
         """The jobs that may notify: one per phase, and none for a phase told less than 5 ms ago.
 
         Only notifications that were really sent count, so a job enqueued just before somebody began to wait does not
@@ -151,7 +142,8 @@ class Inserter:
         speakers: dict[str, str] = {}
         with self._lock:
             for entry in entries:
-                is_later = entry.job.after or entry.job.delay or entry.job.run_at
+                job = entry.job
+                is_later = job.after or job.delay or job.run_at or job.limits
                 phase = LATER if is_later else entry.phase
                 if now - self._told.get(phase, float("-inf")) >= NOTIFY_EVERY:
                     speakers.setdefault(phase, entry.id)
@@ -171,7 +163,7 @@ class Inserter:
             is_free = self._inbox_count <= INBOX_FREE
             return is_free or now - self._told.get(INBOX, float("-inf")) >= NOTIFY_EVERY
 
-    def _row(self, entry: _Entry, *, inbox: bool, tell: bool) -> str:
+    def _row(self, entry: Entry, *, inbox: bool, tell: bool) -> str:
         job = entry.job
         parts = [
             f'"id":"{entry.id}","kind":{json.dumps(job.kind)},"phase":{json.dumps(entry.phase)}',
@@ -192,41 +184,86 @@ class Inserter:
         parts.append(f'"args":{entry.args}')
         return f"{{{','.join(parts)}}}"
 
-    def _present(self, tx: Transaction, entries: Sequence[_Entry]) -> set[str]:
+    def _present(self, tx: Transaction, entries: Sequence[Entry]) -> set[str]:
         return {row[0] for row in tx.run("enqueue.present", ids=[entry.id for entry in entries])}
 
-    def _take_keys(self, tx: Transaction, entries: Sequence[_Entry]) -> dict[str, str]:
-        """For each keyed entry the id of the job that holds its key; the same key twice in one call goes to the first."""
-        keyed = [(entry, entry.job.key) for entry in entries if entry.job.key]
+    def _take_keys(self, tx: Transaction, entries: Sequence[Entry]) -> dict[str, str]:
+        """For each keyed or throttled entry the id of the job that holds its key; the same key twice in one call goes to the first."""
+        keyed = [(entry, hold) for entry in entries if (hold := debouncing.hold_of(entry.job)) is not None]
         if not keyed:
             return {}
         bodies = {entry.id: body_hash(entry.job.kind, entry.args) for entry, _ in keyed}
         first: dict[tuple[str, str], str] = {}
-        rows = []
-        for entry, key in keyed:
-            if first.setdefault((key.scope, _key_name(entry, key)), entry.id) == entry.id:
-                lasts = key.lasts.total_seconds() if key.scope is KeyScope.IDEMPOTENT else None
-                rows.append(
-                    json.dumps(
-                        {
-                            "scope": key.scope,
-                            "key": _key_name(entry, key),
-                            "job": entry.id,
-                            "body_hash": bodies[entry.id],
-                            "lasts": lasts,
-                        }
-                    )
-                )
+        rows = [
+            hold.row(entry.id, bodies[entry.id])
+            for entry, hold in keyed
+            if first.setdefault((hold.scope, hold.name), entry.id) == entry.id
+        ]
         holders = {(row[0], row[1]): (row[2], row[3]) for row in tx.run("enqueue.keys", keys=array(rows))}
         winners = {}
-        for entry, key in keyed:
-            holder, body = holders[(key.scope, _key_name(entry, key))]
-            if body != bodies[entry.id]:
-                raise KeyConflictError(key.value, holder)
+        for entry, hold in keyed:
+            holder, body = holders[(hold.scope, hold.name)]
+            if hold.is_strict and body != bodies[entry.id]:
+                raise KeyConflictError(hold.name.removeprefix(f"{entry.job.kind}:"), holder)
             winners[entry.id] = holder
         return winners
 
-    def _parents_of(self, tx: Transaction, entries: Sequence[_Entry]) -> dict[str, tuple[str, bool]]:
+    def _debounce(
+        self, tx: Transaction, entries: Sequence[Entry]
+    ) -> tuple[list[Entry], dict[str, str], dict[str, str]]:
+        """What is left to insert; for each entry that changed a waiting job instead, that job's id; and each key's job.
+
+        The row of the key is locked from here on, so of two submits one is the later one. It leads to the job that was made
+        last; whether that one still waits is decided by the update itself, which waits for whoever is promoting it.
+        """
+        groups: dict[str, list[Entry]] = defaultdict(list)
+        for entry in entries:
+            if entry.job.debounce is not None:
+                groups[f"{entry.job.kind}:{entry.job.debounce.key}"].append(entry)
+        if not groups:
+            return list(entries), {}, {}
+        keys = [debouncing.key_row(name, group[0].id) for name, group in groups.items()]
+        holders = {row[1]: row[2] for row in tx.run("enqueue.keys", keys=array(keys))}
+        fresh = [entry for entry in entries if entry.job.debounce is None]
+        replaced: dict[str, str] = {}
+        for name, group in sorted(groups.items()):
+            first, last = group[0], group[-1]
+            if holders[name] != first.id and self._replace(tx, holders[name], last):
+                replaced |= dict.fromkeys((entry.id for entry in group), holders[name])
+                continue
+            holders[name] = first.id
+            fresh.append(replace(last, id=first.id))
+            replaced |= dict.fromkeys((entry.id for entry in group[1:]), first.id)
+        return fresh, replaced, holders
+
+    def _replace(self, tx: Transaction, holder: str, entry: Entry) -> bool:
+        """Give a waiting job what a later submit says; False where it waits no longer."""
+        if not tx.run("debounce.replace", id=holder, job=self._row(entry, inbox=False, tell=False)):
+            return False
+        tx.run("limits.forget", ids=[holder])
+        if entry.job.limits:
+            tx.run("enqueue.limits", limits=array(limits.job_rows(holder, entry.job.limits)))
+        tx.run("erase", ids=[holder])  # who asked last has the rights of the job, no more
+        self._put_principals(tx, [replace(entry, id=holder)])
+        return True
+
+    def _with_limits(self, tx: Transaction, entries: Sequence[Entry]) -> Sequence[Entry]:
+        """Jobs with the limits that their phases are known to have. What is known is read every few seconds."""
+        read_at, flows = self._flows
+        if self._monotonic() - read_at >= FLOWS_EVERY:
+            flows = limits.read_flows(tx)
+            self._flows = self._monotonic(), flows
+        if not flows:
+            return entries
+        return [
+            replace(
+                entry,
+                job=replace(entry.job, limits=limits.known(flows, entry.job.kind, entry.phase, entry.args)),
+            )
+            for entry in entries
+        ]
+
+    def _parents_of(self, tx: Transaction, entries: Sequence[Entry]) -> dict[str, tuple[str, bool]]:
         """Parents that are no jobs of this call, with their correlation ids and whether they have a principal; one that does
         not exist is refused."""
         own = {entry.id for entry in entries}
@@ -243,8 +280,8 @@ class Inserter:
         return known
 
     def _with_principals(
-        self, tx: Transaction, entries: list[_Entry], with_one: Collection[str]
-    ) -> list[_Entry]:
+        self, tx: Transaction, entries: list[Entry], with_one: Collection[str]
+    ) -> list[Entry]:
         """Jobs that brought no principal, with that of the jobs they come from."""
         if not with_one and all(entry.claims is None for entry in entries):
             return entries
@@ -266,7 +303,7 @@ class Inserter:
             for entry in entries
         ]
 
-    def _put_principals(self, tx: Transaction, entries: Sequence[_Entry]) -> None:
+    def _put_principals(self, tx: Transaction, entries: Sequence[Entry]) -> None:
         """Before the jobs: what is inserted into a queue should be committed at once."""
         rows = [
             principal_row(entry.id, entry.job.principal, entry.claims, entry.job.sealed, self._stamp)
@@ -293,17 +330,16 @@ class Enqueuer(Inserter):
         entries = check(jobs)
         if not entries:
             return []
-        is_plain = all(needs_one_statement(entry.job) for entry in entries)
-        is_repeat = any(entry.job.key or entry.job.after or entry.job.id for entry in entries)
+        way = max([entry.way for entry in entries])
         try:
-            if is_plain:
+            if way == PLAIN:
                 self._insert_plain(entries)
                 return [Enqueued(entry.id, created=True) for entry in entries]
-            return self._db.transact(lambda tx: self.insert(tx, entries, inbox=False, is_repeat=is_repeat))
+            return self._db.transact(lambda tx: self.insert(tx, entries, inbox=False, is_repeat=way == ALONE))
         except StoreUnreachableError:
             return self._db.transact(lambda tx: self.insert(tx, entries, inbox=False, is_repeat=True))
 
-    def _insert_plain(self, entries: Sequence[_Entry]) -> None:
+    def _insert_plain(self, entries: Sequence[Entry]) -> None:
         """One statement; many jobs that are all ready now are streamed instead, which is twice as fast."""
         if len(entries) < self._db.bulk_from or any(entry.job.delay or entry.job.run_at for entry in entries):
             self._insert(self._db, entries, inbox=False)
@@ -317,7 +353,7 @@ class Enqueuer(Inserter):
         self.note_told([row[0] for row in self._db.bulk(lines, phases)])
 
 
-def _line(entry: _Entry, *, has_rules: bool) -> list[str]:
+def _line(entry: Entry, *, has_rules: bool) -> list[str]:
     """A plain job as a line of a bulk enqueue."""
     job = entry.job
     has_own = job.correlation_id is not None and job.correlation_id != entry.id
@@ -337,111 +373,7 @@ class RepeatRaced(Exception):  # noqa: N818  a signal between this module and th
     """A repeated enqueue met its first self in the middle of a move; the transaction starts again."""
 
 
-def needs_one_statement(job: NewJob) -> bool:
-    """Whether a job is only inserted: nothing has to be looked at before or after, and nothing stored beside it."""
-    return (
-        job.key is None
-        and not job.after
-        and job.id is None
-        and job.principal is None
-        and not job.heir_of
-        and job.sealed is None
-    )
-
-
-def check(jobs: Sequence[NewJob]) -> list[_Entry]:
-    """Refuse what cannot be enqueued, naming the option, before anything is written."""
-    if isinstance(jobs, NewJob) or not all(isinstance(job, NewJob) for job in jobs):
-        raise ConfigError("jobs", type(jobs).__name__, "a list of NewJob")
-    known: set[str] = set()
-    entries = [_check_one(job, made, known) for job, made in zip(jobs, new_ids(len(jobs)), strict=True)]
-    if any(job.id for job in jobs):
-        ids = [entry.id for entry in entries]
-        if len(set(ids)) != len(ids):
-            raise ConfigError(
-                "id", next(i for i in ids if ids.count(i) > 1), "each job of one call needs its own id"
-            )
-    if any(job.after for job in jobs):
-        _refuse_cycles(entries)
-    return entries
-
-
-def _check_one(job: NewJob, made: str, known: set[str]) -> _Entry:
-    """A job checked; ``made`` is the id it gets unless it brings one, ``known`` the names that were found good before."""
-    phase = job.phase if job.phase is not None else job.kind
-    if phase not in known or job.kind not in known:
-        for key, name in (("kind", job.kind), ("phase", phase)):
-            if not is_name(name):
-                raise ConfigError(key, name, NAME_RULE)
-            known.add(name)
-    if not is_whole(job.priority, 0, HIGHEST_PRIORITY):
-        raise ConfigError("priority", job.priority, "a whole number from 0 to 9; 9 is served first")
-    if not is_whole(job.max_attempts, 1, MAX_ATTEMPTS):
-        raise ConfigError("max_attempts", job.max_attempts, f"a whole number from 1 to {MAX_ATTEMPTS}")
-    if job.delay is not None or job.run_at is not None:
-        _check_time(job.delay, job.run_at)
-    if job.id is not None and not is_id(job.id):
-        raise ConfigError("id", job.id, "a UUID as text, in lower case with dashes, or None to have one made")
-    if job.correlation_id is not None and not is_label(job.correlation_id):
-        raise ConfigError("correlation_id", job.correlation_id, f"1 to {MAX_LABEL} printable characters")
-    if job.key is not None:
-        _check_key(job.key)
-    if job.after:
-        _check_after(job.after)
-    if not isinstance(job.args, Json | Mapping):
-        raise ConfigError("args", type(job.args).__name__, "a mapping of argument names to values")
-    args = json_text(job.args, "args")
-    if job.principal is None and job.sealed is None and not job.heir_of:
-        return _Entry(job, job.id or made, phase, args)
-    return _Entry(job, job.id or made, phase, args, _check_principal(job))
-
-
-def _check_principal(job: NewJob) -> str | None:
-    """The principal a job brings, as JSON."""
-    principal: object = job.principal
-    if principal is not None and not isinstance(principal, Principal):
-        raise ConfigError("principal", type(principal).__name__, "a Principal")
-    sealed: object = job.sealed
-    if sealed is not None and (not isinstance(sealed, Sealed) or job.id is None or principal is None):
-        raise ConfigError("sealed", "***", "a token that was sealed for the id given, beside its principal")
-    if isinstance(job.heir_of, str) or not all(is_id(parent) for parent in job.heir_of):
-        raise ConfigError("heir_of", job.heir_of, "a list of job ids")
-    return None if principal is None else principal.to_json()
-
-
-def _check_time(delay: object, run_at: object) -> None:
-    if delay is not None and run_at is not None:
-        raise ConfigError("delay", delay, "give delay or run_at, not both")
-    if delay is not None and not (isinstance(delay, timedelta) and timedelta(0) <= delay <= LONGEST_DELAY):
-        raise ConfigError("delay", delay, "a timedelta from zero to a hundred years")
-    if run_at is None:
-        return
-    if not isinstance(run_at, datetime) or run_at.tzinfo is None:
-        raise ConfigError("run_at", run_at, "a datetime with a time zone")
-    if not 1970 < run_at.year < 3000:
-        raise ConfigError("run_at", run_at, "a time between the years 1971 and 2999")
-
-
-def _check_key(key: object) -> None:
-    if not isinstance(key, Key):
-        raise ConfigError("key", key, "a Key, for example Key('order-7')")
-    if not is_label(key.value):
-        raise ConfigError("key", key.value, f"1 to {MAX_LABEL} printable characters")
-    if not isinstance(key.scope, KeyScope):
-        raise ConfigError("key scope", key.scope, "KeyScope.LIVE or KeyScope.IDEMPOTENT")
-    if not timedelta(0) < key.lasts <= LONGEST_DELAY:
-        raise ConfigError("key lasts", key.lasts, "a timedelta above zero")
-
-
-def _check_after(parents: Sequence[object]) -> None:
-    for after in parents:
-        if not isinstance(after, After) or not is_id(after.parent):
-            raise ConfigError("after", after, "a list of After(job id)")
-        if not isinstance(after.policy, DependencyPolicy):
-            raise ConfigError("after policy", after.policy, "DependencyPolicy.CANCEL, WAIT or RUN")
-
-
-def _with_parents(entry: _Entry, winners: Mapping[str, str]) -> _Entry:
+def _with_parents(entry: Entry, winners: Mapping[str, str]) -> Entry:
     """A child whose parent of the same call met its key taken waits for the job that holds the key."""
     if not any(winners.get(after.parent, after.parent) != after.parent for after in entry.job.after):
         return entry
@@ -449,7 +381,7 @@ def _with_parents(entry: _Entry, winners: Mapping[str, str]) -> _Entry:
     return replace(entry, job=replace(entry.job, after=after))
 
 
-def _with_inherited(entries: Sequence[_Entry], known: Mapping[str, str]) -> list[_Entry]:
+def _with_inherited(entries: Sequence[Entry], known: Mapping[str, str]) -> list[Entry]:
     """Children that were given no correlation id, with that of their first parent, which may have it from its own."""
     own = {entry.id: entry for entry in entries}
     found = {entry.id: entry.job.correlation_id for entry in entries if entry.job.correlation_id}
@@ -466,39 +398,12 @@ def _with_inherited(entries: Sequence[_Entry], known: Mapping[str, str]) -> list
     ]
 
 
-def _flags(entry: _Entry) -> int:
+def _flags(entry: Entry) -> int:
     key = entry.job.key
     has_key = key is not None and key.scope is KeyScope.LIVE
-    return (int(Flag.KEY) if has_key else 0) | (0 if entry.claims is None else int(Flag.PRINCIPAL))
+    flags = (int(Flag.KEY) if has_key else 0) | (0 if entry.claims is None else int(Flag.PRINCIPAL))
+    return flags | int(Flag.LIMIT) if entry.job.limits else flags
 
 
-def _unique_parents(entry: _Entry) -> list[After]:
+def _unique_parents(entry: Entry) -> list[After]:
     return list({after.parent: after for after in entry.job.after}.values())
-
-
-def _key_name(entry: _Entry, key: Key) -> str:
-    return f"{entry.job.kind}:{key.value}"
-
-
-def _refuse_cycles(entries: Sequence[_Entry]) -> None:
-    """Jobs of one call may wait for each other, but not in a circle. Parents outside the call exist already, so no
-    circle can pass through them."""
-    own = {entry.id for entry in entries}
-    waits: dict[str, list[str]] = defaultdict(list)
-    for entry in entries:
-        waits[entry.id] = [after.parent for after in entry.job.after if after.parent in own]
-    done: set[str] = set()
-    for start in waits:
-        path: list[str] = []
-        stack: list[tuple[str, bool]] = [(start, False)]
-        while stack:
-            job_id, is_leaving = stack.pop()
-            if is_leaving:
-                path.pop()
-                done.add(job_id)
-            elif job_id in path:
-                raise DependencyCycleError([*path[path.index(job_id) :], job_id])
-            elif job_id not in done:
-                path.append(job_id)
-                stack.append((job_id, True))
-                stack.extend((parent, False) for parent in waits[job_id])

@@ -26,15 +26,13 @@ from windlass.model import HIGHEST_PRIORITY, DependencyPolicy, NewJob, State
 from windlass.principal import NOBODY
 from windlass.rules import Rule
 from windlass.store.contract import Row, Transaction
-from windlass.store.enqueueing import Enqueuer, check
+from windlass.store.enqueueing import Enqueuer
+from windlass.store.entries import Entry, check
 from windlass.store.rows import array, clean
 
 log = logging.getLogger("windlass.store")
 
 MAX_ERROR = 1000
-
-Entry = Any
-"""A job that was checked and may be inserted (enqueueing.py)."""
 
 
 def to_rule(row: Row) -> Rule:
@@ -164,7 +162,7 @@ def fire(
         entries += made
     if entries:
         # Last: on PostgreSQL a claim's low-water mark rests on the time between this statement and the commit being short.
-        enqueuer.insert(tx, entries, inbox=inbox, is_repeat=False)
+        enqueuer.insert(tx, entries, inbox=inbox, is_repeat=False, is_ours=True)
     return len(entries)
 
 

@@ -32,7 +32,7 @@ from windlass.model import (
     has_flag,
 )
 from windlass.payload import body_hash
-from windlass.store import progress
+from windlass.store import limits, progress
 from windlass.store.contract import Database, Row, Transaction
 from windlass.store.dependencies import counts
 from windlass.store.enqueueing import Enqueuer
@@ -44,7 +44,7 @@ MAX_PAGE = 1000
 _LOOKS = 5  # a job in the middle of a move can be missed by a look at one table after another
 
 _REASONS = {
-    State.WAITING: ["waiting", "unlinked"],
+    State.WAITING: ["waiting", "unlinked", "limited", "paced"],
     State.SCHEDULED: ["scheduled", "retry"],
     State.QUEUED: ["inbox"],
 }
@@ -196,6 +196,8 @@ class Jobs:
             while dependents and children:  # one generation after the other, down the graph
                 children = [row[0] for row in tx.run("retry.edges", ids=self._revive(tx, children))]
             self._db.tell(tx, [phase])
+            if Flag(flags) & Flag.LIMIT:
+                limits.park(self._db, tx, [job_id])
 
     def _revive(self, tx: Transaction, children: Sequence[str]) -> Sequence[str]:
         """Bring back children that were cancelled because of a parent, where no other parent stands in the way."""

@@ -36,7 +36,7 @@ from windlass.model import (
     State,
     Verdict,
 )
-from windlass.store import dependencies
+from windlass.store import dependencies, limits
 from windlass.store.contract import Database, Transaction
 from windlass.store.enqueueing import Enqueuer
 from windlass.store.firing import fire
@@ -65,6 +65,8 @@ class _Writes:
     releases: list[str] = field(default_factory=list)
     finishes: list[str] = field(default_factory=list)
     ended: list[tuple[str, Flag, State]] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)  # retried or advanced, and may have had a place
+    parked: list[str] = field(default_factory=list)  # advanced, and may be limited there
     told: set[str] = field(default_factory=set)
     nudged: set[str] = field(default_factory=set)
     is_later: bool = False
@@ -156,6 +158,9 @@ def _sort(writes: _Writes, outcome: Outcome, flags: Flag, cancel: str | None, re
                     f"{run_json(outcome.run)}}}"
                 )
                 writes.told.add(outcome.phase)
+                if flags & Flag.LIMIT:
+                    writes.left.append(lease.id)
+                    writes.parked.append(lease.id)
                 return Verdict.RECORDED
             flags |= Flag.OUTPUT
         case Retried():
@@ -171,6 +176,8 @@ def _sort(writes: _Writes, outcome: Outcome, flags: Flag, cancel: str | None, re
                     f"{run_json(outcome.run)}}}"
                 )
                 writes.is_later = True
+                if flags & Flag.LIMIT:
+                    writes.left.append(lease.id)
                 return Verdict.RECORDED
         case Released():
             if not cancel_asked:
@@ -217,7 +224,9 @@ def _write(db: Database, enqueuer: Enqueuer, tx: Transaction, writes: _Writes, i
         tx.run("record.release", outcomes=array(writes.releases))
     if writes.finishes:
         tx.run("record.finish", outcomes=array(writes.finishes))
-        after_end(enqueuer, tx, writes.ended, is_foreign=is_foreign)
+    if writes.parked:
+        limits.park(db, tx, writes.parked)
+    after_end(enqueuer, tx, writes.ended, left=writes.left, is_foreign=is_foreign)
     if writes.told or writes.is_later:
         db.tell(tx, writes.told | ({"@later"} if writes.is_later else set()))
     if writes.nudged:
@@ -225,10 +234,16 @@ def _write(db: Database, enqueuer: Enqueuer, tx: Transaction, writes: _Writes, i
 
 
 def after_end(
-    enqueuer: Enqueuer, tx: Transaction, ended: Sequence[tuple[str, Flag, State]], *, is_foreign: bool = False
+    enqueuer: Enqueuer,
+    tx: Transaction,
+    ended: Sequence[tuple[str, Flag, State]],
+    *,
+    left: Sequence[str] = (),
+    is_foreign: bool = False,
 ) -> None:
     """What an end owes to other tables: side rows go, children are counted down or cancelled, and theirs in turn; and rules make
-    children of all that ended."""
+    children of all that ended. Places of limited jobs are freed last, those of jobs that only ``left`` their phase with them: gates
+    come last in the order of locks."""
     tidy = [job_id for job_id, flags, _ in ended if flags & SIDE_ROWS]
     if tidy:
         tx.run("record.tidy", ids=tidy)
@@ -238,3 +253,8 @@ def after_end(
         ruled += dependencies.settle(tx, parents)
     if ruled:
         fire(enqueuer, tx, ruled, inbox=is_foreign)
+    limited = [job_id for job_id, flags, _ in ended if flags & Flag.LIMIT]
+    if (limited or left) and is_foreign:
+        limits.free_later(tx, [*limited, *left])
+    elif limited or left:
+        limits.free(tx, ended=limited, moved=left)

@@ -25,7 +25,8 @@ from windlass.errors import ConfigError, RuleNotFoundError
 from windlass.model import HIGHEST_PRIORITY, Defined, DependencyPolicy, NewJob, State
 from windlass.rules import MOST_PARENTS, FanIn, Part, Rule, StoredRule
 from windlass.store.contract import Database, Row, Transaction
-from windlass.store.enqueueing import Enqueuer, check
+from windlass.store.enqueueing import Enqueuer
+from windlass.store.entries import check
 from windlass.store.firing import fire, to_rule
 from windlass.store.ids import SMALLEST
 from windlass.store.names import MAX_LABEL, NAME_RULE, is_label, is_name

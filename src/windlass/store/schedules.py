@@ -42,7 +42,8 @@ from windlass.model import (
 )
 from windlass.store.contract import LATER, Database, Row, Transaction
 from windlass.store.definitions import check_schedule, definition
-from windlass.store.enqueueing import Enqueuer, check
+from windlass.store.enqueueing import Enqueuer
+from windlass.store.entries import check
 from windlass.store.missed import GRACE, Due, due
 from windlass.store.names import is_name
 from windlass.store.rows import array, clean
@@ -200,7 +201,10 @@ class Schedules:
 
     def run_now(self, name: str) -> Enqueued:
         """Make one job of a schedule now, paused or not; its due times stay as they are."""
-        return self._enqueuer.enqueue([_job(self.get(name), self._db.now())])[0]
+        entries = check([_job(self.get(name), self._db.now())])
+        return self._db.transact(
+            lambda tx: self._enqueuer.insert(tx, entries, inbox=False, is_repeat=False, is_ours=True)
+        )[0]
 
     def remove(self, name: str) -> None:
         """Remove a schedule and what is known of its ticks; jobs it made stay. One that code defines comes back when a worker
@@ -243,7 +247,7 @@ class Schedules:
         # Last: on PostgreSQL a claim's low-water mark rests on the time between this statement and the commit being short.
         entries = [entry for plan in plans for entry in plan.entries]
         if entries:
-            self._enqueuer.insert(tx, entries, inbox=False, is_repeat=False)
+            self._enqueuer.insert(tx, entries, inbox=False, is_repeat=False, is_ours=True)
         return [*(plan.fired() for plan in plans), *refused]
 
     def _note(self, tx: Transaction, plans: Sequence[_Plan]) -> None:

@@ -14,6 +14,7 @@ from windlass.store.enqueueing import Enqueuer
 from windlass.store.holder import Holder
 from windlass.store.instances import Instances
 from windlass.store.jobs import Jobs
+from windlass.store.limits import Limits
 from windlass.store.outputs import Outputs
 from windlass.store.phases import Phases
 from windlass.store.principals import Principals
@@ -47,6 +48,7 @@ class Store:
         self.rules = Rules(db, self.enqueuer)
         self.phases = Phases(db)
         self.principals = Principals(db)
+        self.limits = Limits(db)
         self.instances = Instances(db)
         self.recovery = Recovery(db, self.enqueuer)
         self.upkeep = Upkeep(db)

@@ -31,6 +31,9 @@ class AgendaItems:
     has_counts: bool
     tick_in: float | None = None
     has_new_kinds: bool = False
+    has_parked: bool = False
+    has_paced: bool = False
+    has_flow: bool = False
 
 
 class Upkeep:
@@ -60,8 +63,8 @@ class Upkeep:
 
     def agenda(self) -> AgendaItems:
         """Everything an instance should see to, in one read."""
-        due_in, unlinked, dead, counted, tick_in, new_kinds = self._db.read("agenda")[0]
-        return AgendaItems(due_in, bool(unlinked), bool(dead), bool(counted), tick_in, bool(new_kinds))
+        due_in, unlinked, dead, counted, tick_in, *more = self._db.read("agenda")[0]
+        return AgendaItems(due_in, bool(unlinked), bool(dead), bool(counted), tick_in, *map(bool, more))
 
     def next_due(self) -> datetime | None:
         """When the next job becomes due, so that nobody needs to look before."""

@@ -155,6 +155,7 @@ class Sandbox:
         while sum(self.store.upkeep.promote().values()):
             pass
         self.store.dependencies.link()
+        self.store.limits.let_in()
         self.store.recovery.recover()
 
     def _next(self) -> Lease | None:

@@ -1,7 +1,7 @@
 """What there is to see to, asked for in one read; then only the duties that have something to do.
 
-Due jobs are moved into their queues, children are linked to their parents, jobs of kinds that have got rules are told of it, counts are
-folded, and what dead instances held is recovered. When the next tick of a schedule is due is passed on to the ticker. An instance with nothing to do reads one row every few
+Due jobs are moved into their queues, children are linked to their parents, jobs of kinds that have got rules are told of it, limited jobs are
+let in, counts are folded, and what dead instances held is recovered. When the next tick of a schedule is due is passed on to the ticker. An instance with nothing to do reads one row every few
 seconds.
 """
 
@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 
 from windlass.store import Store
+from windlass.upkeep.gatekeeper import Gatekeeper
 from windlass.upkeep.recoverer import Recoverer
 
 log = logging.getLogger("windlass.upkeep")
@@ -38,6 +39,7 @@ class Agenda:
         self._on_promoted = on_promoted
         self._on_tick = on_tick
         self._folded_at = 0.0
+        self._gatekeeper = Gatekeeper(store.limits, every=every)
 
     def run(self) -> float:
         """See to everything that is due; seconds until there is more, as far as is known."""
@@ -47,17 +49,19 @@ class Agenda:
             self._on_tick(max(0.0, agenda.tick_in))
         if due_in is not None and due_in <= 0:
             self._promote()
-            due_in = self._store.upkeep.agenda().due_in
+            agenda = self._store.upkeep.agenda()
+            due_in = agenda.due_in
         if agenda.has_unlinked:
             self._store.dependencies.link()
         if agenda.has_new_kinds:
             self._store.rules.catch_up()
         if agenda.has_dead:
             self._recoverer.run()
+        let_in = self._gatekeeper.run(agenda)
         if agenda.has_counts and time.monotonic() - self._folded_at >= FOLD_EVERY:
             self._folded_at = time.monotonic()
             self._store.upkeep.fold()
-        return self._every if due_in is None else min(self._every, max(0.0, due_in))
+        return min(self._every, let_in, self._every if due_in is None else max(0.0, due_in))
 
     def _promote(self) -> None:
         while True:

@@ -5,13 +5,16 @@ A kind is a list of phases; a plain job is a pipeline of one. The registry is wh
 
 from __future__ import annotations
 
+import difflib
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from windlass import rates
 from windlass.errors import ConfigError
+from windlass.model import Flow, JobLimit, Rate, as_duration
 from windlass.principal import Expiry
 from windlass.retry import RetryPolicy, exponential, linear
 from windlass.signature import Signature
@@ -50,10 +53,19 @@ class Phase:
     chunk_retry: RetryPolicy = CHUNK_RETRY
     max_waiting: int | None = None  # with so many queued, the phase before is held back
     principal_expiry: Expiry = Expiry.RUN  # what becomes of a job whose principal's time is over
+    flow: Flow | None = None  # what it allows over the whole fleet
     supplied: Mapping[str, Any] = field(
         default_factory=dict
     )  # parameters that are provided by type, besides the context
     _owner: Kind | None = field(default=None, compare=False, repr=False)
+
+    def limits(self, args_json: str, key: str | None = None) -> list[JobLimit]:
+        """What a job of this phase's kind brings along, for each phase of it that is limited."""
+        if self._owner is None or not self._owner.limited:
+            if key is not None:
+                raise ConfigError("limit_key", key, f"a kind with a limit; {self.kind} has none")
+            return []
+        return self._owner.limits(args_json, key)
 
     @property
     def following(self) -> Phase | None:
@@ -67,6 +79,11 @@ class Kind:
 
     name: str
     phases: list[Phase] = field(default_factory=list)
+    limited: list[Phase] = field(default_factory=list)
+
+    def limits(self, args_json: str, key: str | None = None) -> list[JobLimit]:
+        """What a job with these arguments brings along for each of its phases; ``key`` stands for the phases' own keys."""
+        return [rates.limit_of(phase.flow, args_json, key) for phase in self.limited if phase.flow]
 
     @property
     def first(self) -> Phase:
@@ -106,6 +123,10 @@ class Registry:
         chunk_retry: RetryPolicy = CHUNK_RETRY,
         max_waiting: int | None = None,
         principal_expiry: str = Expiry.RUN,
+        limit: int | None = None,
+        limit_key: str | None = None,
+        rate: Rate | None = None,
+        age: float | None = None,
     ) -> Phase:
         """Add a phase to a kind (the only one, without a ``label``); config mistakes surface here, at definition."""
         name = kind if label is None else f"{kind}:{label}"
@@ -127,6 +148,9 @@ class Registry:
             raise ConfigError("processors", processors, "a whole number of 1 or more")
         if principal_expiry not in tuple(Expiry):
             raise ConfigError("principal_expiry", principal_expiry, "run, fail or recheck")
+        flow = rates.checked(
+            Flow(phase=name, limit=limit, limit_key=limit_key, rate=rate, age=as_duration(age))
+        )
         if self.around is not None:
             handler, probe = self.around(handler), self.around(probe) if probe is not None else None
         where = _where(handler, executor)
@@ -134,6 +158,7 @@ class Registry:
             raise ConfigError("executor", executor, f"a handler that another process can find: {why}")
         owner = self._kinds.get(kind) or Kind(kind)
         signature = Signature.of(handler, injected=injected)
+        rates.check_path(limit_key, signature.parameters)
         supplied = {key: item for key, item in signature.injected.items() if item is not _context()}
         phase = Phase(
             name=name,
@@ -150,9 +175,12 @@ class Registry:
             chunk_retry=chunk_retry,
             max_waiting=max_waiting,
             principal_expiry=Expiry(principal_expiry),
+            flow=flow,
             _owner=owner,
         )
         owner.phases.append(phase)
+        if flow.limit is not None or flow.rate is not None:
+            owner.limited.append(phase)
         self._kinds[kind] = owner
         self._phases[name] = phase
         return phase
@@ -196,6 +224,23 @@ class Registry:
 
     def __len__(self) -> int:
         return len(self._kinds)
+
+
+OPTIONS = frozenset(
+    name
+    for name, parameter in inspect.signature(Registry.define).parameters.items()
+    if parameter.kind is parameter.KEYWORD_ONLY and name not in ("label", "injected")
+)
+"""What may be said of a phase beside its name and its handler."""
+
+
+def check_options(options: Iterable[str]) -> None:
+    """Refuse an option that no phase has, with the one that was probably meant."""
+    for name in options:
+        if name not in OPTIONS:
+            close = difflib.get_close_matches(name, OPTIONS, n=1)
+            meant = f" (did you mean {close[0]}?)" if close else ""
+            raise ConfigError("option", name, f"one of {', '.join(sorted(OPTIONS))}{meant}")
 
 
 def _where(handler: Callable[..., Any], executor: str | None) -> Where:

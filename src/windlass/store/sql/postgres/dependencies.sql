@@ -163,7 +163,8 @@ FROM counted_down AS d
 WHERE d.pending = 0;
 
 -- name: settle.promote
--- Moves given children that are due into their queues and tells whoever waits; one whose run_at is still to come stays.
+-- Moves given children that are due into their queues and tells whoever waits; one whose run_at is still to come stays, and one
+-- with a limit is parked.
 WITH clock AS MATERIALIZED (
     SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at
 ), moved AS (
@@ -171,7 +172,16 @@ WITH clock AS MATERIALIZED (
     WHERE l.id = ANY(:ids::uuid[])
         AND l.reason = 'scheduled'
         AND l.run_at <= (SELECT at FROM clock)
+        AND l.flags & 128 = 0
     RETURNING l.*
+), parked AS (
+    UPDATE windlass.job_later AS l
+    SET reason = 'limited'
+    WHERE l.id = ANY(:ids::uuid[])
+        AND l.reason = 'scheduled'
+        AND l.run_at <= (SELECT at FROM clock)
+        AND l.flags & 128 <> 0
+    RETURNING l.phase
 ), live AS (
     INSERT INTO windlass.job (id, created_at, ready_at, started_at, lane, generation, attempt, crashes, max_attempts, flags,
         kind, phase, correlation, args)
@@ -182,14 +192,18 @@ WITH clock AS MATERIALIZED (
     ORDER BY m.id
     ON CONFLICT (id) DO NOTHING
 ), counted AS (
-    INSERT INTO windlass.delta (phase, scheduled, queued)
-    SELECT m.phase, -count(*), count(*)
+    INSERT INTO windlass.delta (phase, waiting, scheduled, queued)
+    SELECT m.phase, 0, -count(*), count(*)
     FROM moved AS m
     GROUP BY m.phase
+    UNION ALL
+    SELECT p.phase, count(*), -count(*), 0
+    FROM parked AS p
+    GROUP BY p.phase
 )
 SELECT w.phase, pg_notify('windlass', w.phase)::text
 FROM windlass.wake AS w
-WHERE w.phase IN (SELECT m.phase FROM moved AS m)
+WHERE w.phase IN (SELECT m.phase FROM moved AS m UNION ALL SELECT '@later' FROM parked AS p)
     AND w.waiting_until > clock_timestamp();
 
 -- name: retry.edges
@@ -234,11 +248,16 @@ WITH taken AS (
     INSERT INTO windlass.job_later (id, created_at, run_at, pending, lane, generation, max_attempts, flags, reason, kind, phase,
         correlation, args)
     SELECT t.id, t.created_at, COALESCE(:now::timestamptz, clock_timestamp()), t.pending, t.lane, t.generation + 1, t.max_attempts,
-        (t.flags & (16 | 256))
+        (t.flags & (16 | 128 | 256))
             | CASE WHEN t.kind IN (SELECT k.kind FROM windlass.rule_kind AS k) THEN 64 ELSE 0 END
             | CASE WHEN EXISTS (SELECT FROM windlass.job_dep AS e WHERE e.parent = t.id) THEN 8 ELSE 0 END,
         'waiting', t.kind, t.phase, t.correlation, t.args
     FROM taken AS t
+), limits AS (
+    INSERT INTO windlass.job_limit (job, phase, key, lim, rate, burst)
+    SELECT t.id, l.phase, l.key, l.lim, l.rate, l.burst
+    FROM taken AS t
+    CROSS JOIN LATERAL jsonb_to_recordset(t.limits) AS l (phase text, key text, lim integer, rate double precision, burst integer)
 ), counted AS (
     INSERT INTO windlass.delta (phase, waiting, cancelled)
     SELECT t.phase, count(*), -count(*)

@@ -1,6 +1,7 @@
 -- Verbs of a job's life on PostgreSQL.
 --
--- LOCK ORDER, kept by every transaction: job by id, job_later by id, job_dep, rules, fan_in by (rule, key), then the rest. Whoever locks many rows of
+-- LOCK ORDER, kept by every transaction: job by id, job_later by id, job_dep, rules, fan_in by (rule, key), then the rest, and gate by (phase, key)
+-- last. Whoever locks many rows of
 -- `job` and is not their holder uses SKIP LOCKED, so that nobody waits for a holder's effect transaction and no cycle
 -- can form. Every write of a holder names (id, token): a holder whose lease ended changes nothing.
 -- Parameters are :names; the loader turns them into the driver's form. Guards stand one to a line (./dev mutate-sql).
@@ -16,6 +17,7 @@ WITH given AS MATERIALIZED (
         CASE
             WHEN g.pending > 0 THEN 'unlinked'
             WHEN g.due > g.moment THEN 'scheduled'
+            WHEN g.flags & 128 <> 0 THEN 'limited'
             WHEN g.inbox THEN 'inbox'
             ELSE 'job'
         END AS place,
@@ -46,7 +48,7 @@ WITH given AS MATERIALIZED (
 ), counted AS (
     INSERT INTO windlass.delta (phase, waiting, scheduled, queued)
     SELECT g.phase,
-        count(*) FILTER (WHERE g.place = 'unlinked'),
+        count(*) FILTER (WHERE g.place IN ('unlinked', 'limited')),
         count(*) FILTER (WHERE g.place = 'scheduled'),
         count(*) FILTER (WHERE g.place IN ('job', 'inbox'))
     FROM given AS g
@@ -273,7 +275,7 @@ WITH clock AS MATERIALIZED (
 ), history AS (
     INSERT INTO windlass.job_done (id, created_at, finished_at, claimed_at, started_at, token, lane, generation, attempt,
         crashes, max_attempts, flags, state, kind, phase, correlation, args, result, error, traceback,
-        instance, processor, waited_ms, ran_ms, outputs, progress, key)
+        instance, processor, waited_ms, ran_ms, outputs, progress, key, limits)
     SELECT f.id, f.created_at, c.at, f.claimed_at, f.started_at, CASE WHEN f.recovered THEN -f.token ELSE f.token END,
         f.lane, f.generation, f.attempt, f.crashes, f.max_attempts, f.flags, f.state, f.kind, f.phase, f.correlation, f.args,
         f.result, f.error, f.traceback,
@@ -294,7 +296,12 @@ WITH clock AS MATERIALIZED (
             FROM windlass.job_key AS k
             WHERE k.job = f.id
                 AND k.scope = 'live'
-        )
+        ),
+        CASE WHEN f.flags & 128 <> 0 THEN (
+            SELECT jsonb_agg(jsonb_build_object('phase', t.phase, 'key', t.key, 'lim', t.lim, 'rate', t.rate, 'burst', t.burst))
+            FROM windlass.job_limit AS t
+            WHERE t.job = f.id
+        ) END
     FROM finished AS f
     CROSS JOIN clock AS c
     LEFT JOIN windlass.claim AS h ON h.token = f.token
@@ -387,6 +394,7 @@ WITH clock AS MATERIALIZED (
         claimed_at = NULL,
         attempt = 0,
         crashes = 0,
+        risen = NULL,
         flags = (j.flags & ~(1 | 2 | 4)) | 32
     FROM given AS g
     CROSS JOIN clock AS c
@@ -545,7 +553,7 @@ WITH ended AS (
     RETURNING j.*
 ), history AS (
     INSERT INTO windlass.job_done (id, created_at, finished_at, started_at, lane, generation, attempt, crashes, max_attempts,
-        flags, state, kind, phase, correlation, args, error, outputs, progress, key)
+        flags, state, kind, phase, correlation, args, error, outputs, progress, key, limits)
     SELECT e.id, e.created_at, COALESCE(:now::timestamptz, clock_timestamp()), e.started_at, e.lane, e.generation, e.attempt,
         e.crashes, e.max_attempts, e.flags, 'cancelled', e.kind, e.phase, e.correlation, e.args, :error::jsonb,
         (
@@ -563,7 +571,12 @@ WITH ended AS (
             FROM windlass.job_key AS k
             WHERE k.job = e.id
                 AND k.scope = 'live'
-        )
+        ),
+        CASE WHEN e.flags & 128 <> 0 THEN (
+            SELECT jsonb_agg(jsonb_build_object('phase', t.phase, 'key', t.key, 'lim', t.lim, 'rate', t.rate, 'burst', t.burst))
+            FROM windlass.job_limit AS t
+            WHERE t.job = e.id
+        ) END
     FROM ended AS e
 ), counted AS (
     INSERT INTO windlass.delta (phase, queued, cancelled)
@@ -589,7 +602,7 @@ WITH found AS MATERIALIZED (
     RETURNING l.*
 ), history AS (
     INSERT INTO windlass.job_done (id, created_at, finished_at, started_at, lane, generation, attempt, crashes, max_attempts,
-        flags, state, kind, phase, correlation, args, error, outputs, progress, key)
+        flags, state, kind, phase, correlation, args, error, outputs, progress, key, limits)
     SELECT e.id, e.created_at, COALESCE(:now::timestamptz, clock_timestamp()), e.started_at, e.lane, e.generation, e.attempt,
         e.crashes, e.max_attempts, e.flags, 'cancelled', e.kind, e.phase, e.correlation, e.args, :error::jsonb,
         (
@@ -607,12 +620,17 @@ WITH found AS MATERIALIZED (
             FROM windlass.job_key AS k
             WHERE k.job = e.id
                 AND k.scope = 'live'
-        )
+        ),
+        CASE WHEN e.flags & 128 <> 0 THEN (
+            SELECT jsonb_agg(jsonb_build_object('phase', t.phase, 'key', t.key, 'lim', t.lim, 'rate', t.rate, 'burst', t.burst))
+            FROM windlass.job_limit AS t
+            WHERE t.job = e.id
+        ) END
     FROM ended AS e
 ), counted AS (
     INSERT INTO windlass.delta (phase, waiting, scheduled, queued, cancelled)
     SELECT e.phase,
-        -count(*) FILTER (WHERE e.reason IN ('waiting', 'unlinked')),
+        -count(*) FILTER (WHERE e.reason IN ('waiting', 'unlinked', 'limited', 'paced')),
         -count(*) FILTER (WHERE e.reason IN ('scheduled', 'retry')),
         -count(*) FILTER (WHERE e.reason = 'inbox'),
         count(*)
@@ -634,7 +652,7 @@ WITH clock AS MATERIALIZED (
 ), live AS (
     INSERT INTO windlass.job (id, created_at, ready_at, lane, generation, max_attempts, flags, kind, phase, correlation, args)
     SELECT t.id, t.created_at, c.at, t.lane, t.generation + 1, t.max_attempts,
-        (t.flags & (16 | 256))
+        (t.flags & (16 | 128 | 256))
             | CASE WHEN t.kind IN (SELECT k.kind FROM windlass.rule_kind AS k) THEN 64 ELSE 0 END
             | CASE WHEN EXISTS (SELECT FROM windlass.job_dep AS e WHERE e.parent = t.id) THEN 8 ELSE 0 END
             | CASE WHEN EXISTS (SELECT FROM jsonb_array_elements(t.outputs) AS o WHERE o ->> 'phase' <> t.phase) THEN 32 ELSE 0 END
@@ -664,6 +682,12 @@ WITH clock AS MATERIALIZED (
     CROSS JOIN LATERAL jsonb_to_record(t.progress) AS p (done bigint, total bigint, position jsonb)
     WHERE t.state <> 'completed'
         AND t.progress IS NOT NULL
+), limits AS (
+    INSERT INTO windlass.job_limit (job, phase, key, lim, rate, burst)
+    SELECT t.id, l.phase, l.key, l.lim, l.rate, l.burst
+    FROM taken AS t
+    CROSS JOIN LATERAL jsonb_to_recordset(t.limits) AS l (phase text, key text, lim integer, rate double precision, burst integer)
+    ON CONFLICT (job, phase) DO NOTHING -- its place is still to be freed
 ), counted AS (
     INSERT INTO windlass.delta (phase, queued, completed, failed, cancelled)
     SELECT t.phase, 1, -(t.state = 'completed')::int, -(t.state = 'failed')::int, -(t.state = 'cancelled')::int

@@ -3,11 +3,11 @@
 -- name: promote
 -- Moves due jobs into their queues with a fresh ready_at, oldest due first and a microsecond apart, from the low-water mark on; tells whoever
 -- waits. It is flagged here for rules that were defined while it waited, or while the transaction that enqueued it was open. A job that is in its queue already (an enqueue repeated across a due time) is not put there twice, and stops nobody.
--- Answers for each phase how many moved and the last due time among them.
+-- One with a limit is parked instead. Answers for each phase how many moved or were parked, and the last due time among them.
 WITH clock AS MATERIALIZED (
     SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at
 ), due AS MATERIALIZED (
-    SELECT l.id
+    SELECT l.id, l.flags & 128 <> 0 AS is_limited
     FROM windlass.job_later AS l
     WHERE l.reason IN ('scheduled', 'retry', 'inbox')
         AND l.run_at >= :mark::timestamptz
@@ -19,7 +19,15 @@ WITH clock AS MATERIALIZED (
     DELETE FROM windlass.job_later AS l
     USING due AS d
     WHERE l.id = d.id
+        AND NOT d.is_limited
     RETURNING l.*
+), parked AS (
+    UPDATE windlass.job_later AS l
+    SET reason = 'limited'
+    FROM due AS d
+    WHERE l.id = d.id
+        AND d.is_limited
+    RETURNING l.phase, l.run_at
 ), live AS (
     INSERT INTO windlass.job (id, created_at, ready_at, started_at, lane, generation, attempt, crashes, max_attempts, flags,
         kind, phase, correlation, args)
@@ -31,11 +39,15 @@ WITH clock AS MATERIALIZED (
     CROSS JOIN clock AS c
     ON CONFLICT (id) DO NOTHING
 ), counted AS (
-    INSERT INTO windlass.delta (phase, scheduled, queued)
-    SELECT m.phase, -count(*), count(*)
+    INSERT INTO windlass.delta (phase, waiting, scheduled, queued)
+    SELECT m.phase, 0, -count(*), count(*)
     FROM moved AS m
     WHERE m.reason <> 'inbox'
     GROUP BY m.phase
+    UNION ALL
+    SELECT p.phase, count(*), -count(*), 0
+    FROM parked AS p
+    GROUP BY p.phase
 ), told AS MATERIALIZED (
     SELECT w.phase, pg_notify('windlass', w.phase)
     FROM windlass.wake AS w
@@ -43,7 +55,7 @@ WITH clock AS MATERIALIZED (
         AND w.waiting_until > clock_timestamp()
 )
 SELECT m.phase, count(*) AS moved, max(m.run_at) AS last_due, (SELECT count(*) FROM told) AS told
-FROM moved AS m
+FROM (SELECT d.phase, d.run_at FROM moved AS d UNION ALL SELECT p.phase, p.run_at FROM parked AS p) AS m
 GROUP BY m.phase;
 
 -- name: next_due

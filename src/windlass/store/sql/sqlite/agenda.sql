@@ -2,8 +2,9 @@
 
 -- name: agenda
 -- Seconds until the next job is due (NULL: none is scheduled), whether there are jobs to link, anything to recover (as
--- recover.due judges it), and counts to fold; and seconds until the next tick is due (NULL: no schedule fires);
--- and whether kinds have got rules whose jobs are to be looked through (as rule.kinds.new judges it).
+-- recover.due judges it), and counts to fold; seconds until the next tick is due (NULL: no schedule fires);
+-- whether kinds have got rules whose jobs are to be looked through (as rule.kinds.new judges it); whether there are limited jobs that nobody
+-- has looked at or places that were given up, jobs that wait for their phase's rate, and phases with flow control at all.
 SELECT ((
         SELECT min(l.run_at)
         FROM windlass_job_later AS l
@@ -25,4 +26,8 @@ SELECT ((
         SELECT 1 FROM windlass_rule_kind AS k
         WHERE k.looks = 0
             OR (k.looks = 1 AND k.since < :now - 15000000)
-    ) AS new_kinds;
+    ) AS new_kinds,
+    EXISTS (SELECT 1 FROM windlass_job_later AS l WHERE l.reason = 'limited' AND l.gate IS NULL)
+    OR EXISTS (SELECT 1 FROM windlass_job_limit AS t WHERE t.gone) AS parked,
+    EXISTS (SELECT 1 FROM windlass_job_later AS l WHERE l.reason = 'paced') AS paced,
+    EXISTS (SELECT 1 FROM windlass_flow) AS flowing;

@@ -114,7 +114,7 @@ CROSS JOIN windlass_job_later AS l ON l.id = g.value ->> '$.id'
 WHERE l.reason = 'scheduled';
 
 -- name: settle.promote
--- Moves given children that are due into their queues; one whose run_at is still to come stays.
+-- Moves given children that are due into their queues; one whose run_at is still to come stays, and one with a limit is parked.
 INSERT INTO windlass_job (id, created_at, ready_at, started_at, lane, generation, attempt, crashes, max_attempts, flags, kind,
     phase, correlation, args)
 SELECT l.id, l.created_at, :now, l.started_at, l.lane, l.generation, l.attempt, l.crashes, l.max_attempts, l.flags, l.kind, l.phase,
@@ -123,9 +123,10 @@ FROM windlass_job_later AS l
 WHERE l.id IN (SELECT g.value FROM json_each(:ids) AS g)
     AND l.reason = 'scheduled'
     AND l.run_at <= :now
+    AND l.flags & 128 = 0
 ORDER BY l.id;
-INSERT INTO windlass_delta (phase, scheduled, queued)
-SELECT l.phase, -count(*), count(*)
+INSERT INTO windlass_delta (phase, waiting, scheduled, queued)
+SELECT l.phase, sum(l.flags & 128 <> 0), -count(*), sum(l.flags & 128 = 0)
 FROM windlass_job_later AS l
 WHERE l.id IN (SELECT g.value FROM json_each(:ids) AS g)
     AND l.reason = 'scheduled'
@@ -134,7 +135,13 @@ GROUP BY l.phase;
 DELETE FROM windlass_job_later
 WHERE id IN (SELECT g.value FROM json_each(:ids) AS g)
     AND reason = 'scheduled'
-    AND run_at <= :now;
+    AND run_at <= :now
+    AND flags & 128 = 0;
+UPDATE windlass_job_later
+SET reason = 'limited'
+WHERE id IN (SELECT g.value FROM json_each(:ids) AS g)
+    AND reason = 'scheduled'
+    AND run_at <= :now; -- what is left of them has a limit
 
 -- name: retry.edges
 -- Parents that live again are open again for the children that were left waiting and for those that were cancelled because of a
@@ -168,7 +175,7 @@ ORDER BY d.child, d.parent;
 INSERT INTO windlass_job_later (id, created_at, run_at, pending, lane, generation, max_attempts, flags, reason, kind, phase,
     correlation, args)
 SELECT d.id, d.created_at, :now, g.value ->> '$.pending', d.lane, d.generation + 1, d.max_attempts,
-    (d.flags & (16 | 256))
+    (d.flags & (16 | 128 | 256))
         | CASE WHEN d.kind IN (SELECT k.kind FROM windlass_rule_kind AS k) THEN 64 ELSE 0 END
         | CASE WHEN EXISTS (SELECT 1 FROM windlass_job_dep AS e WHERE e.parent = d.id) THEN 8 ELSE 0 END,
     'waiting', d.kind, d.phase, d.correlation, d.args
@@ -183,6 +190,13 @@ CROSS JOIN windlass_job_done AS d ON d.id = g.value ->> '$.id'
 WHERE d.state = 'cancelled'
     AND d.error ->> '$.code' = 'parent_not_completed'
 GROUP BY d.phase;
+INSERT INTO windlass_job_limit (job, phase, key, lim, rate, burst)
+SELECT d.id, l.value ->> '$.phase', l.value ->> '$.key', l.value ->> '$.lim', l.value ->> '$.rate', l.value ->> '$.burst'
+FROM json_each(:children) AS g
+CROSS JOIN windlass_job_done AS d ON d.id = g.value ->> '$.id'
+CROSS JOIN json_each(d.limits) AS l
+WHERE d.state = 'cancelled'
+    AND d.error ->> '$.code' = 'parent_not_completed';
 DELETE FROM windlass_job_done
 WHERE id IN (SELECT g.value ->> '$.id' FROM json_each(:children) AS g)
     AND state = 'cancelled'

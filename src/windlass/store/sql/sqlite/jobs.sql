@@ -13,6 +13,7 @@ FROM json_each(:jobs) AS g
 WHERE g.value ->> '$.pending' = 0
     AND COALESCE(g.value ->> '$.run_at', :now + (g.value ->> '$.delay') * 1000000, 0) <= :now
     AND NOT COALESCE(g.value ->> '$.inbox', 0)
+    AND g.value ->> '$.flags' & 128 = 0
 ORDER BY g.key;
 INSERT INTO windlass_job_later
     (id, created_at, run_at, pending, lane, max_attempts, flags, reason, kind, phase, correlation, args)
@@ -22,6 +23,7 @@ SELECT g.value ->> '$.id', :now, CAST(COALESCE(g.value ->> '$.run_at', :now + (g
     CASE
         WHEN g.value ->> '$.pending' > 0 THEN 'unlinked'
         WHEN COALESCE(g.value ->> '$.run_at', :now + (g.value ->> '$.delay') * 1000000, 0) > :now THEN 'scheduled'
+        WHEN g.value ->> '$.flags' & 128 <> 0 THEN 'limited'
         ELSE 'inbox'
     END,
     g.value ->> '$.kind', g.value ->> '$.phase', g.value ->> '$.correlation', g.value -> '$.args'
@@ -29,6 +31,7 @@ FROM json_each(:jobs) AS g
 WHERE g.value ->> '$.pending' > 0
     OR COALESCE(g.value ->> '$.run_at', :now + (g.value ->> '$.delay') * 1000000, 0) > :now
     OR COALESCE(g.value ->> '$.inbox', 0)
+    OR g.value ->> '$.flags' & 128 <> 0
 ORDER BY g.key;
 INSERT INTO windlass_delta (phase, waiting, scheduled, queued)
 SELECT s.phase, sum(s.place = 'waiting'), sum(s.place = 'scheduled'), sum(s.place = 'queued')
@@ -37,6 +40,7 @@ FROM (
         CASE
             WHEN g.value ->> '$.pending' > 0 THEN 'waiting'
             WHEN COALESCE(g.value ->> '$.run_at', :now + (g.value ->> '$.delay') * 1000000, 0) > :now THEN 'scheduled'
+            WHEN g.value ->> '$.flags' & 128 <> 0 THEN 'waiting'
             ELSE 'queued'
         END AS place
     FROM json_each(:jobs) AS g
@@ -203,7 +207,7 @@ ORDER BY j.id;
 -- instance is the one that claimed the job, whoever decides.
 INSERT INTO windlass_job_done (id, created_at, finished_at, claimed_at, started_at, token, lane, generation, attempt, crashes,
     max_attempts, flags, state, kind, phase, correlation, args, result, error, traceback, instance, processor, waited_ms, ran_ms,
-    outputs, progress, key)
+    outputs, progress, key, limits)
 SELECT j.id, j.created_at, :now, j.claimed_at, j.started_at,
     CASE WHEN g.value ->> '$.recovered' THEN -j.token ELSE j.token END, j.lane, j.generation, j.attempt, j.crashes, j.max_attempts,
     j.flags, g.value ->> '$.state', j.kind, j.phase, j.correlation, j.args, g.value -> '$.result', g.value -> '$.error',
@@ -222,7 +226,12 @@ SELECT j.id, j.created_at, :now, j.claimed_at, j.started_at,
         FROM windlass_job_key AS k
         WHERE k.job = j.id
             AND k.scope = 'live'
-    )
+    ),
+    CASE WHEN j.flags & 128 <> 0 THEN (
+        SELECT json_group_array(json_object('phase', t.phase, 'key', t.key, 'lim', t.lim, 'rate', t.rate, 'burst', t.burst))
+        FROM windlass_job_limit AS t
+        WHERE t.job = j.id
+    ) END
 FROM json_each(:outcomes) AS g
 CROSS JOIN windlass_job AS j ON j.id = g.value ->> '$.id'
 LEFT JOIN windlass_claim AS h ON h.token = j.token
@@ -325,6 +334,7 @@ SET phase = g.value ->> '$.phase',
     claimed_at = NULL,
     attempt = 0,
     crashes = 0,
+    risen = NULL,
     flags = (flags & ~(1 | 2 | 4)) | 32
 FROM json_each(:outcomes) AS g
 WHERE windlass_job.id = g.value ->> '$.id'
@@ -424,7 +434,7 @@ WHERE j.id = :id;
 -- name: cancel.queued
 -- Ends a queued job.
 INSERT INTO windlass_job_done (id, created_at, finished_at, started_at, lane, generation, attempt, crashes, max_attempts, flags,
-    state, kind, phase, correlation, args, error, outputs, progress, key)
+    state, kind, phase, correlation, args, error, outputs, progress, key, limits)
 SELECT j.id, j.created_at, :now, j.started_at, j.lane, j.generation, j.attempt, j.crashes, j.max_attempts, j.flags, 'cancelled',
     j.kind, j.phase, j.correlation, j.args, :error,
     (
@@ -441,7 +451,12 @@ SELECT j.id, j.created_at, :now, j.started_at, j.lane, j.generation, j.attempt, 
         FROM windlass_job_key AS k
         WHERE k.job = j.id
             AND k.scope = 'live'
-    )
+    ),
+    CASE WHEN j.flags & 128 <> 0 THEN (
+        SELECT json_group_array(json_object('phase', t.phase, 'key', t.key, 'lim', t.lim, 'rate', t.rate, 'burst', t.burst))
+        FROM windlass_job_limit AS t
+        WHERE t.job = j.id
+    ) END
 FROM windlass_job AS j
 WHERE j.id = :id
     AND j.token IS NULL;
@@ -458,7 +473,7 @@ RETURNING id, flags;
 -- name: cancel.later
 -- Ends jobs that wait for one of these reasons.
 INSERT INTO windlass_job_done (id, created_at, finished_at, started_at, lane, generation, attempt, crashes, max_attempts, flags,
-    state, kind, phase, correlation, args, error, outputs, progress, key)
+    state, kind, phase, correlation, args, error, outputs, progress, key, limits)
 SELECT l.id, l.created_at, :now, l.started_at, l.lane, l.generation, l.attempt, l.crashes, l.max_attempts, l.flags, 'cancelled',
     l.kind, l.phase, l.correlation, l.args, :error,
     (
@@ -475,12 +490,17 @@ SELECT l.id, l.created_at, :now, l.started_at, l.lane, l.generation, l.attempt, 
         FROM windlass_job_key AS k
         WHERE k.job = l.id
             AND k.scope = 'live'
-    )
+    ),
+    CASE WHEN l.flags & 128 <> 0 THEN (
+        SELECT json_group_array(json_object('phase', t.phase, 'key', t.key, 'lim', t.lim, 'rate', t.rate, 'burst', t.burst))
+        FROM windlass_job_limit AS t
+        WHERE t.job = l.id
+    ) END
 FROM windlass_job_later AS l
 WHERE l.id IN (SELECT g.value FROM json_each(:ids) AS g)
     AND l.reason IN (SELECT r.value FROM json_each(:reasons) AS r);
 INSERT INTO windlass_delta (phase, waiting, scheduled, queued, cancelled)
-SELECT l.phase, -sum(l.reason IN ('waiting', 'unlinked')), -sum(l.reason IN ('scheduled', 'retry')), -sum(l.reason = 'inbox'), count(*)
+SELECT l.phase, -sum(l.reason IN ('waiting', 'unlinked', 'limited', 'paced')), -sum(l.reason IN ('scheduled', 'retry')), -sum(l.reason = 'inbox'), count(*)
 FROM windlass_job_later AS l
 WHERE l.id IN (SELECT g.value FROM json_each(:ids) AS g)
     AND l.reason IN (SELECT r.value FROM json_each(:reasons) AS r)
@@ -495,7 +515,7 @@ RETURNING id, flags;
 -- the phases before stay, and of a failed or cancelled job the checkpoint too, so that it goes on where it was.
 INSERT INTO windlass_job (id, created_at, ready_at, lane, generation, max_attempts, flags, kind, phase, correlation, args)
 SELECT d.id, d.created_at, :now, d.lane, d.generation + 1, d.max_attempts,
-    (d.flags & (16 | 256))
+    (d.flags & (16 | 128 | 256))
         | CASE WHEN d.kind IN (SELECT k.kind FROM windlass_rule_kind AS k) THEN 64 ELSE 0 END
         | CASE WHEN EXISTS (SELECT 1 FROM windlass_job_dep AS e WHERE e.parent = d.id) THEN 8 ELSE 0 END
         | CASE WHEN EXISTS (SELECT 1 FROM json_each(d.outputs) AS o WHERE o.value ->> '$.phase' <> d.phase) THEN 32 ELSE 0 END
@@ -522,6 +542,12 @@ FROM windlass_job_done AS d
 WHERE d.id = :id
     AND d.progress IS NOT NULL
     AND d.state <> 'completed';
+INSERT INTO windlass_job_limit (job, phase, key, lim, rate, burst)
+SELECT d.id, l.value ->> '$.phase', l.value ->> '$.key', l.value ->> '$.lim', l.value ->> '$.rate', l.value ->> '$.burst'
+FROM windlass_job_done AS d
+CROSS JOIN json_each(d.limits) AS l
+WHERE d.id = :id
+ON CONFLICT (job, phase) DO NOTHING; -- its place is still to be freed
 INSERT INTO windlass_delta (phase, queued, completed, failed, cancelled)
 SELECT d.phase, 1, -(d.state = 'completed'), -(d.state = 'failed'), -(d.state = 'cancelled')
 FROM windlass_job_done AS d

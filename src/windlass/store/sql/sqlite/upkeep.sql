@@ -9,8 +9,8 @@ WHERE l.reason IN ('scheduled', 'retry', 'inbox')
 LIMIT 1;
 
 -- name: promote
--- Moves due jobs into their queues with a fresh ready_at, oldest due first and a microsecond apart. Answers for each phase how many moved and the
--- last due time among them.
+-- Moves due jobs into their queues with a fresh ready_at, oldest due first and a microsecond apart; one with a limit is parked instead. Answers
+-- for each phase how many moved or were parked, and the last due time among them.
 SELECT l.phase, count(*) AS moved, max(l.run_at) AS last_due, 0 AS told
 FROM (
     SELECT d.rowid AS row
@@ -35,7 +35,8 @@ FROM (
     ORDER BY d.run_at, d.id
     LIMIT :limit
 ) AS due
-CROSS JOIN windlass_job_later AS l ON l.rowid = due.row;
+CROSS JOIN windlass_job_later AS l ON l.rowid = due.row
+WHERE l.flags & 128 = 0;
 INSERT INTO windlass_delta (phase, scheduled, queued)
 SELECT l.phase, -count(*), count(*)
 FROM (
@@ -48,16 +49,30 @@ FROM (
 ) AS due
 CROSS JOIN windlass_job_later AS l ON l.rowid = due.row
 WHERE l.reason <> 'inbox'
+    AND l.flags & 128 = 0
 GROUP BY l.phase;
 DELETE FROM windlass_job_later
 WHERE rowid IN (
-    SELECT d.rowid AS row
-    FROM windlass_job_later AS d
-    WHERE d.reason IN ('scheduled', 'retry', 'inbox')
-        AND d.run_at <= :now
-    ORDER BY d.run_at, d.id
-    LIMIT :limit
-);
+        SELECT d.rowid AS row
+        FROM windlass_job_later AS d
+        WHERE d.reason IN ('scheduled', 'retry', 'inbox')
+            AND d.run_at <= :now
+        ORDER BY d.run_at, d.id
+        LIMIT :limit
+    )
+    AND flags & 128 = 0;
+INSERT INTO windlass_delta (phase, waiting, scheduled)
+SELECT l.phase, count(*), -count(*)
+FROM windlass_job_later AS l
+WHERE l.reason IN ('scheduled', 'retry', 'inbox')
+    AND l.run_at <= :now
+    AND l.flags & 128 <> 0
+GROUP BY l.phase;
+UPDATE windlass_job_later
+SET reason = 'limited'
+WHERE reason IN ('scheduled', 'retry', 'inbox') -- the words of the partial index; none with a limit passes through the inbox
+    AND run_at <= :now
+    AND flags & 128 <> 0;
 
 -- name: fold.due
 -- Whether there is anything to fold.

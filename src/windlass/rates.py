@@ -1,0 +1,120 @@
+"""How much of a kind may run over the whole fleet: rates, limits per key, and where a job's key is found.
+
+@app.job(limit=3, limit_key="args.customer", rate=windlass.per_minute(300))
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Container
+from datetime import timedelta
+from typing import Any
+
+from windlass.errors import ConfigError
+from windlass.model import Flow, JobLimit, Rate
+
+_PATH = "args."
+MAX_LIMIT = 1_000_000
+MAX_KEY = 255
+LONGEST_AGE = timedelta(days=365)
+
+
+def per_second(count: float, *, burst: int | None = None) -> Rate:
+    """So many jobs a second on average, over all instances; ``burst`` of them at once after a pause.
+
+    Without ``burst`` they are spread evenly: as many at once as come in a tenth of a second, and at least one.
+    """
+    return _rate(count, 1.0, burst)
+
+
+def per_minute(count: float, *, burst: int | None = None) -> Rate:
+    """So many jobs a minute on average; see ``per_second``."""
+    return _rate(count, 60.0, burst)
+
+
+def per_hour(count: float, *, burst: int | None = None) -> Rate:
+    """So many jobs an hour on average; see ``per_second``."""
+    return _rate(count, 3600.0, burst)
+
+
+def _rate(count: Any, seconds: float, burst: int | None) -> Rate:
+    is_number = isinstance(count, int | float) and not isinstance(count, bool)
+    if not is_number or not 0 < count <= MAX_LIMIT:
+        raise ConfigError("rate", count, "a number of jobs above zero")
+    each_second = count / seconds
+    rate = Rate(each_second, max(1, math.ceil(each_second / 10)) if burst is None else burst)
+    check_rate(rate)
+    return rate
+
+
+def checked(flow: Flow) -> Flow:
+    """Refuse flow control that cannot work, naming the option."""
+    if flow.limit is not None:
+        check_limit(flow.limit)
+    key: object = flow.limit_key
+    if key is not None and not (isinstance(key, str) and 0 < len(key) <= MAX_KEY and key.isprintable()):
+        raise ConfigError(
+            "limit_key", key, "a path into the arguments such as args.customer, or a fixed text"
+        )
+    if key is not None and flow.limit is None:
+        raise ConfigError("limit_key", key, "a limit beside it: limit=3")
+    if flow.rate is not None:
+        check_rate(flow.rate)
+    age: object = flow.age
+    if age is not None and not (isinstance(age, timedelta) and timedelta(0) < age <= LONGEST_AGE):
+        raise ConfigError("age", age, "seconds above zero, or None")
+    return flow
+
+
+def check_limit(limit: object) -> None:
+    """Refuse a number of jobs that cannot be a limit."""
+    if not _is_whole(limit):
+        raise ConfigError("limit", limit, f"a whole number from 1 to {MAX_LIMIT:,}, or None for no limit")
+
+
+def check_rate(rate: object) -> None:
+    """Refuse a rate that is none."""
+    if not isinstance(rate, Rate):
+        raise ConfigError("rate", rate, "a rate, for example windlass.per_second(5, burst=10)")
+    per_second: object = rate.per_second
+    is_number = isinstance(per_second, int | float) and not isinstance(per_second, bool)
+    if not (is_number and 0 < rate.per_second <= MAX_LIMIT):
+        raise ConfigError("rate", per_second, "a number above zero")
+    if not _is_whole(rate.burst):
+        raise ConfigError("burst", rate.burst, f"a whole number from 1 to {MAX_LIMIT:,}")
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_LIMIT
+
+
+def check_path(limit_key: str | None, parameters: Container[str]) -> None:
+    """Refuse a path to a parameter that the handler does not have."""
+    if limit_key is not None and limit_key.startswith(_PATH) and limit_key.split(".")[1] not in parameters:
+        raise ConfigError("limit_key", limit_key, "a path that begins with one of the handler's parameters")
+
+
+def limit_of(flow: Flow, args_json: str, key: str | None = None) -> JobLimit:
+    """What a job brings along for a phase; ``key`` stands for the one that the phase would find."""
+    if flow.limit is None:
+        return JobLimit(phase=flow.phase, rate=flow.rate)
+    if key is None:
+        key = key_in(flow.limit_key, args_json)
+    return JobLimit(phase=flow.phase, key=key, limit=flow.limit, rate=flow.rate)
+
+
+def key_in(limit_key: str | None, args_json: str) -> str:
+    """The key that a path finds in arguments; a fixed key is itself, and None is one key for the whole phase."""
+    if limit_key is None:
+        return ""
+    if not limit_key.startswith(_PATH):
+        return limit_key
+    value = json.loads(args_json)
+    for name in limit_key.split(".")[1:]:
+        value = value.get(name) if isinstance(value, dict) else None
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ConfigError(
+            "limit_key", limit_key, "a path to a text or a number; these arguments have none there"
+        )
+    return str(value)

@@ -1,0 +1,517 @@
+-- Flow control: limits per key, rates and ageing per phase, debounced enqueues.
+--
+-- The way of a limited job: enqueue (or the promoter, an advance, a retry by hand) parks it, which is an insert and locks nothing;
+-- upkeep sorts it, which puts it at its gate, and lets in as many as the gate has places for; whoever ends a job that has a
+-- place frees it and lets the next one in. Jobs are put at a gate, places are taken and freed only under the lock of the gate's row. The
+-- lock is the last of a transaction (jobs.sql), rows of job_later are then taken as they are free (SKIP LOCKED), so nobody waits in a circle.
+
+-- name: flow.all
+-- What every phase with flow control allows.
+SELECT f.phase, f.lim, f.key, f.rate, f.burst, f.age
+FROM windlass.flow AS f
+ORDER BY f.phase;
+
+-- name: flow.tell
+-- Notes what phases allow from now on, where it is not what was said before; answers those that changed. A bucket keeps what it holds.
+INSERT INTO windlass.flow AS f (phase, told_at, filled_at, tokens, rate, age, lim, burst, key)
+SELECT g.phase, c.at, c.at, COALESCE(g.burst, 0), g.rate, g.age, g.lim, g.burst, g.key
+FROM json_to_recordset(:phases::json) AS g (phase text, rate double precision, age double precision, lim integer, burst integer, key text)
+CROSS JOIN (SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at) AS c
+ORDER BY g.phase
+ON CONFLICT (phase) DO UPDATE
+SET told_at = excluded.told_at,
+    filled_at = CASE WHEN f.rate IS NULL THEN excluded.filled_at ELSE f.filled_at END,
+    tokens = CASE WHEN f.rate IS NULL THEN excluded.tokens ELSE f.tokens END,
+    rate = excluded.rate,
+    age = excluded.age,
+    lim = excluded.lim,
+    burst = excluded.burst,
+    key = excluded.key
+WHERE (f.rate, f.age, f.lim, f.burst, f.key) IS DISTINCT FROM (excluded.rate, excluded.age, excluded.lim, excluded.burst, excluded.key)
+RETURNING f.phase;
+
+-- name: flow.first
+-- Notes what the first limited jobs of phases say of them, where nobody has said anything yet.
+INSERT INTO windlass.flow (phase, told_at, filled_at, tokens, rate, lim, burst)
+SELECT g.phase, c.at, c.at, COALESCE(g.burst, 0), g.rate, g.lim, g.burst
+FROM json_to_recordset(:phases::json) AS g (phase text, rate double precision, lim integer, burst integer)
+CROSS JOIN (SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at) AS c
+ORDER BY g.phase
+ON CONFLICT (phase) DO NOTHING;
+
+-- name: enqueue.limits
+-- Inserts the limits that jobs bring along.
+INSERT INTO windlass.job_limit (job, phase, key, lim, rate, burst)
+SELECT g.job, g.phase, g.key, g.lim, g.rate, g.burst
+FROM json_to_recordset(:limits::json) AS g (job uuid, phase text, key text, lim integer, rate double precision, burst integer);
+
+-- name: limits.forget
+-- Removes the limits of jobs that have no place.
+DELETE FROM windlass.job_limit AS t
+WHERE t.job = ANY(:ids::uuid[]);
+
+-- name: debounce.replace
+-- Gives the scheduled job of a debounced key new arguments and a new time (what stands beside it is the caller's), and tells whoever waits for that; no row where it is no longer
+-- scheduled. Waits for whoever is moving it.
+WITH replaced AS (
+    UPDATE windlass.job_later AS l
+    SET args = g.args,
+        run_at = COALESCE(g.run_at, COALESCE(:now::timestamptz, clock_timestamp()) + g.delay * interval '1 second'),
+        lane = g.lane,
+        max_attempts = g.max_attempts,
+        flags = (l.flags & ~(128 | 256)) | (g.flags & (128 | 256))
+    FROM json_to_record(:job::json) AS g (
+        args jsonb, run_at timestamptz, delay double precision, lane smallint, max_attempts smallint, flags smallint
+    )
+    WHERE l.id = :id::uuid
+        AND l.reason = 'scheduled'
+    RETURNING l.id
+)
+SELECT r.id::text, (
+        SELECT pg_notify('windlass', w.phase)::text
+        FROM windlass.wake AS w
+        WHERE w.phase = '@later'
+            AND w.waiting_until > clock_timestamp()
+    )
+FROM replaced AS r;
+
+-- name: debounce.keep
+-- Has a debounced key lead to a job that waits, for as long as it may wait and a month more.
+UPDATE windlass.job_key AS k
+SET job = l.id,
+    expires_at = l.run_at + interval '30 days'
+FROM windlass.job_later AS l
+WHERE k.scope = 'debounce'
+    AND k.key = :key
+    AND l.id = :job::uuid;
+
+-- name: park
+-- Takes queued jobs that have come to a phase where they are limited out of their queue again; answers how many.
+WITH parked AS (
+    DELETE FROM windlass.job AS j
+    USING windlass.job_limit AS t
+    WHERE j.id = ANY(:ids::uuid[])
+        AND j.token IS NULL
+        AND t.job = j.id
+        AND t.phase = j.phase
+    RETURNING j.*
+), later AS (
+    INSERT INTO windlass.job_later (id, created_at, run_at, started_at, lane, generation, attempt, crashes, max_attempts,
+        flags, reason, kind, phase, correlation, args)
+    SELECT p.id, p.created_at, p.ready_at, p.started_at, p.lane, p.generation, p.attempt, p.crashes, p.max_attempts, p.flags,
+        'limited', p.kind, p.phase, p.correlation, p.args
+    FROM parked AS p
+), counted AS (
+    INSERT INTO windlass.delta (phase, waiting, queued)
+    SELECT p.phase, count(*), -count(*)
+    FROM parked AS p
+    GROUP BY p.phase
+)
+SELECT count(*)
+FROM parked;
+
+-- name: sort.pick
+-- Locks limited jobs that nobody has looked at yet, a page of them in id order, and answers what limits they have in their phase.
+SELECT l.id, l.phase, t.key, t.lim, t.rate, t.burst, f.phase IS NOT NULL AS is_known
+FROM windlass.job_later AS l
+LEFT JOIN windlass.job_limit AS t ON t.job = l.id AND t.phase = l.phase
+LEFT JOIN windlass.flow AS f ON f.phase = l.phase
+WHERE l.reason = 'limited'
+    AND l.gate IS NULL
+    AND t.gone IS NOT TRUE
+    AND l.id > :after::uuid
+ORDER BY l.id
+LIMIT :limit
+FOR UPDATE OF l SKIP LOCKED;
+
+-- name: sort
+-- Puts jobs at their gates; those without one go on to wait for their phase's rate.
+UPDATE windlass.job_later AS l
+SET gate = g.gate,
+    reason = CASE WHEN g.gate IS NULL THEN 'paced' ELSE 'limited' END
+FROM json_to_recordset(:jobs::json) AS g (id uuid, gate text)
+WHERE l.id = g.id;
+
+-- name: gate.open
+-- Makes the gates that are missing.
+INSERT INTO windlass.gate (phase, key, used_at, admitted)
+SELECT g.phase, g.key, COALESCE(:now::timestamptz, clock_timestamp()), 0
+FROM json_to_recordset(:gates::json) AS g (phase text, key text)
+ORDER BY g.phase, g.key
+ON CONFLICT (phase, key) DO NOTHING;
+
+-- name: gate.try
+-- Locks gates in order, leaving out those that somebody else has; answers what it locked.
+SELECT g.phase, g.key
+FROM windlass.gate AS g
+JOIN json_to_recordset(:gates::json) AS w (phase text, key text) ON w.phase = g.phase AND w.key = g.key
+ORDER BY g.phase, g.key
+FOR UPDATE OF g SKIP LOCKED;
+
+-- name: free.lock
+-- Locks, in order, the gates where these jobs have places.
+WITH held AS MATERIALIZED (
+    SELECT DISTINCT t.phase, t.key
+    FROM windlass.job_limit AS t
+    WHERE t.job = ANY(:ids::uuid[])
+        AND t.admitted
+)
+SELECT g.phase, g.key
+FROM windlass.gate AS g
+JOIN held AS h ON h.phase = g.phase AND h.key = g.key
+ORDER BY g.phase, g.key
+FOR UPDATE OF g;
+
+-- name: free.later
+-- Notes that jobs give up their places, in a transaction that may stay open for long; upkeep frees them after its commit, and is told.
+WITH gone AS (
+    UPDATE windlass.job_limit AS t
+    SET gone = TRUE
+    WHERE t.job = ANY(:ids::uuid[])
+        AND t.admitted
+    RETURNING t.job
+)
+SELECT pg_notify('windlass', w.phase)::text
+FROM windlass.wake AS w
+WHERE w.phase = '@later'
+    AND w.waiting_until > clock_timestamp()
+    AND EXISTS (SELECT FROM gone);
+
+-- name: free.gone
+-- Locks places that were given up so, and answers their jobs, their gates, and whether the job lives on.
+SELECT t.job, t.phase, t.key, (
+        EXISTS (SELECT FROM windlass.job AS j WHERE j.id = t.job)
+        OR EXISTS (SELECT FROM windlass.job_later AS l WHERE l.id = t.job)
+    ) AS is_living
+FROM windlass.job_limit AS t
+WHERE t.gone
+ORDER BY t.job
+LIMIT :limit
+FOR UPDATE SKIP LOCKED;
+
+-- name: admit
+-- Frees the places of jobs that ended or went elsewhere, each once (those that ended lose their limits with them), and gives the free places of
+-- their gates, and of the :gates named, to the jobs that stand there: highest priority first, then oldest first, at most :limit a gate. All
+-- these gates are locked. Who gets a place goes into the queue, or waits for its phase's rate if it has one. Answers each of them, whether it
+-- is in its queue, whether it waits for a rate, and whether there may be more to let in at its gate.
+WITH clock AS MATERIALIZED (
+    SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at
+), gone AS (
+    DELETE FROM windlass.job_limit AS t
+    WHERE t.job = ANY(:ended::uuid[])
+    RETURNING t.phase, t.key, t.admitted
+), left_over AS (
+    UPDATE windlass.job_limit AS t
+    SET admitted = FALSE,
+        gone = FALSE
+    WHERE t.job = ANY(:moved::uuid[])
+        AND t.admitted
+    RETURNING t.phase, t.key
+), freed AS MATERIALIZED (
+    SELECT s.phase, s.key, sum(s.n) AS n
+    FROM (
+        SELECT d.phase, d.key, 1 AS n
+        FROM gone AS d
+        WHERE d.admitted
+        UNION ALL
+        SELECT o.phase, o.key, 1
+        FROM left_over AS o
+        UNION ALL
+        SELECT w.phase, w.key, 0
+        FROM json_to_recordset(:gates::json) AS w (phase text, key text)
+    ) AS s
+    GROUP BY s.phase, s.key
+), room AS MATERIALIZED (
+    SELECT g.phase, g.key, w.rate, LEAST(GREATEST(0, COALESCE(w.lim - g.admitted + f.n, :limit)), :limit)::integer AS places
+    FROM freed AS f
+    JOIN windlass.gate AS g ON g.phase = f.phase AND g.key = f.key
+    LEFT JOIN windlass.flow AS w ON w.phase = f.phase
+), picked AS MATERIALIZED (
+    SELECT s.id, r.phase, r.rate, r.places, row_number() OVER (ORDER BY s.lane, s.run_at, s.id) AS place
+    FROM room AS r
+    CROSS JOIN LATERAL (
+        SELECT l.id, l.lane, l.run_at
+        FROM windlass.job_later AS l
+        WHERE l.reason = 'limited'
+            AND l.phase = r.phase
+            AND l.gate = r.key
+        ORDER BY l.lane, l.run_at, l.id
+        LIMIT r.places
+        FOR UPDATE SKIP LOCKED
+    ) AS s
+), placed AS (
+    UPDATE windlass.job_limit AS t
+    SET admitted = TRUE
+    FROM picked AS p
+    WHERE t.job = p.id
+        AND t.phase = p.phase
+    RETURNING t.job, t.phase, t.key, t.rate IS NOT NULL AND p.rate IS NOT NULL AS is_paced, p.places, p.place
+), counted AS (
+    UPDATE windlass.gate AS g
+    SET admitted = g.admitted - f.n + COALESCE(n.n, 0),
+        used_at = c.at
+    FROM freed AS f
+    LEFT JOIN (SELECT p.phase, p.key, count(*) AS n FROM placed AS p GROUP BY p.phase, p.key) AS n ON n.phase = f.phase AND n.key = f.key
+    CROSS JOIN clock AS c
+    WHERE g.phase = f.phase
+        AND g.key = f.key
+), passed AS (
+    UPDATE windlass.job_later AS l
+    SET reason = 'paced',
+        gate = NULL
+    FROM placed AS p
+    WHERE l.id = p.job
+        AND p.is_paced
+), moved AS (
+    DELETE FROM windlass.job_later AS l
+    USING placed AS p
+    WHERE l.id = p.job
+        AND NOT p.is_paced
+    RETURNING l.*, p.place
+), live AS (
+    INSERT INTO windlass.job (id, created_at, ready_at, started_at, lane, generation, attempt, crashes, max_attempts, flags,
+        kind, phase, correlation, args)
+    SELECT m.id, m.created_at, c.at + (m.place - 1) * interval '1 microsecond', m.started_at, m.lane, m.generation, m.attempt,
+        m.crashes, m.max_attempts, m.flags | CASE WHEN m.kind IN (SELECT k.kind FROM windlass.rule_kind AS k) THEN 64 ELSE 0 END,
+        m.kind, m.phase, m.correlation, m.args
+    FROM moved AS m
+    CROSS JOIN clock AS c
+    ON CONFLICT (id) DO NOTHING
+), changed AS (
+    INSERT INTO windlass.delta (phase, waiting, queued)
+    SELECT m.phase, -count(*), count(*)
+    FROM moved AS m
+    GROUP BY m.phase
+), told AS MATERIALIZED (
+    SELECT w.phase, pg_notify('windlass', w.phase)
+    FROM windlass.wake AS w
+    WHERE w.phase IN (SELECT m.phase FROM moved AS m)
+        AND w.waiting_until > clock_timestamp()
+)
+SELECT p.job AS id, p.phase, p.key, TRUE AS is_in, p.is_paced, p.places = :limit AS is_more, (SELECT count(*) FROM told) AS told
+FROM placed AS p;
+
+-- name: let_in
+-- Moves jobs that passed their gates into their queues with a fresh ready_at, in the order they are given, and tells whoever waits.
+WITH clock AS MATERIALIZED (
+    SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at
+), moved AS (
+    DELETE FROM windlass.job_later AS l
+    USING unnest(:ids::uuid[]) WITH ORDINALITY AS g (id, place)
+    WHERE l.id = g.id
+        AND l.reason = 'paced'
+    RETURNING l.*, g.place
+), live AS (
+    INSERT INTO windlass.job (id, created_at, ready_at, started_at, lane, generation, attempt, crashes, max_attempts, flags,
+        kind, phase, correlation, args)
+    SELECT m.id, m.created_at, c.at + (m.place - 1) * interval '1 microsecond', m.started_at, m.lane, m.generation, m.attempt,
+        m.crashes, m.max_attempts, m.flags | CASE WHEN m.kind IN (SELECT k.kind FROM windlass.rule_kind AS k) THEN 64 ELSE 0 END,
+        m.kind, m.phase, m.correlation, m.args
+    FROM moved AS m
+    CROSS JOIN clock AS c
+    ON CONFLICT (id) DO NOTHING
+), counted AS (
+    INSERT INTO windlass.delta (phase, waiting, queued)
+    SELECT m.phase, -count(*), count(*)
+    FROM moved AS m
+    GROUP BY m.phase
+), told AS MATERIALIZED (
+    SELECT w.phase, pg_notify('windlass', w.phase)
+    FROM windlass.wake AS w
+    WHERE w.phase IN (SELECT m.phase FROM moved AS m)
+        AND w.waiting_until > clock_timestamp()
+)
+SELECT m.phase, count(*) AS moved, (SELECT count(*) FROM told) AS told
+FROM moved AS m
+GROUP BY m.phase;
+
+-- name: pace.phases
+-- Phases where jobs wait for the rate, those that are paused left out.
+SELECT f.phase
+FROM windlass.flow AS f
+WHERE EXISTS (SELECT FROM windlass.job_later AS l WHERE l.reason = 'paced' AND l.phase = f.phase)
+    AND NOT EXISTS (
+        SELECT FROM windlass.phase AS p
+        WHERE p.name = f.phase
+            AND (p.paused_until IS NULL OR p.paused_until > (SELECT COALESCE(:now::timestamptz, clock_timestamp())))
+    )
+ORDER BY f.phase;
+
+-- name: pace.lock
+-- Locks a phase's bucket and answers what it holds now, and how many jobs of the phase are queued already (counted up to the burst: a queue
+-- nobody serves must not fill up and then run all at once). No row where somebody else has it.
+SELECT f.rate, f.burst, LEAST(f.burst, f.tokens + GREATEST(0, EXTRACT(EPOCH FROM c.at - f.filled_at)) * f.rate)::double precision AS tokens, c.at,
+    f.filled_at > c.at AS is_ahead, q.queued
+FROM windlass.flow AS f
+CROSS JOIN (SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at) AS c
+CROSS JOIN LATERAL (
+    SELECT count(*) AS queued
+    FROM (SELECT FROM windlass.job AS j WHERE j.phase = f.phase AND j.token IS NULL LIMIT COALESCE(f.burst, 0)) AS j
+) AS q
+WHERE f.phase = :phase
+FOR UPDATE OF f SKIP LOCKED;
+
+-- name: pace.pick
+-- Locks the next jobs of a phase that wait for its rate, highest priority first, then oldest first.
+SELECT l.id
+FROM windlass.job_later AS l
+WHERE l.reason = 'paced'
+    AND l.phase = :phase
+ORDER BY l.lane, l.run_at, l.id
+LIMIT :limit
+FOR UPDATE SKIP LOCKED;
+
+-- name: pace.spend
+-- Notes what a phase's bucket held at a time.
+UPDATE windlass.flow AS f
+SET tokens = :tokens::double precision,
+    filled_at = :at::timestamptz
+WHERE f.phase = :phase;
+
+-- name: age
+-- Moves queued jobs of a phase up one lane for every :age seconds they have waited, a page of them; they keep their ready_at. Answers how many.
+WITH clock AS MATERIALIZED (
+    SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at
+), old AS MATERIALIZED (
+    SELECT w.id, LEAST(w.lane, GREATEST(1, floor(EXTRACT(EPOCH FROM c.at - w.ready_at) / :age::double precision) - COALESCE(w.risen, 0)))::smallint AS lanes
+    FROM clock AS c
+    CROSS JOIN generate_series(1, 9) AS n (lane)
+    CROSS JOIN LATERAL (
+        SELECT j.id, j.lane, j.ready_at, j.risen
+        FROM windlass.job AS j
+        WHERE j.phase = :phase
+            AND j.lane = n.lane
+            AND j.ready_at <= c.at - :age::double precision * interval '1 second' -- belt: implied by the next line; bounds the scan
+            AND j.ready_at <= c.at - :age::double precision * (COALESCE(j.risen, 0) + 1) * interval '1 second'
+            AND j.token IS NULL
+        ORDER BY j.ready_at, j.id
+        LIMIT :limit
+        FOR UPDATE SKIP LOCKED
+    ) AS w
+), raised AS (
+    UPDATE windlass.job AS j
+    SET lane = j.lane - o.lanes,
+        risen = COALESCE(j.risen, 0) + o.lanes
+    FROM old AS o
+    WHERE j.id = o.id
+    RETURNING j.id
+)
+SELECT count(*)
+FROM raised;
+
+-- name: age.later
+-- The same for jobs of a phase that wait at its gates or for its rate.
+WITH clock AS MATERIALIZED (
+    SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at
+), old AS MATERIALIZED (
+    SELECT l.id, LEAST(l.lane, GREATEST(1, floor(EXTRACT(EPOCH FROM c.at - l.run_at) / :age::double precision) - COALESCE(l.risen, 0)))::smallint AS lanes
+    FROM windlass.job_later AS l
+    CROSS JOIN clock AS c
+    WHERE l.reason IN ('limited', 'paced')
+        AND l.phase = :phase
+        AND l.lane > 0
+        AND l.run_at <= c.at - :age::double precision * (COALESCE(l.risen, 0) + 1) * interval '1 second'
+    ORDER BY l.run_at, l.id
+    LIMIT :limit
+    FOR UPDATE OF l SKIP LOCKED
+), raised AS (
+    UPDATE windlass.job_later AS l
+    SET lane = l.lane - o.lanes,
+        risen = COALESCE(l.risen, 0) + o.lanes
+    FROM old AS o
+    WHERE l.id = o.id
+    RETURNING l.id
+)
+SELECT count(*)
+FROM raised;
+
+-- name: gates
+-- The gates of a phase (of all, without one): places, who has one, who waits.
+SELECT g.phase, g.key, f.lim, g.admitted,
+    (SELECT count(*) FROM windlass.job_later AS l WHERE l.reason = 'limited' AND l.phase = g.phase AND l.gate = g.key) AS waiting
+FROM windlass.gate AS g
+LEFT JOIN windlass.flow AS f ON f.phase = g.phase
+WHERE (:phase::text IS NULL OR g.phase = :phase)
+ORDER BY g.phase, g.key
+LIMIT :limit;
+
+-- name: gates.room
+-- Gates with a free place and a job that waits for one: the net under those who should have let it in.
+SELECT g.phase, g.key
+FROM windlass.gate AS g
+LEFT JOIN windlass.flow AS f ON f.phase = g.phase
+WHERE (
+        f.lim IS NULL
+        OR g.admitted < f.lim
+    )
+    AND EXISTS (SELECT FROM windlass.job_later AS l WHERE l.reason = 'limited' AND l.phase = g.phase AND l.gate = g.key)
+ORDER BY g.phase, g.key
+LIMIT :limit;
+
+-- name: gates.check
+-- Gates whose count is not the number of jobs that have a place there and are paced, queued or processing. One statement, one snapshot:
+-- what is under way changes both, so a difference is a mistake. Answers the count, the places given, and the jobs that really have one.
+SELECT COALESCE(g.phase, p.phase) AS phase, COALESCE(g.key, p.key) AS key, COALESCE(g.admitted, 0) AS admitted,
+    COALESCE(p.given, 0) AS given, COALESCE(p.used, 0) AS used
+FROM windlass.gate AS g
+FULL JOIN (
+    SELECT t.phase, t.key, count(*) AS given,
+        count(*) FILTER (
+            WHERE EXISTS (SELECT FROM windlass.job AS j WHERE j.id = t.job AND j.phase = t.phase)
+                OR EXISTS (SELECT FROM windlass.job_later AS l WHERE l.id = t.job AND l.phase = t.phase AND l.reason = 'paced')
+                OR t.gone
+        ) AS used
+    FROM windlass.job_limit AS t
+    WHERE t.admitted
+    GROUP BY t.phase, t.key
+) AS p ON p.phase = g.phase AND p.key = g.key
+WHERE (
+        COALESCE(g.admitted, 0) <> COALESCE(p.given, 0)
+        OR COALESCE(p.given, 0) <> COALESCE(p.used, 0)
+    )
+ORDER BY 1, 2
+LIMIT :limit;
+
+-- name: gates.repair
+-- Takes places at locked gates back from jobs that are not there any more (whoever ended them left their limits behind), and counts anew. Each
+-- statement sees what was committed before the lock was given.
+DELETE FROM windlass.job_limit AS t
+USING json_to_recordset(:gates::json) AS w (phase text, key text)
+WHERE t.phase = w.phase
+    AND t.key = w.key
+    AND t.admitted
+    AND NOT t.gone
+    AND NOT EXISTS (SELECT FROM windlass.job AS j WHERE j.id = t.job)
+    AND NOT EXISTS (SELECT FROM windlass.job_later AS l WHERE l.id = t.job);
+UPDATE windlass.job_limit AS t
+SET admitted = FALSE
+FROM json_to_recordset(:gates::json) AS w (phase text, key text)
+WHERE t.phase = w.phase
+    AND t.key = w.key
+    AND t.admitted
+    AND NOT t.gone
+    AND NOT EXISTS (SELECT FROM windlass.job AS j WHERE j.id = t.job AND j.phase = t.phase)
+    AND NOT EXISTS (SELECT FROM windlass.job_later AS l WHERE l.id = t.job AND l.phase = t.phase AND l.reason = 'paced');
+UPDATE windlass.gate AS g
+SET admitted = (SELECT count(*) FROM windlass.job_limit AS t WHERE t.phase = g.phase AND t.key = g.key AND t.admitted)
+FROM json_to_recordset(:gates::json) AS w (phase text, key text)
+WHERE g.phase = w.phase
+    AND g.key = w.key;
+
+-- name: gates.idle
+-- Locks gates that nobody has used for an hour.
+SELECT g.phase, g.key
+FROM windlass.gate AS g
+WHERE g.admitted = 0
+    AND g.used_at < (SELECT COALESCE(:now::timestamptz, clock_timestamp())) - interval '1 hour'
+ORDER BY g.phase, g.key
+LIMIT :limit
+FOR UPDATE SKIP LOCKED;
+
+-- name: gates.sweep
+-- Removes locked gates where nobody waits. A statement of its own: it sees whoever was put there before the lock was given.
+DELETE FROM windlass.gate AS g
+USING json_to_recordset(:gates::json) AS w (phase text, key text)
+WHERE g.phase = w.phase
+    AND g.key = w.key
+    AND NOT EXISTS (SELECT FROM windlass.job_later AS l WHERE l.reason = 'limited' AND l.phase = g.phase AND l.gate = g.key);

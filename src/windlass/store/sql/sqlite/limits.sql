@@ -1,0 +1,419 @@
+-- Flow control; the PostgreSQL file of the same name tells the protocol. With one writer at a time there is nothing to lock: a gate is
+-- always ours.
+
+-- name: flow.all
+-- What every phase with flow control allows.
+SELECT f.phase, f.lim, f.key, f.rate, f.burst, f.age
+FROM windlass_flow AS f
+ORDER BY f.phase;
+
+-- name: flow.tell
+-- Notes what phases allow from now on, where it is not what was said before; answers those that changed. A bucket keeps what it holds.
+INSERT INTO windlass_flow AS f (phase, told_at, filled_at, tokens, rate, age, lim, burst, key)
+SELECT g.value ->> '$.phase', :now, :now, COALESCE(g.value ->> '$.burst', 0), g.value ->> '$.rate', g.value ->> '$.age', g.value ->> '$.lim',
+    g.value ->> '$.burst', g.value ->> '$.key'
+FROM json_each(:phases) AS g
+WHERE TRUE -- belt: SQLite's grammar needs a WHERE between SELECT and ON CONFLICT
+ON CONFLICT (phase) DO UPDATE
+SET told_at = excluded.told_at,
+    filled_at = CASE WHEN f.rate IS NULL THEN excluded.filled_at ELSE f.filled_at END,
+    tokens = CASE WHEN f.rate IS NULL THEN excluded.tokens ELSE f.tokens END,
+    rate = excluded.rate,
+    age = excluded.age,
+    lim = excluded.lim,
+    burst = excluded.burst,
+    key = excluded.key
+WHERE (f.rate, f.age, f.lim, f.burst, f.key) IS NOT (excluded.rate, excluded.age, excluded.lim, excluded.burst, excluded.key)
+RETURNING phase;
+
+-- name: flow.first
+-- Notes what the first limited jobs of phases say of them, where nobody has said anything yet.
+INSERT INTO windlass_flow (phase, told_at, filled_at, tokens, rate, lim, burst)
+SELECT g.value ->> '$.phase', :now, :now, COALESCE(g.value ->> '$.burst', 0), g.value ->> '$.rate', g.value ->> '$.lim', g.value ->> '$.burst'
+FROM json_each(:phases) AS g
+WHERE TRUE -- belt: SQLite's grammar needs a WHERE between SELECT and ON CONFLICT
+ON CONFLICT (phase) DO NOTHING;
+
+-- name: enqueue.limits
+-- Inserts the limits that jobs bring along.
+INSERT INTO windlass_job_limit (job, phase, key, lim, rate, burst)
+SELECT g.value ->> '$.job', g.value ->> '$.phase', g.value ->> '$.key', g.value ->> '$.lim', g.value ->> '$.rate', g.value ->> '$.burst'
+FROM json_each(:limits) AS g;
+
+-- name: limits.forget
+-- Removes the limits of jobs that have no place.
+DELETE FROM windlass_job_limit
+WHERE job IN (SELECT g.value FROM json_each(:ids) AS g);
+
+-- name: debounce.replace
+-- Gives the scheduled job of a debounced key new arguments and a new time; no row where it is no longer scheduled.
+UPDATE windlass_job_later
+SET args = :job -> '$.args',
+    run_at = CAST(COALESCE(:job ->> '$.run_at', :now + (:job ->> '$.delay') * 1000000) AS INTEGER),
+    lane = :job ->> '$.lane',
+    max_attempts = :job ->> '$.max_attempts',
+    flags = (flags & ~(128 | 256)) | (:job ->> '$.flags' & (128 | 256))
+WHERE id = :id
+    AND reason = 'scheduled'
+RETURNING id, NULL;
+
+-- name: debounce.keep
+-- Has a debounced key lead to a job that waits, for as long as it may wait and a month more.
+UPDATE windlass_job_key
+SET job = l.id,
+    expires_at = l.run_at + 2592000000000
+FROM windlass_job_later AS l
+WHERE windlass_job_key.scope = 'debounce'
+    AND windlass_job_key.key = :key
+    AND l.id = :job;
+
+-- name: park
+-- Takes queued jobs that have come to a phase where they are limited out of their queue again; answers how many.
+INSERT INTO windlass_job_later (id, created_at, run_at, started_at, lane, generation, attempt, crashes, max_attempts, flags, reason,
+    kind, phase, correlation, args)
+SELECT j.id, j.created_at, j.ready_at, j.started_at, j.lane, j.generation, j.attempt, j.crashes, j.max_attempts, j.flags, 'limited',
+    j.kind, j.phase, j.correlation, j.args
+FROM windlass_job AS j
+WHERE j.id IN (SELECT g.value FROM json_each(:ids) AS g)
+    AND j.token IS NULL
+    AND EXISTS (SELECT 1 FROM windlass_job_limit AS t WHERE t.job = j.id AND t.phase = j.phase);
+INSERT INTO windlass_delta (phase, waiting, queued)
+SELECT j.phase, count(*), -count(*)
+FROM windlass_job AS j
+WHERE j.id IN (SELECT g.value FROM json_each(:ids) AS g)
+    AND j.token IS NULL
+    AND EXISTS (SELECT 1 FROM windlass_job_limit AS t WHERE t.job = j.id AND t.phase = j.phase)
+GROUP BY j.phase;
+DELETE FROM windlass_job
+WHERE id IN (SELECT g.value FROM json_each(:ids) AS g)
+    AND token IS NULL
+    AND EXISTS (SELECT 1 FROM windlass_job_limit AS t WHERE t.job = windlass_job.id AND t.phase = windlass_job.phase);
+SELECT changes();
+
+-- name: sort.pick
+-- Limited jobs that nobody has looked at yet, a page of them in id order, and what limits they have in their phase.
+SELECT l.id, l.phase, t.key, t.lim, t.rate, t.burst, f.phase IS NOT NULL AS is_known
+FROM windlass_job_later AS l
+LEFT JOIN windlass_job_limit AS t ON t.job = l.id AND t.phase = l.phase
+LEFT JOIN windlass_flow AS f ON f.phase = l.phase
+WHERE l.reason = 'limited'
+    AND l.gate IS NULL
+    AND t.gone IS NOT TRUE
+    AND l.id > :after
+ORDER BY l.id
+LIMIT :limit;
+
+-- name: sort
+-- Puts jobs at their gates; those without one go on to wait for their phase's rate.
+UPDATE windlass_job_later
+SET gate = g.value ->> '$.gate',
+    reason = CASE WHEN g.value ->> '$.gate' IS NULL THEN 'paced' ELSE 'limited' END
+FROM json_each(:jobs) AS g
+WHERE windlass_job_later.id = g.value ->> '$.id';
+
+-- name: gate.open
+-- Makes the gates that are missing.
+INSERT INTO windlass_gate (phase, key, used_at, admitted)
+SELECT g.value ->> '$.phase', g.value ->> '$.key', :now, 0
+FROM json_each(:gates) AS g
+WHERE TRUE -- belt: SQLite's grammar needs a WHERE between SELECT and ON CONFLICT
+ON CONFLICT (phase, key) DO NOTHING;
+
+-- name: gate.try
+-- The gates that there are.
+SELECT g.phase, g.key
+FROM json_each(:gates) AS w
+CROSS JOIN windlass_gate AS g ON g.phase = w.value ->> '$.phase' AND g.key = w.value ->> '$.key'
+ORDER BY g.phase, g.key;
+
+-- name: free.lock
+-- The gates where these jobs have places.
+SELECT DISTINCT t.phase, t.key
+FROM windlass_job_limit AS t
+WHERE t.job IN (SELECT g.value FROM json_each(:ids) AS g)
+    AND t.admitted
+ORDER BY t.phase, t.key;
+
+-- name: free.later
+-- Notes that jobs give up their places, in a transaction that may stay open for long; upkeep frees them after its commit.
+UPDATE windlass_job_limit
+SET gone = 1
+WHERE job IN (SELECT g.value FROM json_each(:ids) AS g)
+    AND admitted;
+
+-- name: free.gone
+-- Places that were given up so: their jobs, their gates, and whether the job lives on.
+SELECT t.job, t.phase, t.key, (
+        EXISTS (SELECT 1 FROM windlass_job AS j WHERE j.id = t.job)
+        OR EXISTS (SELECT 1 FROM windlass_job_later AS l WHERE l.id = t.job)
+    ) AS is_living
+FROM windlass_job_limit AS t
+WHERE t.gone
+ORDER BY t.job
+LIMIT :limit;
+
+-- name: admit
+-- Frees the places of jobs that ended or went elsewhere, each once (those that ended lose their limits with them), and gives a free place at
+-- each of the :gates to the job that stands first there: highest priority, then oldest. One a call, because SQLite's LIMIT cannot be a number of
+-- the row at hand; the caller goes on while the answer says that there may be more, and lets in those who wait for no rate. From the first
+-- `admitted = 1` to the last statement, those who got a place just now are the ones that stand at a gate and have one.
+UPDATE windlass_gate
+SET admitted = admitted - p.n,
+    used_at = :now
+FROM (
+    SELECT t.phase, t.key, count(*) AS n
+    FROM windlass_job_limit AS t
+    WHERE (
+            t.job IN (SELECT g.value FROM json_each(:ended) AS g)
+            OR t.job IN (SELECT g.value FROM json_each(:moved) AS g)
+        )
+        AND t.admitted
+    GROUP BY t.phase, t.key
+) AS p
+WHERE windlass_gate.phase = p.phase
+    AND windlass_gate.key = p.key;
+DELETE FROM windlass_job_limit
+WHERE job IN (SELECT g.value FROM json_each(:ended) AS g);
+UPDATE windlass_job_limit
+SET admitted = 0,
+    gone = 0
+WHERE job IN (SELECT g.value FROM json_each(:moved) AS g);
+UPDATE windlass_job_limit
+SET admitted = 1
+WHERE (job, phase) IN (
+        SELECT (
+                SELECT l.id
+                FROM windlass_job_later AS l
+                WHERE l.reason = 'limited'
+                    AND l.phase = g.phase
+                    AND l.gate = g.key
+                ORDER BY l.lane, l.run_at, l.id
+                LIMIT 1
+            ), g.phase
+        FROM json_each(:gates) AS w
+        CROSS JOIN windlass_gate AS g ON g.phase = w.value ->> '$.phase' AND g.key = w.value ->> '$.key'
+        LEFT JOIN windlass_flow AS f ON f.phase = g.phase
+        WHERE (
+                f.lim IS NULL
+                OR g.admitted < f.lim
+            )
+    );
+UPDATE windlass_gate
+SET admitted = admitted + 1,
+    used_at = :now
+WHERE (phase, key) IN (
+        SELECT t.phase, t.key
+        FROM json_each(:gates) AS w
+        CROSS JOIN windlass_job_limit AS t ON t.phase = w.value ->> '$.phase' AND t.key = w.value ->> '$.key'
+        CROSS JOIN windlass_job_later AS l ON l.id = t.job
+        WHERE t.admitted
+            AND l.gate IS NOT NULL
+    );
+SELECT t.job AS id, t.phase, t.key, FALSE AS is_in, t.rate IS NOT NULL AND f.rate IS NOT NULL AS is_paced, TRUE AS is_more, 0 AS told
+FROM json_each(:gates) AS w
+CROSS JOIN windlass_job_limit AS t ON t.phase = w.value ->> '$.phase' AND t.key = w.value ->> '$.key'
+CROSS JOIN windlass_job_later AS l ON l.id = t.job
+LEFT JOIN windlass_flow AS f ON f.phase = t.phase
+WHERE t.admitted
+    AND l.gate IS NOT NULL;
+UPDATE windlass_job_later
+SET reason = 'paced',
+    gate = NULL
+WHERE id IN (
+        SELECT l.id
+        FROM json_each(:gates) AS w
+        CROSS JOIN windlass_job_limit AS t ON t.phase = w.value ->> '$.phase' AND t.key = w.value ->> '$.key'
+        CROSS JOIN windlass_job_later AS l ON l.id = t.job
+        WHERE t.admitted
+            AND l.gate IS NOT NULL
+    );
+
+-- name: let_in
+-- Moves jobs that passed their gates into their queues with a fresh ready_at, in the order they are given.
+SELECT l.phase, count(*) AS moved, 0 AS told
+FROM json_each(:ids) AS g
+CROSS JOIN windlass_job_later AS l ON l.id = g.value
+WHERE l.reason = 'paced'
+GROUP BY l.phase;
+INSERT INTO windlass_job (id, created_at, ready_at, started_at, lane, generation, attempt, crashes, max_attempts, flags, kind,
+    phase, correlation, args)
+SELECT l.id, l.created_at, :now + g.key, l.started_at, l.lane, l.generation, l.attempt, l.crashes, l.max_attempts, l.flags, l.kind,
+    l.phase, l.correlation, l.args
+FROM json_each(:ids) AS g
+CROSS JOIN windlass_job_later AS l ON l.id = g.value
+WHERE l.reason = 'paced';
+INSERT INTO windlass_delta (phase, waiting, queued)
+SELECT l.phase, -count(*), count(*)
+FROM json_each(:ids) AS g
+CROSS JOIN windlass_job_later AS l ON l.id = g.value
+WHERE l.reason = 'paced'
+GROUP BY l.phase;
+DELETE FROM windlass_job_later
+WHERE id IN (SELECT g.value FROM json_each(:ids) AS g)
+    AND reason = 'paced';
+
+-- name: pace.phases
+-- Phases where jobs wait for the rate, those that are paused left out.
+SELECT f.phase
+FROM windlass_flow AS f
+WHERE EXISTS (SELECT 1 FROM windlass_job_later AS l WHERE l.reason = 'paced' AND l.phase = f.phase)
+    AND NOT EXISTS (
+        SELECT 1 FROM windlass_phase AS p
+        WHERE p.name = f.phase
+            AND (p.paused_until IS NULL OR p.paused_until > :now)
+    )
+ORDER BY f.phase;
+
+-- name: pace.lock
+-- What a phase's bucket holds now, and how many jobs of the phase are queued already (a queue nobody serves must not fill up and then
+-- run all at once).
+SELECT f.rate, f.burst, min(f.burst, f.tokens + max(0, :now - f.filled_at) / 1000000.0 * f.rate) AS tokens, :now AS at,
+    f.filled_at > :now AS is_ahead,
+    (SELECT count(*) FROM windlass_job AS j WHERE j.phase = f.phase AND j.token IS NULL) AS queued
+FROM windlass_flow AS f
+WHERE f.phase = :phase;
+
+-- name: pace.pick
+-- The next jobs of a phase that wait for its rate, highest priority first, then oldest first.
+SELECT l.id
+FROM windlass_job_later AS l
+WHERE l.reason = 'paced'
+    AND l.phase = :phase
+ORDER BY l.lane, l.run_at, l.id
+LIMIT :limit;
+
+-- name: pace.spend
+-- Notes what a phase's bucket held at a time.
+UPDATE windlass_flow
+SET tokens = :tokens,
+    filled_at = :at
+WHERE phase = :phase;
+
+-- name: age
+-- Moves queued jobs of a phase up one lane for every :age seconds they have waited, a page of them; they keep their ready_at. Answers how many.
+UPDATE windlass_job
+SET lane = lane - min(lane, max(1, CAST((:now - ready_at) / (:age * 1000000) AS INTEGER) - COALESCE(risen, 0))),
+    risen = COALESCE(risen, 0) + min(lane, max(1, CAST((:now - ready_at) / (:age * 1000000) AS INTEGER) - COALESCE(risen, 0)))
+WHERE rowid IN (
+        SELECT j.rowid
+        FROM windlass_job AS j
+        WHERE j.phase = :phase
+            AND j.lane > 0
+            AND j.ready_at <= :now - :age * (COALESCE(j.risen, 0) + 1) * 1000000
+            AND j.token IS NULL
+        ORDER BY j.ready_at, j.id
+        LIMIT :limit
+    );
+SELECT changes();
+
+-- name: age.later
+-- The same for jobs of a phase that wait at its gates or for its rate.
+UPDATE windlass_job_later
+SET lane = lane - min(lane, max(1, CAST((:now - run_at) / (:age * 1000000) AS INTEGER) - COALESCE(risen, 0))),
+    risen = COALESCE(risen, 0) + min(lane, max(1, CAST((:now - run_at) / (:age * 1000000) AS INTEGER) - COALESCE(risen, 0)))
+WHERE rowid IN (
+        SELECT l.rowid
+        FROM windlass_job_later AS l
+        WHERE l.reason IN ('limited', 'paced')
+            AND l.phase = :phase
+            AND l.lane > 0
+            AND l.run_at <= :now - :age * (COALESCE(l.risen, 0) + 1) * 1000000
+        ORDER BY l.run_at, l.id
+        LIMIT :limit
+    );
+SELECT changes();
+
+-- name: gates
+-- The gates of a phase (of all, without one): places, who has one, who waits.
+SELECT g.phase, g.key, f.lim, g.admitted,
+    (SELECT count(*) FROM windlass_job_later AS l WHERE l.reason = 'limited' AND l.phase = g.phase AND l.gate = g.key) AS waiting
+FROM windlass_gate AS g
+LEFT JOIN windlass_flow AS f ON f.phase = g.phase
+WHERE (:phase IS NULL OR g.phase = :phase)
+ORDER BY g.phase, g.key
+LIMIT :limit;
+
+-- name: gates.room
+-- Gates with a free place and a job that waits for one: the net under those who should have let it in.
+SELECT g.phase, g.key
+FROM windlass_gate AS g
+LEFT JOIN windlass_flow AS f ON f.phase = g.phase
+WHERE (
+        f.lim IS NULL
+        OR g.admitted < f.lim
+    )
+    AND EXISTS (SELECT 1 FROM windlass_job_later AS l WHERE l.reason = 'limited' AND l.phase = g.phase AND l.gate = g.key)
+ORDER BY g.phase, g.key
+LIMIT :limit;
+
+-- name: gates.check
+-- Gates whose count is not the number of jobs that have a place there and are paced, queued or processing. Answers the count, the places
+-- given, and the jobs that really have one.
+SELECT c.phase, c.key, c.admitted, c.given, c.used
+FROM (
+    SELECT s.phase, s.key, sum(s.admitted) AS admitted, sum(s.given) AS given, sum(s.used) AS used
+    FROM (
+        SELECT g.phase, g.key, g.admitted, 0 AS given, 0 AS used
+        FROM windlass_gate AS g
+        UNION ALL
+        SELECT t.phase, t.key, 0, 1,
+            EXISTS (SELECT 1 FROM windlass_job AS j WHERE j.id = t.job AND j.phase = t.phase)
+            OR EXISTS (SELECT 1 FROM windlass_job_later AS l WHERE l.id = t.job AND l.phase = t.phase AND l.reason = 'paced')
+            OR t.gone
+        FROM windlass_job_limit AS t
+        WHERE t.admitted
+    ) AS s
+    GROUP BY s.phase, s.key
+) AS c
+WHERE (
+        c.admitted <> c.given
+        OR c.given <> c.used
+    )
+ORDER BY c.phase, c.key
+LIMIT :limit;
+
+-- name: gates.repair
+-- Takes places at gates back from jobs that are not there any more (whoever ended them left their limits behind), and counts anew.
+DELETE FROM windlass_job_limit
+WHERE (phase, key) IN (SELECT w.value ->> '$.phase', w.value ->> '$.key' FROM json_each(:gates) AS w)
+    AND admitted
+    AND NOT gone
+    AND NOT EXISTS (SELECT 1 FROM windlass_job AS j WHERE j.id = windlass_job_limit.job)
+    AND NOT EXISTS (SELECT 1 FROM windlass_job_later AS l WHERE l.id = windlass_job_limit.job);
+UPDATE windlass_job_limit
+SET admitted = 0
+WHERE (phase, key) IN (SELECT w.value ->> '$.phase', w.value ->> '$.key' FROM json_each(:gates) AS w)
+    AND admitted
+    AND NOT gone
+    AND NOT EXISTS (SELECT 1 FROM windlass_job AS j WHERE j.id = windlass_job_limit.job AND j.phase = windlass_job_limit.phase)
+    AND NOT EXISTS (
+        SELECT 1 FROM windlass_job_later AS l
+        WHERE l.id = windlass_job_limit.job
+            AND l.phase = windlass_job_limit.phase
+            AND l.reason = 'paced'
+    );
+UPDATE windlass_gate
+SET admitted = (
+        SELECT count(*) FROM windlass_job_limit AS t WHERE t.phase = windlass_gate.phase AND t.key = windlass_gate.key AND t.admitted
+    )
+WHERE (phase, key) IN (SELECT w.value ->> '$.phase', w.value ->> '$.key' FROM json_each(:gates) AS w);
+
+-- name: gates.idle
+-- Gates that nobody has used for an hour.
+SELECT g.phase, g.key
+FROM windlass_gate AS g
+WHERE g.admitted = 0
+    AND g.used_at < :now - 3600000000
+ORDER BY g.phase, g.key
+LIMIT :limit;
+
+-- name: gates.sweep
+-- Removes gates where nobody waits.
+DELETE FROM windlass_gate
+WHERE (phase, key) IN (SELECT w.value ->> '$.phase', w.value ->> '$.key' FROM json_each(:gates) AS w)
+    AND NOT EXISTS (
+        SELECT 1 FROM windlass_job_later AS l
+        WHERE l.reason = 'limited'
+            AND l.phase = windlass_gate.phase
+            AND l.gate = windlass_gate.key
+    );

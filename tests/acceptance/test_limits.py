@@ -1,0 +1,150 @@
+"""Limits kept by real worker processes, some of which are killed: never more than N of a key at once (C8, I-28, T37)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance.limited_app import TABLES, Book
+from windlass.embedded import process
+from windlass.model import JobFilter, JobLimit, NewJob, State
+from windlass.store import Store, open_store
+
+ROOT = Path(__file__).parents[2]
+WORKERS, LIMIT, KEYS = 4, 3, ("ada", "bob")
+QUICK = ("--set", "lease=2", "--set", "heartbeat=0.5", "--set", "margin=0.5", "--set", "recovery=0.2")
+
+
+@pytest.fixture(params=["postgres", "sqlite"])
+def url(request: pytest.FixtureRequest, sqlite_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{sqlite_path}"
+    dsn: str = request.getfixturevalue("postgres_dsn")
+    return dsn
+
+
+class Crew:
+    """Worker processes on one database."""
+
+    def __init__(self, url: str) -> None:
+        self._environment = {**os.environ, "WINDLASS_DATABASE_URL": url}
+        self.workers = [self._start() for _ in range(WORKERS)]
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        command = [
+            sys.executable,
+            "-m",
+            "windlass",
+            "worker",
+            "tests.acceptance.limited_app:app",
+            "--level",
+            "error",
+            *QUICK,
+        ]
+        return subprocess.Popen(
+            command, cwd=ROOT, env=self._environment, preexec_fn=process.die_with_parent
+        )  # fmt: skip
+
+    def kill_one(self, book: Book) -> None:
+        """Kill a worker that is in the middle of something, and start another in its place."""
+        (pid,) = book.run("SELECT pid FROM run WHERE ended IS NULL ORDER BY began DESC LIMIT 1")[0]
+        victim = next(worker for worker in self.workers if worker.pid == pid)
+        victim.send_signal(signal.SIGKILL)
+        victim.wait()
+        book.run("INSERT INTO dead (pid, at) SELECT ?, {now}", pid)
+        self.workers[self.workers.index(victim)] = self._start()
+
+    def stop(self) -> None:
+        for worker in self.workers:
+            worker.kill()
+            worker.wait()
+
+
+@contextmanager
+def crew(url: str) -> Iterator[Crew]:
+    made = Crew(url)
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+def until(holds: Callable[[], Any], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, f"did not happen within {seconds} s"
+        time.sleep(0.05)
+
+
+def submit(store: Store, jobs: int) -> None:
+    """As many jobs for each key, in turns."""
+    store.enqueue(
+        [
+            NewJob(
+                kind="visit",
+                args={"key": key, "n": n, "seconds": 0.02 + n % 3 / 50},
+                max_attempts=9,
+                limits=[JobLimit(phase="visit", key=key, limit=LIMIT)],
+            )
+            for n in range(jobs)
+            for key in KEYS
+        ]
+    )
+
+
+def most_at_once(book: Book, key: str) -> int:
+    """The largest number of runs of a key that overlapped; one that was killed ran until its process was dead."""
+    runs = book.run(
+        "SELECT r.began, COALESCE(r.ended, (SELECT min(d.at) FROM dead AS d WHERE d.pid = r.pid)) FROM run AS r WHERE r.key = ?",
+        key,
+    )
+    assert all(ended is not None for _, ended in runs)
+    moments = sorted([(began, 1) for began, _ in runs] + [(ended, -1) for _, ended in runs])
+    now = most = 0
+    for _, step in moments:
+        now += step
+        most = max(most, now)
+    return most
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_four_workers_never_run_more_than_three_of_a_key_even_when_some_are_killed(url: str) -> None:
+    jobs = 40
+    with open_store(url) as store:
+        store.upkeep.maintain()
+        book = Book(url)
+        for table in TABLES:
+            book.run(table)
+        with crew(url) as workers:
+            submit(store, jobs)
+            for share in (0.2, 0.5):
+                until(lambda share=share: _done(store) >= share * jobs * len(KEYS))  # type: ignore[misc]
+                until(lambda: book.run("SELECT 1 FROM run WHERE ended IS NULL"))
+                workers.kill_one(book)
+            until(lambda: _done(store) == jobs * len(KEYS))
+        for key in KEYS:
+            assert most_at_once(book, key) == LIMIT
+            (beside,) = book.run("SELECT max(beside) + 1 FROM run WHERE key = ?", key)[0]
+            assert beside == LIMIT, "counted by the handlers themselves"
+        assert book.run("SELECT count(*) FROM dead")[0][0] == 2
+        assert len(
+            store.jobs.list(JobFilter(kind="visit", state=State.COMPLETED), limit=1000).jobs
+        ) == jobs * len(KEYS)
+        assert store.limits.check() == []
+        assert {(gate.admitted, gate.waiting) for gate in store.limits.gates()} == {(0, 0)}
+        book.close()
+
+
+def _done(store: Store) -> int:
+    counts = store.phases.counts().get("visit")
+    return counts.completed if counts else 0

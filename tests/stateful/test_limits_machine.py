@@ -1,0 +1,267 @@
+"""Random lives of limited jobs: whatever happens in whatever order, places are never more than the limit and never lost.
+
+A second machine beside that of plain jobs: it keeps no model of each job's state, only of what must hold after every step. At the end everything
+that can go on does, and every job ends.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from tests.conformance.bystanders import rows
+from tests.conformance.life import BOOM, assert_counts_are_true, every_job
+from tests.servers.postgres import PostgresServers
+from windlass.clock import ManualClock
+from windlass.model import (
+    Advanced,
+    Cancelled,
+    Completed,
+    Debounce,
+    Failed,
+    Flow,
+    JobLimit,
+    Lease,
+    NewJob,
+    Outcome,
+    Rate,
+    Released,
+    Retried,
+)
+from windlass.store import Store, open_store
+from windlass.store.holder import Holder
+
+LEASE = timedelta(seconds=30)
+PHASES = ("first", "second")
+RATE = Rate(1, 2)
+
+
+class LimitsMachine(RuleBasedStateMachine):
+    """One database, up to two instances, a pipeline of two limited phases, the second one with a rate."""
+
+    make_url: Callable[[], str]
+    free_url: Callable[[str], None]
+
+    @initialize()
+    def open(self) -> None:
+        self.clock = ManualClock()
+        self.url = type(self).make_url()
+        self.store: Store = open_store(self.url, clock=self.clock)
+        self.store.upkeep.maintain()
+        self.holders: list[Holder] = []
+        self.leases: list[tuple[Lease, int]] = []
+        self.limit = dict.fromkeys(PHASES, 2)
+        self.store.limits.tell(
+            [Flow(phase="first", limit=2, age=LEASE), Flow(phase="second", limit=2, rate=RATE)]
+        )
+        self.most: Counter[tuple[str, str]] = Counter()
+        self.let_in_at: list[float] = []
+        self.now = 0.0
+
+    def teardown(self) -> None:
+        if hasattr(self, "store"):
+            self.finish_everything()
+            self.store.close()
+            type(self).free_url(self.url)
+
+    # ------------------------------------------------------------------ rules
+
+    @rule(
+        key=st.sampled_from("abc"),
+        n=st.integers(1, 4),
+        priority=st.integers(0, 9),
+        delay=st.sampled_from([None, 5]),
+    )
+    def submit(self, key: str, n: int, priority: int, delay: int | None) -> None:
+        self.store.enqueue([self._job(key, priority, delay) for _ in range(n)])
+
+    @rule(key=st.sampled_from("abc"), other=st.sampled_from("abc"))
+    def submit_debounced(self, key: str, other: str) -> None:
+        limits = [JobLimit(phase="first", key=other, limit=2)]
+        self.store.enqueue([NewJob(kind="pipe", phase="first", debounce=Debounce(key, 5), limits=limits)])
+
+    def _job(self, key: str, priority: int, delay: int | None) -> NewJob:
+        limits = [
+            JobLimit(phase="first", key=key, limit=2),
+            JobLimit(phase="second", key=key, limit=2, rate=RATE),
+        ]
+        wait = None if delay is None else timedelta(seconds=delay)
+        return NewJob(
+            kind="pipe", phase="first", priority=priority, delay=wait, limits=limits, max_attempts=3
+        )
+
+    @rule()
+    def let_in(self) -> None:
+        before = {row["id"] for row in rows(self.store, "job", "phase = 'second'")}
+        self.store.limits.let_in()
+        after = {row["id"] for row in rows(self.store, "job", "phase = 'second'")}
+        self.let_in_at += [self.now] * len(after - before)
+
+    @rule()
+    def mend(self) -> None:
+        assert self.store.limits.mend() == 0, "nothing was wrong"
+        self.store.limits.age()
+
+    @rule(limit=st.integers(1, 3), phase=st.sampled_from(PHASES))
+    def change(self, limit: int, phase: str) -> None:
+        rate = RATE if phase == "second" else None
+        self.store.limits.tell([Flow(phase=phase, limit=limit, rate=rate)])
+        self.limit[phase] = limit
+        for gate in self.store.limits.gates(phase):  # places that are given already stay
+            self.most[gate.phase, gate.key] = max(gate.admitted, limit)
+
+    @precondition(lambda self: len(self.holders) < 2)
+    @rule()
+    def join(self) -> None:
+        self.holders.append(self.store.join(lease=LEASE))
+
+    @precondition(lambda self: self.holders)
+    @rule(data=st.data(), phase=st.sampled_from(PHASES), n=st.integers(1, 4))
+    def claim(self, data: st.DataObject, phase: str, n: int) -> None:
+        number = data.draw(st.integers(0, len(self.holders) - 1), label="holder")
+        self.leases += [(lease, number) for lease in self.holders[number].claim(phase, n)]
+
+    @precondition(lambda self: self.leases)
+    @rule(data=st.data(), how=st.sampled_from(["complete", "fail", "retry", "cancel", "release", "advance"]))
+    def finish(self, data: st.DataObject, how: str) -> None:
+        """Also by those who lost their lease, and twice: then nothing may change."""
+        lease, number = data.draw(st.sampled_from(self.leases), label="lease")
+        self.holders[number].record([self._outcome(lease, how)])
+
+    def _outcome(self, lease: Lease, how: str) -> Outcome:
+        match how:
+            case "fail":
+                return Failed(lease, BOOM)
+            case "retry":
+                return Retried(lease, BOOM, timedelta(seconds=5))
+            case "cancel":
+                return Cancelled(lease)
+            case "release":
+                return Released(lease)
+            case "advance" if lease.phase == "first":
+                return Advanced(lease, "second", 1)
+        return Completed(lease)
+
+    @rule(data=st.data())
+    def cancel_or_retry(self, data: st.DataObject) -> None:
+        jobs = every_job(self.store)
+        if jobs:
+            job = data.draw(st.sampled_from(sorted(jobs, key=lambda job: job.id)), label="job")
+            if job.state.is_final:
+                self.store.jobs.retry(job.id)
+            else:
+                self.store.jobs.cancel(job.id)
+
+    @rule(seconds=st.sampled_from([0.5, 3.0, 16.0, 31.0]))
+    def pass_time(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+        self.now += seconds
+
+    @rule()
+    def promote(self) -> None:
+        self.store.upkeep.promote()
+
+    @rule()
+    def recover(self) -> None:
+        self.store.recovery.recover()
+
+    # ------------------------------------------------------------------ what must hold
+
+    @invariant()
+    def places_are_counted_rightly_and_never_too_many(self) -> None:
+        if not hasattr(self, "store"):
+            return
+        assert self.store.limits.check() == []
+        for gate in self.store.limits.gates():
+            self.most[gate.phase, gate.key] = max(
+                self.limit[gate.phase], min(self.most[gate.phase, gate.key], gate.admitted)
+            )
+            assert gate.admitted <= self.most[gate.phase, gate.key], gate
+        given = {(row["job"], row["phase"]) for row in rows(self.store, "job_limit", "admitted")}
+        live = {(row["id"], row["phase"]) for row in rows(self.store, "job")}
+        paced = {(row["id"], row["phase"]) for row in rows(self.store, "job_later", "reason = 'paced'")}
+        kept = {(row["job"], row["phase"]) for row in rows(self.store, "job_limit")}
+        assert given == (live | paced) & kept, "who is let in has a place, and nobody else"
+
+    @invariant()
+    def the_rate_is_kept(self) -> None:
+        if hasattr(self, "store"):
+            for start in self.let_in_at:
+                inside = sum(start <= at <= start + 3 for at in self.let_in_at)
+                assert inside <= RATE.burst + RATE.per_second * 3
+
+    @invariant()
+    def counts_are_true(self) -> None:
+        if hasattr(self, "store"):
+            assert_counts_are_true(self.store)
+
+    def finish_everything(self) -> None:
+        """Nobody is forgotten: with one honest instance and time, all jobs end."""
+        self.clock.advance(3600)
+        self.store.recovery.recover()
+        holder = self.store.join(lease=timedelta(days=9))
+        for _ in range(400):
+            self.clock.advance(5)
+            self.store.upkeep.promote()
+            self.store.limits.let_in()
+            claimed = [lease for phase in PHASES for lease in holder.claim(phase, 50)]
+            holder.record([Completed(lease) for lease in claimed])
+            left = [job for job in every_job(self.store) if not job.state.is_final]
+            if not left:
+                break
+        assert not left, left
+        assert all(gate.admitted == gate.waiting == 0 for gate in self.store.limits.gates())
+        assert rows(self.store, "job_limit") == []
+
+
+def _run(make_url: Callable[[], str], free_url: Callable[[str], None], examples: int) -> None:
+    machine = type(
+        "Machine", (LimitsMachine,), {"make_url": staticmethod(make_url), "free_url": staticmethod(free_url)}
+    )
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=30,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+            print_blob=True,
+            report_multiple_bugs=False,
+        ),
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_random_lives_of_limited_jobs_on_sqlite(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    numbers = iter(range(10**9))
+
+    def remove(url: str) -> None:
+        for path in tmp_path.glob(f"{url.rpartition('/')[2]}*"):
+            path.unlink()
+
+    examples = int(request.config.getoption("--lives") or 40)
+    _run(lambda: f"sqlite:///{tmp_path}/{next(numbers)}.db", remove, examples)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_random_lives_of_limited_jobs_on_postgres(
+    pg_servers: PostgresServers, request: pytest.FixtureRequest
+) -> None:
+    databases = pg_servers.get()
+    _run(databases.fresh, databases.drop, int(request.config.getoption("--lives") or 20))
