@@ -595,7 +595,8 @@ class NewSchedule:
     """A request to have jobs made at certain times. ``args`` is a mapping, or JSON text already checked (``Json``).
 
     ``cap`` is how many missed ticks are made up for one by one. ``jitter`` spreads jobs over that time after their tick.
-    ``due_as`` names the argument that gets the tick's due time. ``source`` is ``module:qualname`` where code says so.
+    ``due_as`` names the argument that gets the tick's due time. ``source`` is ``module:qualname`` where code says so. Its jobs are
+    asked for by ``principal``, a service; without one, by a service of the schedule's name that has no rights.
     """
 
     name: str
@@ -612,6 +613,7 @@ class NewSchedule:
     correlation_id: str | None = None
     due_as: str | None = None
     source: str = "api"
+    principal: Principal | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -636,6 +638,7 @@ class Schedule:
     correlation_id: str | None
     due_as: str | None
     source: str
+    principal: Principal
     generation: int
     created_at: datetime
     updated_at: datetime

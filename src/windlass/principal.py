@@ -39,6 +39,9 @@ class Expiry(StrEnum):
     RECHECK = "recheck"
 
 
+ACT_FOR_OTHERS: Final = "windlass:act-for-others"
+"""The role of services whose jobs may enqueue jobs for anybody: a schedule that dispatches one job per person, say."""
+
 LIMITS: Final = Limits(max_bytes=16 * 1024, max_depth=4)
 MAX_TEXT, MAX_ROLES, MAX_ATTRIBUTES, MAX_VALUES = 255, 500, 100, 1000
 

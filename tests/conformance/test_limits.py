@@ -372,10 +372,11 @@ def test_a_place_given_up_in_a_handlers_own_transaction_is_freed_after_its_commi
     ids = limited(store, 4, limit=1)
     let_in(store)
     holder = store.join()
-    for n, outcome in enumerate((Completed, lambda lease: Advanced(lease, "next", 1))):
+    for n in range(2):
         lease = claim_one(holder)
+        outcome = Advanced(lease, "next", 1) if n else Completed(lease)
         with store.db.effect(5) as tx:
-            apply(store.db, store.enqueuer, tx, [outcome(lease)], is_foreign=True)
+            apply(store.db, store.enqueuer, tx, [outcome], is_foreign=True)
         assert where(store, ids)[n + 1 :] == ["waiting: limited"] * (3 - n)
         assert store.limits.check() == [] and store.limits.mend() == 0
         assert store.upkeep.agenda().has_parked

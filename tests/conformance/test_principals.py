@@ -22,6 +22,7 @@ from windlass.model import (
     Key,
     KeyScope,
     NewJob,
+    NewSchedule,
     Retention,
     State,
     has_flag,
@@ -279,6 +280,30 @@ def test_a_kept_token_is_not_inherited(store: Store) -> None:
     store.enqueue([NewJob(kind="work", id=parent, principal=USER, sealed=sealed)])
     found = store.principals.get(one(store, after=[After(parent)]))
     assert found is not None and found.principal == USER and found.sealed is None
+
+
+def test_jobs_of_a_schedule_are_asked_for_by_a_service(store: Store, clock: ManualClock) -> None:
+    """S14: a named service, by default one without any rights; a change of it is a change of the schedule."""
+    service = Principal.service("nightly", roles=["read"], attributes={"county": "Harju"})
+    plain = NewSchedule(name="plain", kind="work", expression="@hourly")
+    own = NewSchedule(name="own", kind="work", expression="@hourly", principal=service)
+    assert store.schedules.put(plain).principal == Principal.service("cron:plain")
+    assert store.schedules.put(own).principal == service == store.schedules.get("own").principal
+    clock.advance(timedelta(hours=1))
+    fired = {item.schedule: item.ticks[0].job_id for item in store.schedules.fire_due()}
+    assert (
+        asked(store, fired["plain"]) == Principal.service("cron:plain")
+        and asked(store, fired["own"]) == service
+    )
+    assert asked(store, store.schedules.run_now("own").id) == service
+    before = store.schedules.get("own").generation
+    assert store.schedules.put(own).generation == before
+    changed = store.schedules.put(replace(own, principal=service.narrowed(roles=[])))
+    assert (changed.generation, changed.principal.roles) == (before + 1, frozenset())
+    assert store.schedules.put(replace(own, principal=None)).principal == Principal.service("cron:own")
+    for nobody in (USER, "nightly"):
+        with pytest.raises(ConfigError, match="nobody in person runs schedules"):
+            store.schedules.put(replace(own, principal=nobody))  # type: ignore[arg-type]
 
 
 # ------------------------------------------------------------------------------------------------------- moves of jobs

@@ -16,8 +16,8 @@ from tests.engine.shop import QUICK, Shop
 from windlass.app import App
 from windlass.config import load
 from windlass.errors import ConfigError, NoPrincipalError, NotAllowedError, PrincipalErasedError, SealError
-from windlass.model import Job, JobFilter, NewJob, State
-from windlass.principal import Principal
+from windlass.model import Job, JobFilter, NewJob, NewSchedule, State
+from windlass.principal import ACT_FOR_OTHERS, Principal
 from windlass.sealing import TokenKeys
 from windlass.signals import Retry
 from windlass.testing import Sandbox
@@ -293,6 +293,28 @@ def test_escalating_ends_the_job(box: Sandbox) -> None:
     assert (code(ended), ended.attempt) == ("not_allowed", 1) and len(box.jobs("greedy")) == 1
 
 
+def test_only_a_service_that_may_act_for_others_enqueues_for_anybody(box: Sandbox) -> None:
+    @box.app.job
+    def leaf() -> None: ...
+
+    @box.app.job
+    def dispatcher() -> None:
+        leaf.enqueue(principal=USER)
+        with box.app.as_principal(OTHER):
+            leaf.enqueue()
+
+    for principal, wanted in (
+        (Principal.service("nightly", roles={ACT_FOR_OTHERS}), None),
+        (Principal.service("nightly", roles={"read"}), "not_allowed"),
+        (Principal("u-9", roles={ACT_FOR_OTHERS}), "not_allowed"),
+    ):
+        job = dispatcher.enqueue(principal=principal)
+        box.drain()
+        ended = box.store.jobs.get(job.id)
+        assert (code(ended) if ended.error else None) == wanted
+    assert {asked(box, job) for job in box.jobs("leaf")} == {USER, OTHER} and len(box.jobs("leaf")) == 2
+
+
 def test_a_job_that_nobody_asked_for_may_enqueue_for_anybody(box: Sandbox) -> None:
     """A dispatcher, say: it has all rights that the application has."""
 
@@ -309,6 +331,29 @@ def test_a_job_that_nobody_asked_for_may_enqueue_for_anybody(box: Sandbox) -> No
     box.drain()
     found = [asked(box, job) for job in box.jobs("leaf")]
     assert len(found) == 3 and set(found) == {USER, OTHER, None}
+
+
+def test_a_schedule_runs_as_the_service_that_code_says(shop: Shop) -> None:
+    nightly = Principal.service("nightly", roles={"read"})
+
+    @shop.app.cron("* * * * * *", name="often", principal=nightly)
+    def often(ctx: Context) -> str:
+        return ctx.require("read").subject
+
+    @shop.app.cron("* * * * * *", name="poor")
+    def poor(principal: Principal) -> str:
+        assert principal.is_service and not principal.roles
+        return principal.subject
+
+    shop.serve()
+
+    def completed(kind: str) -> Any:
+        return shop.store.jobs.list(JobFilter(kind=kind, state=State.COMPLETED)).jobs
+
+    shop.until(lambda: completed("often") and completed("poor"))
+    assert (completed("often")[0].result, completed("poor")[0].result) == ("nightly", "cron:poor")
+    with pytest.raises(ConfigError, match="nobody in person runs schedules"):
+        shop.app.cron("@daily", name="mine", principal=USER)(lambda: None)
 
 
 # ------------------------------------------------------------------------------------------------ expired and revoked
@@ -390,6 +435,15 @@ class Company:
                 self.kinds["parent"].enqueue(principal=person)
                 self.box.drain()
                 job = next(found for found in self.box.jobs("plain") if found.correlation_id == "child")
+            case "cron":
+                service = Principal.service("nightly", roles={"read", "write"})
+                self.box.store.schedules.put(
+                    NewSchedule(name="nightly", kind="plain", expression="@daily", principal=service)
+                )
+                self.box.advance(timedelta(days=1))
+                (fired,) = self.box.store.schedules.fire_due()
+                job = self.box.store.jobs.get(fired.ticks[0].job_id)
+                self.happen()
             case _:
                 raise AssertionError(moment)
         self.box.drain(advance=True)
@@ -411,15 +465,18 @@ MATRIX = {
 }
 
 
-@pytest.mark.parametrize("moment", ["queued", "retry", "phase 2", "child"])
+@pytest.mark.parametrize("moment", ["queued", "retry", "phase 2", "child", "cron"])
 @pytest.mark.parametrize(("policy", "event"), MATRIX)
 def test_what_becomes_of_a_job_whose_principal_lost_its_rights(
     box: Sandbox, policy: str, event: str, moment: str
 ) -> None:
     """S13, I3: the captured claims are used, or the job ends, or the application is asked; a denial is final."""
     company = Company(box, policy)
-    assert company.outcome(event, moment) == MATRIX[policy, event]
-    if MATRIX[policy, event].startswith("principal_"):
+    wanted = MATRIX[policy, event]
+    if (moment, event) == ("cron", "expired"):
+        wanted = "ran"  # a service does not expire
+    assert company.outcome(event, moment) == wanted
+    if wanted.startswith("principal_"):
         assert company.ran == (["tried"] if moment == "retry" else []), "nothing ran for it"
     assert company.asked == 0 or policy == "recheck"
 

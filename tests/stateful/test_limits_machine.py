@@ -214,6 +214,7 @@ class LimitsMachine(RuleBasedStateMachine):
         self.clock.advance(3600)
         self.store.recovery.recover()
         holder = self.store.join(lease=timedelta(days=9))
+        left = every_job(self.store)
         for _ in range(400):
             self.clock.advance(5)
             self.store.upkeep.promote()

@@ -11,6 +11,7 @@ from windlass import cron
 from windlass.errors import ConfigError
 from windlass.model import Json, Missed, NewJob, NewSchedule
 from windlass.payload import body_hash
+from windlass.principal import Principal
 from windlass.store.entries import check
 from windlass.store.names import MAX_LABEL, NAME_RULE, is_label, is_name, is_whole
 
@@ -34,6 +35,7 @@ def definition(schedule: NewSchedule) -> str:
         schedule.due_as,
         schedule.source,
         body_hash(schedule.kind, str(schedule.args)),
+        *([] if schedule.principal is None else [schedule.principal.to_json()]),
     ]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
@@ -53,6 +55,12 @@ def check_schedule(schedule: NewSchedule) -> NewSchedule:
         raise ConfigError("jitter", schedule.jitter, "a timedelta from zero to a day")
     if schedule.due_as is not None and not _is_parameter(schedule.due_as):
         raise ConfigError("due_as", schedule.due_as, "the name of one of the handler's parameters")
+    if schedule.principal is not None and not _is_service(schedule.principal):
+        raise ConfigError(
+            "principal",
+            repr(schedule.principal),
+            "a service, Principal.service(name, roles=...): nobody in person runs schedules",
+        )
     if not is_label(schedule.source):
         raise ConfigError("source", schedule.source, f"1 to {MAX_LABEL} printable characters")
     (entry,) = check(
@@ -70,6 +78,10 @@ def check_schedule(schedule: NewSchedule) -> NewSchedule:
     if schedule.due_as is not None and not entry.args.startswith("{"):
         raise ConfigError("args", str(entry.args)[:40], "a mapping of argument names to values")
     return replace(schedule, expression=parsed.text, missed=missed, phase=entry.phase, args=Json(entry.args))
+
+
+def _is_service(value: object) -> bool:
+    return isinstance(value, Principal) and value.is_service
 
 
 def _is_jitter(value: object) -> bool:

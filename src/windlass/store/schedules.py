@@ -40,6 +40,7 @@ from windlass.model import (
     Schedule,
     Tick,
 )
+from windlass.principal import Principal
 from windlass.store.contract import LATER, Database, Row, Transaction
 from windlass.store.definitions import check_schedule, definition
 from windlass.store.enqueueing import Enqueuer
@@ -49,6 +50,8 @@ from windlass.store.names import is_name
 from windlass.store.rows import array, clean
 
 API = "api"
+CRON = "cron:"
+"""Begins the name of the service that a schedule's jobs run as, unless it says another."""
 MAX_REASON = 1000
 KEPT_TICKS = 100
 MOST_JOBS = 2000
@@ -138,7 +141,8 @@ class Schedules:
             "correlation": schedule.correlation_id,
             "due_as": schedule.due_as,
         }
-        return f'{json.dumps(facts)[:-1]},"args":{schedule.args}}}'
+        principal = "null" if schedule.principal is None else schedule.principal.to_json()
+        return f'{json.dumps(facts)[:-1]},"args":{schedule.args},"principal":{principal}}}'
 
     # ------------------------------------------------------------------ looking
 
@@ -285,7 +289,7 @@ class Schedules:
     def _schedule(self, row: Row) -> Schedule:
         (
             name, kind, phase, args, expression, tz, missed, cap, jitter, lane, max_attempts, correlation, due_as, source, _,
-            generation, created, updated, next_at, last_at, last_job, paused, reason, gone, skipped,
+            generation, created, updated, next_at, last_at, last_job, paused, reason, gone, skipped, principal,
         ) = row  # fmt: skip
         moment = self._db.moment
         return Schedule(
@@ -303,6 +307,9 @@ class Schedules:
             correlation_id=correlation,
             due_as=due_as,
             source=source,
+            principal=Principal.service(f"{CRON}{name}")
+            if principal is None
+            else Principal.from_json(principal),
             generation=generation,
             created_at=moment(created),
             updated_at=moment(updated),
@@ -366,6 +373,7 @@ def _job(schedule: Schedule, at: datetime, *, run_at: datetime | None = None) ->
         max_attempts=schedule.max_attempts,
         run_at=run_at,
         correlation_id=schedule.correlation_id or f"{schedule.name}@{moment:%Y-%m-%dT%H:%M:%SZ}",
+        principal=schedule.principal,
     )
 
 

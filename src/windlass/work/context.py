@@ -35,7 +35,7 @@ from windlass.model import (
 )
 from windlass.observe import logs
 from windlass.observe.redaction import Secrets
-from windlass.principal import Expiry, Principal
+from windlass.principal import ACT_FOR_OTHERS, Expiry, Principal
 from windlass.retry import RetryPolicy
 from windlass.signals import BadResult, Stopped
 from windlass.work.authority import Authority
@@ -401,9 +401,11 @@ class Context:
         return principal
 
     def refuse_more(self, principal: Principal) -> None:
-        """Raise where a principal may do more than this job's."""
+        """Raise where a principal may do more than this job's, unless that is a service whose business is to act for others."""
         mine = self.principal
-        if mine is not None and not principal.is_within(mine):
+        if mine is None or (mine.is_service and mine.has(ACT_FOR_OTHERS)):
+            return
+        if not principal.is_within(mine):
             raise NotAllowedError(
                 f"job {self.lease.id} runs for {mine.subject!r} and cannot act for {principal.subject!r} with rights it does not "
                 "have itself; narrow its own with ctx.principal.narrowed(...)",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from windlass.signature import Signature
     from windlass.work.kind import Phase
 
-OPTIONS = ("priority", "max_attempts", "correlation_id")
+OPTIONS = ("priority", "max_attempts", "correlation_id", "principal")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +88,7 @@ def checked(
             priority=options.get("priority", DEFAULT_PRIORITY),
             max_attempts=options.get("max_attempts", 1),
             correlation_id=options.get("correlation_id"),
+            principal=options.get("principal"),
             due_as=due_as,
             source=_source_of(handler),
         )

@@ -5,7 +5,7 @@
 -- All schedules by name; with a name, that one.
 SELECT s.name, s.kind, s.phase, s.args, s.expression, s.tz, s.missed, s.cap, s.jitter, s.lane, s.max_attempts, s.correlation,
     s.due_as, s.source, s.definition, s.generation, s.created_at, s.updated_at, s.next_at, s.last_at, s.last_job, s.paused_at,
-    s.pause_reason, s.gone_at, s.skipped
+    s.pause_reason, s.gone_at, s.skipped, s.principal
 FROM windlass.schedule AS s
 WHERE :name::text IS NULL OR s.name = :name
 ORDER BY s.name;
@@ -14,12 +14,13 @@ ORDER BY s.name;
 -- Adds schedules, and changes those whose definition is another one or whose code is back; others are not touched. The next due time
 -- stays what it was unless the times themselves are others, so that a changed argument loses no tick; a pause stays.
 INSERT INTO windlass.schedule AS s (name, created_at, updated_at, next_at, jitter, cap, lane, max_attempts, missed, kind, phase,
-    expression, tz, source, definition, correlation, due_as, args)
+    expression, tz, source, definition, correlation, due_as, args, principal)
 SELECT g.name, c.at, c.at, g.next_at, g.jitter, g.cap, g.lane, g.max_attempts, g.missed, g.kind, g.phase,
-    g.expression, g.tz, g.source, g.definition, g.correlation, g.due_as, g.args
+    g.expression, g.tz, g.source, g.definition, g.correlation, g.due_as, g.args, g.principal
 FROM json_to_recordset(:schedules::json) AS g (
     name text, next_at timestamptz, jitter double precision, cap integer, lane smallint, max_attempts smallint, missed text,
-    kind text, phase text, expression text, tz text, source text, definition text, correlation text, due_as text, args jsonb
+    kind text, phase text, expression text, tz text, source text, definition text, correlation text, due_as text, args jsonb,
+    principal jsonb
 )
 CROSS JOIN (SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at) AS c
 ORDER BY g.name
@@ -45,7 +46,8 @@ SET updated_at = excluded.updated_at,
     definition = excluded.definition,
     correlation = excluded.correlation,
     due_as = excluded.due_as,
-    args = excluded.args
+    args = excluded.args,
+    principal = excluded.principal
 WHERE s.definition <> excluded.definition
     OR s.gone_at IS NOT NULL
 RETURNING s.name, s.generation;
@@ -96,7 +98,7 @@ WITH clock AS MATERIALIZED (
 )
 SELECT s.name, s.kind, s.phase, s.args, s.expression, s.tz, s.missed, s.cap, s.jitter, s.lane, s.max_attempts, s.correlation,
     s.due_as, s.source, s.definition, s.generation, s.created_at, s.updated_at, s.next_at, s.last_at, s.last_job, s.paused_at,
-    s.pause_reason, s.gone_at, s.skipped, c.at AS fired_at
+    s.pause_reason, s.gone_at, s.skipped, s.principal, c.at AS fired_at
 FROM windlass.schedule AS s
 CROSS JOIN clock AS c
 WHERE s.next_at <= (SELECT at FROM clock)

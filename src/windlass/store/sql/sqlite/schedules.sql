@@ -4,7 +4,7 @@
 -- All schedules by name; with a name, that one.
 SELECT s.name, s.kind, s.phase, s.args, s.expression, s.tz, s.missed, s.cap, s.jitter, s.lane, s.max_attempts, s.correlation,
     s.due_as, s.source, s.definition, s.generation, s.created_at, s.updated_at, s.next_at, s.last_at, s.last_job, s.paused_at,
-    s.pause_reason, s.gone_at, s.skipped
+    s.pause_reason, s.gone_at, s.skipped, s.principal
 FROM windlass_schedule AS s
 WHERE :name IS NULL OR s.name = :name
 ORDER BY s.name;
@@ -13,11 +13,11 @@ ORDER BY s.name;
 -- Adds schedules, and changes those whose definition is another one or whose code is back; others are not touched. The next due time
 -- stays what it was unless the times themselves are others, so that a changed argument loses no tick; a pause stays.
 INSERT INTO windlass_schedule AS s (name, created_at, updated_at, next_at, jitter, cap, lane, max_attempts, missed, kind, phase,
-    expression, tz, source, definition, correlation, due_as, args)
+    expression, tz, source, definition, correlation, due_as, args, principal)
 SELECT g.value ->> '$.name', :now, :now, g.value ->> '$.next_at', g.value ->> '$.jitter', g.value ->> '$.cap', g.value ->> '$.lane',
     g.value ->> '$.max_attempts', g.value ->> '$.missed', g.value ->> '$.kind', g.value ->> '$.phase', g.value ->> '$.expression',
     g.value ->> '$.tz', g.value ->> '$.source', g.value ->> '$.definition', g.value ->> '$.correlation', g.value ->> '$.due_as',
-    g.value -> '$.args'
+    g.value -> '$.args', g.value -> '$.principal'
 FROM json_each(:schedules) AS g
 WHERE TRUE -- belt: SQLite's grammar needs a WHERE between SELECT and ON CONFLICT
 ON CONFLICT (name) DO UPDATE
@@ -42,7 +42,8 @@ SET updated_at = excluded.updated_at,
     definition = excluded.definition,
     correlation = excluded.correlation,
     due_as = excluded.due_as,
-    args = excluded.args
+    args = excluded.args,
+    principal = excluded.principal
 WHERE s.definition <> excluded.definition
     OR s.gone_at IS NOT NULL
 RETURNING name, generation;
@@ -95,7 +96,7 @@ LIMIT 1;
 -- Answers due schedules, longest due first, with the time that it is.
 SELECT s.name, s.kind, s.phase, s.args, s.expression, s.tz, s.missed, s.cap, s.jitter, s.lane, s.max_attempts, s.correlation,
     s.due_as, s.source, s.definition, s.generation, s.created_at, s.updated_at, s.next_at, s.last_at, s.last_job, s.paused_at,
-    s.pause_reason, s.gone_at, s.skipped, :now AS fired_at
+    s.pause_reason, s.gone_at, s.skipped, s.principal, :now AS fired_at
 FROM windlass_schedule AS s
 WHERE s.next_at <= :now
 ORDER BY s.next_at, s.name

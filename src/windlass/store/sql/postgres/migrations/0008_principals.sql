@@ -13,3 +13,6 @@ CREATE TABLE windlass.principal (
     CONSTRAINT principal_sealed CHECK ((token IS NULL) = (key_id IS NULL))
 );
 CREATE INDEX principal_erasable ON windlass.principal (alive_at);
+
+-- Jobs of a schedule are asked for by a service; NULL is one of the schedule's name, without rights.
+ALTER TABLE windlass.schedule ADD COLUMN principal jsonb;

@@ -9,3 +9,4 @@ CREATE TABLE windlass_principal (
     CONSTRAINT principal_sealed CHECK ((token IS NULL) = (key_id IS NULL))
 ) STRICT;
 CREATE INDEX windlass_principal_erasable ON windlass_principal (alive_at);
+ALTER TABLE windlass_schedule ADD COLUMN principal TEXT;
