@@ -103,6 +103,18 @@ class Bed:
             self.ledger.acknowledge(str(job.id) for job in jobs)
             return
 
+    def keep_busy(self, worker: Worker, refill: Callable[[], None], enough: int = 3) -> None:
+        """Wait until a worker has jobs in its hands. On a fast machine others may be done with all there are: then more are enqueued."""
+
+        def has_jobs() -> bool:
+            if len(self.held_by(worker.instances)) >= enough:
+                return True
+            if not self.query(f"SELECT 1 FROM {self.table('job')} WHERE token IS NULL LIMIT 1"):
+                refill()
+            return False
+
+        self.until(has_jobs, 60, f"{worker} has jobs")
+
     def left(self) -> int:
         """Jobs that have not ended."""
         return int(self.query(f"SELECT count(*) FROM {self.table('job')}")[0][0]) + int(

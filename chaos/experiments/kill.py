@@ -12,7 +12,7 @@ from chaos.settings import DEFAULT, QUICK, Leases
 from chaos.workers import Worker, at
 
 STORES = ("postgres", "sqlite")
-ENOUGH = 3  # jobs that a worker has in its hands when it is killed
+MORE = 100  # jobs at a time, where all are done before the last worker was killed
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +32,12 @@ SHORT = Plan(jobs=250, kills=2, work_ms=200, leases=QUICK, slack=3.0)
 def run(bed: Bed, plan: Plan, findings: Findings) -> None:
     """Three workers serve; one after the other is killed with jobs in its hands, and another is started in its place."""
     serving = bed.crew(plan.workers, settings=_settings(plan))
-    _enqueue(bed, plan)
+    _enqueue(bed, plan, plan.jobs)
     killed: list[tuple[float, list[str]]] = []
     for _ in range(plan.kills):
         place = bed.random.randrange(plan.workers)
         victim = serving[place]
-        bed.until(lambda: len(bed.held_by(victim.instances)) >= ENOUGH, 60, f"{victim} has jobs")  # noqa: B023
+        bed.keep_busy(victim, lambda: _enqueue(bed, plan, MORE))
         time.sleep(bed.random.random() * 0.3)
         killed.append(_kill(bed, victim))
         serving[place] = bed.worker(settings=_settings(plan))
@@ -56,10 +56,10 @@ def _settings(plan: Plan) -> dict[str, object]:
     return {**plan.leases.settings, "crash_cap": 30}
 
 
-def _enqueue(bed: Bed, plan: Plan) -> None:
+def _enqueue(bed: Bed, plan: Plan, jobs: int) -> None:
     shares = {"order": 0.4, "letter": 0.3, "note": 0.28, "press": 0.02}
     for kind, share in shares.items():
-        bed.enqueue(kind, ({"ms": bed.random.randrange(plan.work_ms)} for _ in range(int(plan.jobs * share))))
+        bed.enqueue(kind, ({"ms": bed.random.randrange(plan.work_ms)} for _ in range(int(jobs * share))))
 
 
 def _kill(bed: Bed, victim: Worker) -> tuple[float, list[str]]:

@@ -17,7 +17,7 @@ INSERT INTO windlass_schedule AS s (name, created_at, updated_at, next_at, jitte
 SELECT g.value ->> '$.name', :now, :now, g.value ->> '$.next_at', g.value ->> '$.jitter', g.value ->> '$.cap', g.value ->> '$.lane',
     g.value ->> '$.max_attempts', g.value ->> '$.missed', g.value ->> '$.kind', g.value ->> '$.phase', g.value ->> '$.expression',
     g.value ->> '$.tz', g.value ->> '$.source', g.value ->> '$.definition', g.value ->> '$.correlation', g.value ->> '$.due_as',
-    g.value -> '$.args', g.value -> '$.principal'
+    g.value -> '$.args', NULLIF(g.value -> '$.principal', 'null')
 FROM json_each(:schedules) AS g
 WHERE TRUE -- belt: SQLite's grammar needs a WHERE between SELECT and ON CONFLICT
 ON CONFLICT (name) DO UPDATE
