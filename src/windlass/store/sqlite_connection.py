@@ -12,6 +12,9 @@ from windlass.store.sqlite_errors import translated
 
 BUSY_TIMEOUT = 30.0
 OLDEST = (3, 38, 0)
+CHECKPOINT_PAGES = 4000
+"""When a commit moves the log's pages into the file. A job's page is written three times in its life; with a longer log (16 MB) most
+of them are moved once."""
 
 
 def path_of(url: str) -> str:
@@ -70,6 +73,7 @@ def connect(
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA foreign_keys = ON")
+            connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
         except BaseException:
             connection.close()
             raise
