@@ -26,6 +26,7 @@ from zoneinfo import ZoneInfo
 from windlass.callers.submitter import TransactionSubmitter
 from windlass.config import Config, load
 from windlass.engine.engine import Engine
+from windlass.engine.stats import Stats
 from windlass.errors import ConfigError
 from windlass.model import DEFAULT_PRIORITY, After, Debounce, Enqueued, Json, Key, NewJob, Rate
 from windlass.principal import Expiry, Principal
@@ -433,8 +434,17 @@ class App:
 
     # ------------------------------------------------------------------ serving
 
-    def worker(self, settings: Settings | None = None, /, **changes: Any) -> Engine:
-        """An engine that serves this app's jobs; start it with ``start()``, stop it with ``stop()``."""
+    def worker(
+        self,
+        settings: Settings | None = None,
+        /,
+        *,
+        stats: Stats | None = None,
+        degraded: Callable[[], Iterable[str]] = tuple,
+        **changes: Any,
+    ) -> Engine:
+        """An engine that serves this app's jobs; start it with ``start()``, stop it with ``stop()``. ``stats`` are counters that
+        somebody else counts in, too; ``degraded`` adds lines to its health."""
         self.check_dependencies()
         return Engine(
             self.store,
@@ -442,6 +452,8 @@ class App:
             (settings or self.settings).changed(**changes),
             wrap=self.container.wrap,
             authority=self.authority,
+            stats=stats,
+            degraded=degraded,
         )
 
     def is_injected(self, annotation: Any) -> bool:

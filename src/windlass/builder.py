@@ -14,6 +14,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -21,8 +22,11 @@ from windlass.app import App
 from windlass.clock import Clock
 from windlass.config import Config, load
 from windlass.engine.engine import Engine
-from windlass.locks import LockSettings, open_locks
+from windlass.locks import open_locks
 from windlass.model import Enqueued
+from windlass.observe import health
+from windlass.observe.metrics import Metrics
+from windlass.observe.report import EngineReport
 from windlass.requests import Guard, Processed, Requests
 from windlass.settings import Settings
 from windlass.store import Store, open_store
@@ -53,8 +57,22 @@ class Background:
         return self.requests.process(request_id, correlation_id)
 
     def worker(self, **changes: Any) -> Engine:
-        """An engine on these parts."""
-        return self.app.worker(self.settings, **changes)
+        """An engine on these parts. Its counters are those of this object, and its health says how the locks are."""
+        return self.app.worker(
+            self.settings, stats=self.requests.stats, degraded=partial(_troubles, self.locks), **changes
+        )
+
+    def report(self) -> EngineReport:
+        """How this process does as an instance of its own (``process_request``); a worker has its own report."""
+        return self.requests.report()
+
+    def health(self) -> dict[str, Any]:
+        """The same as /healthz of a worker says it."""
+        return health.detailed(self.report())
+
+    def metrics(self) -> bytes:
+        """All metrics as text for Prometheus, for a process without a worker's own address."""
+        return Metrics(self.requests.stats.report, self.report, counts=self.store.phases.counts).render()
 
     def close(self) -> None:
         """Close what was made here, last made first."""
@@ -97,7 +115,7 @@ def build(
             app.provide(type(http), value=http)
         if locks is None:
             opened = open_locks(
-                _lock_settings(config),
+                config.locks,
                 client=redis,
                 clock=clock,
                 count=lambda name: requests.stats.count(name),
@@ -113,6 +131,7 @@ def build(
             authority=app.authority,
             semaphore=semaphore,
             sleep=sleep,
+            degraded=partial(_troubles, locks),
         )
         owned.append(requests.close)
     except BaseException:
@@ -131,10 +150,7 @@ def build(
     )
 
 
-def _lock_settings(config: Config) -> LockSettings:
-    return LockSettings(
-        enabled=config["background.redis_lock_enabled"],
-        required=config["background.redis_lock_required"],
-        ttl_ms=config["background.lock_ttl_ms"],
-        url=config["redis.url"],
-    )
+def _troubles(locks: Guard) -> tuple[str, ...]:
+    """What the locks complain about; those of somebody else's making need not be able to."""
+    state = getattr(locks, "state", None)
+    return state().degraded if state is not None else ()

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from windlass.errors import ConfigError
+from windlass.locks.settings import LockSettings
 from windlass.retry import Exponential, exponential
 from windlass.sealing import TokenKeys
 from windlass.settings import Settings
@@ -25,6 +26,13 @@ FILE = "windlass.toml"
 PREFIX = "WINDLASS_"
 DEFAULT_URL = "sqlite:///windlass.db"
 HIDDEN = "***"
+_LOCK_KEYS = {
+    "enabled": "background.redis_lock_enabled",
+    "required": "background.redis_lock_required",
+    "ttl_ms": "background.lock_ttl_ms",
+    "prefix": "background.lock_prefix",
+    "url": "redis.url",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +99,15 @@ class Config:
         )
 
     @property
+    def locks(self) -> LockSettings:
+        """Where idempotency locks are kept, and how long they live."""
+        try:
+            return LockSettings(**{name: self[key] for name, key in _LOCK_KEYS.items()})
+        except ConfigError as error:
+            key = _LOCK_KEYS[error.key]
+            raise ConfigError(key, error.value, f"{error.allowed} ({self.origin(key)})") from None
+
+    @property
     def settings(self) -> Settings:
         """How instances run."""
         worker = {
@@ -134,7 +151,7 @@ def load(
     _raise(problems)
     config = Config(items)
     try:
-        config.settings, config.retry  # noqa: B018  what only shows together
+        config.settings, config.retry, config.locks  # noqa: B018  what only shows together
     except ConfigError as error:
         _raise([error])
     return config
@@ -279,6 +296,7 @@ _ALL = (
     Known("background.retry.max_delay_ms", _number(1), 300_000.0, "milliseconds from 1", "the longest wait"),
     Known("background.retry.jitter_ratio", _number(0), 0.2, "a number from 0 to 1", "how far waits are spread"),
     Known("background.lock_ttl_ms", _whole(1000), 300_000, "milliseconds from 1000", "how long a lock lives unless it is renewed"),
+    Known("background.lock_prefix", _text, "bg:req:", "1 to 200 characters without spaces", "what a lock's key begins with; the request's id follows"),
     Known("background.redis_lock_enabled", _flag, True, "true or false", "whether locks are kept in Redis",
           aliases=("BACKGROUND_REDIS_LOCK_ENABLED",)),
     Known("background.redis_lock_required", _flag, False, "true or false", "whether no lock means no work",

@@ -10,34 +10,33 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as OutOfTime
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from enum import StrEnum
 from typing import Any, Protocol, Self
 
 from windlass.engine.executors import Bench
-from windlass.engine.heartbeat import Heartbeat
 from windlass.engine.pool import Processor
+from windlass.engine.recorder import Recorder
 from windlass.engine.runner import Call, Runner, Wrapper
 from windlass.engine.running import Running, Stop
 from windlass.engine.stats import Stats
 from windlass.errors import LeaseLost
 from windlass.model import Advanced, Flag, Job, Lease, Outcome, Retried, State, Verdict, has_flag
+from windlass.observe import events
 from windlass.observe.current import current_job
+from windlass.observe.report import EngineReport
+from windlass.presence import Presence
 from windlass.settings import Settings
 from windlass.store import Store
 from windlass.store.holder import Holder
 from windlass.work.authority import Authority
 from windlass.work.kind import Registry
-
-log = logging.getLogger("windlass.requests")
 
 
 class Status(StrEnum):
@@ -92,18 +91,19 @@ class Requests:
         authority: Authority | None = None,
         semaphore: Callable[[int], Any] = threading.BoundedSemaphore,
         sleep: Callable[[float], None] = time.sleep,
+        degraded: Callable[[], Iterable[str]] = tuple,
     ) -> None:
         self._store = store
         self._settings = settings or Settings()
         self._runner = Runner(registry, wrap=wrap, authority=authority)
         self._locks = locks or NoGuard()
         self.stats = Stats()
+        self._recorder = Recorder(self.stats)
+        self._recorder_lock = threading.Lock()
         limit = self._settings.max_concurrent_calls
         self._room = semaphore(limit) if limit is not None else None
         self._sleep = sleep
-        self._lock = threading.Lock()
-        self._heartbeat: Heartbeat | None = None
-        self._running: dict[str, Running] = {}
+        self._presence = Presence(store, self._settings, self.stats, degraded)
         self._threads = ThreadPoolExecutor(thread_name_prefix="windlass-request")
 
     def process(self, request_id: str, correlation_id: str | None = None) -> Processed:
@@ -132,7 +132,7 @@ class Requests:
         if job.state is State.WAITING:
             return Processed(Status.NOT_READY, job)
         attempts = 0
-        while (lease := self._holder().claim_one(request_id)) is not None:
+        while (lease := self._presence.holder.claim_one(request_id)) is not None:
             if correlation_id is not None:
                 lease = replace(lease, correlation_id=correlation_id)
             attempts += 1
@@ -154,15 +154,7 @@ class Requests:
         """Between two attempts: the failed one is recorded, the job is scheduled, and whoever comes first may have it."""
         if lease.attempt >= lease.max_attempts and outcome.counted:
             return
-        seconds = outcome.delay.total_seconds()
-        log.warning(
-            "attempt %d of %d failed; again in %.3g s",
-            lease.attempt,
-            lease.max_attempts,
-            seconds,
-            extra={"job_id": lease.id, "phase": lease.phase, "correlation_id": lease.correlation_id},
-        )
-        self._sleep(seconds)
+        self._sleep(outcome.delay.total_seconds())
         self._store.upkeep.hurry(lease.id)
         self._store.upkeep.promote()
 
@@ -170,15 +162,21 @@ class Requests:
         now = time.monotonic()
         phase = self._runner.phase(lease.phase)
         running = Running(lease, phase, Processor(lease.phase, 1), now, now, False)
-        self._running[lease.id] = running
-        bench = Bench(self._runner, _Hold(self._store, self._holder()))
+        self._presence.running[lease.id] = running
+        bench = Bench(self._runner, _Hold(self._store, self._presence.holder))
         try:
             call = bench.prepare(running)
             if not isinstance(call, Call):
                 return call
-            return self._run(bench, running, call)
+            events.started([running])
+            outcome = self._run(bench, running, call)
+            if outcome is None:
+                with self._recorder_lock:
+                    self._recorder.recorded_elsewhere(running)
+                    self._recorder.count_elsewhere()
+            return outcome
         finally:
-            del self._running[lease.id]
+            del self._presence.running[lease.id]
 
     def _run(self, bench: Bench, running: Running, call: Call) -> Outcome | None:
         """Call the handler in a thread, so that its time limit can be kept."""
@@ -201,7 +199,10 @@ class Requests:
     def _record(self, outcome: Outcome | None) -> Verdict:
         if outcome is None:  # its own transaction ended it, or the lease is lost
             return Verdict.ALREADY_RECORDED
-        return self._holder().record([outcome])[0]
+        (verdict,) = self._presence.holder.record([outcome])
+        with self._recorder_lock:
+            self._recorder.recorded([outcome], [verdict])
+        return verdict
 
     def _answer(self, request_id: str, attempts: int, *, unclaimed: bool) -> Processed:
         job = self._store.jobs.get(request_id)
@@ -220,47 +221,14 @@ class Requests:
                 status = Status.NOT_READY
         return Processed(status, job, attempts)
 
-    # ------------------------------------------------------------------ being an instance
-
-    def _holder(self) -> Holder:
-        with self._lock:
-            if self._heartbeat is None:
-                lease = timedelta(seconds=self._settings.lease)
-                self._heartbeat = Heartbeat(
-                    join=lambda: self._store.join(lease=lease, info={"requests": True}),
-                    settings=self._settings,
-                    stats=self.stats,
-                    on_cancelled=self._cancelled,
-                    on_lost=lambda why: self._stop_all(Stop.LEASE_LOST),
-                    on_good=lambda is_new: None,
-                )
-                self._heartbeat.start()
-            return self._heartbeat.holder
-
-    def _cancelled(self, job_ids: Any) -> None:
-        for job_id in job_ids:
-            if running := self._running.get(job_id):
-                self._stop(running, Stop.CANCELLED)
-
-    def _stop_all(self, reason: Stop) -> None:
-        for running in list(self._running.values()):
-            self._stop(running, reason)
-
-    def _stop(self, running: Running, reason: Stop) -> None:
-        running.stop = reason
-        if running.context is not None:
-            running.context.ask_to_stop()
+    def report(self) -> EngineReport:
+        """How this instance is doing."""
+        return self._presence.report()
 
     def close(self) -> None:
         """Stop being an instance."""
-        self._stop_all(Stop.SHUTDOWN)
+        self._presence.close()
         self._threads.shutdown(wait=False)
-        with self._lock:
-            heartbeat, self._heartbeat = self._heartbeat, None
-        if heartbeat is not None:
-            heartbeat.stop()
-            heartbeat.holder.step()
-            heartbeat.holder.leave()
 
     def __enter__(self) -> Self:
         return self

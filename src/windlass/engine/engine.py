@@ -11,7 +11,7 @@ import os
 import platform
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
@@ -75,12 +75,15 @@ class Engine:
         wrap: Wrapper | None = None,
         authority: Authority | None = None,
         info: dict[str, Any] | None = None,
+        stats: Stats | None = None,
+        degraded: Callable[[], Iterable[str]] = tuple,
     ) -> None:
         self.settings = settings = settings or Settings()
         self._store = store
         self._info = dict(info or {})
         self.phases = served(registry, settings)
-        self.stats = Stats()
+        self.stats = stats or Stats()
+        self._troubles = degraded
         self.state = "starting"
         self._started_at = datetime.now(UTC)
         self._waker = Waker()
@@ -470,7 +473,7 @@ class Engine:
     def report(self) -> EngineReport:
         """How this instance is doing."""
         has_begun = self.state != "starting"
-        degraded = []
+        degraded = [*self._troubles()]
         if has_begun and not self._stepper.is_reachable:
             degraded.append("store: the database does not answer; outcomes wait in memory")
         if has_begun and not self._listening.is_listening:
