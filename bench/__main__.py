@@ -24,7 +24,7 @@ def main(context: click.Context, names: str, short: bool, huge: bool, output: Pa
     """Measure Windlass. Figures are ratios of one run; the machine's load shows in them.
 
     Without a command: everything of the engine, on both databases. Peers there are: pgqueuer, procrastinate, graphile-worker
-    (needs Node), huey, huey-fsync.
+    (needs Node), huey, huey-quiet, huey-fsync.
     """
     if context.invoked_subcommand is not None:
         return

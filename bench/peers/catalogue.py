@@ -65,8 +65,18 @@ _DEFINITIONS = (
         requirements=_HUEY,
         script="huey_peer.py",
         database="sqlite",
-        settings="SqliteHuey, fsync off, one thread, polling every 10 ms; a job leaves the store before it runs",
-        options={"fsync": False, "delay": 0.01},
+        # Its command logs two lines a job unless told otherwise.
+        settings="SqliteHuey, fsync off, one thread, polling every 10 ms, its command's log; a job leaves the store before it runs",
+        options={"fsync": False, "delay": 0.01, "log": True},
+    ),
+    Definition(
+        name="huey-quiet",
+        environment="huey",
+        requirements=_HUEY,
+        script="huey_peer.py",
+        database="sqlite",
+        settings="the same without a log",
+        options={"fsync": False, "delay": 0.01, "log": False},
     ),
     Definition(
         name="huey-fsync",
@@ -75,8 +85,8 @@ _DEFINITIONS = (
         script="huey_peer.py",
         database="sqlite",
         # What SqliteHuey() does by itself: fsync=None, the default of this version, leaves SQLite at synchronous=FULL.
-        settings="SqliteHuey, fsync on, one thread, polling every 10 ms; a job leaves the store before it runs",
-        options={"fsync": True, "delay": 0.01},
+        settings="the same with fsync on and its command's log",
+        options={"fsync": True, "delay": 0.01, "log": True},
     ),
 )
 _BY_NAME = {definition.name: definition for definition in _DEFINITIONS}

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 from huey import SqliteHuey  # type: ignore[import-not-found, unused-ignore]
+from huey.consumer_options import ConsumerConfig  # type: ignore[import-not-found, unused-ignore]
 from protocol import Order, Tally, payload, serve  # type: ignore[import-not-found, unused-ignore]
 
 
@@ -39,6 +42,8 @@ class HueyClient:
     async def work(self, tally: Tally, stop: asyncio.Event) -> None:
         self._tally = tally
         delay = self._options["delay"]
+        if self._options["log"]:
+            ConsumerConfig(logfile=os.devnull).setup_logger(logging.getLogger("huey"))
         consumer = self._huey.create_consumer(
             workers=1, worker_type="thread", periodic=False, initial_delay=delay, max_delay=delay
         )
