@@ -122,7 +122,7 @@ class _SharedServers(postgres.PostgresServers):
 
 def prepare(url: str) -> None:
     """Fill the template, with the history partitions that every test's clock asks for (half of a test's time)."""
-    postgres.preparation()(url)
+    postgres.prepare(url)
     with psycopg.connect(url, autocommit=True) as connection:
         partitions.ensure(connection, around=ManualClock().now().date())
 

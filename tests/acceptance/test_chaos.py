@@ -18,10 +18,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 # On SQLite with WINDLASS_TEST_LONG=1 only: they wait more than they work, and the whole run has to stay under ten minutes.
 STORES = ["postgres", "sqlite"] if os.environ.get("WINDLASS_TEST_LONG") else ["postgres"]
 both = pytest.mark.parametrize("bed", STORES, indirect=True)
-long = pytest.mark.skipif(
-    not os.environ.get("WINDLASS_TEST_LONG"),
-    reason="its short form runs out of jobs on a fast machine; WINDLASS_TEST_LONG=1 runs it",
-)
 postgres = pytest.mark.parametrize("bed", ["postgres"], indirect=True)
 
 
@@ -41,7 +37,6 @@ def holds(name: str, bed: Bed) -> None:
     assert findings.violations == []
 
 
-@long
 @both
 def test_killed_workers_lose_and_double_nothing(bed: Bed) -> None:
     """I-6, I-9: what they held is taken over within lease + recovery interval + 1 s."""
@@ -72,7 +67,6 @@ def test_a_blocked_event_loop_costs_no_lease_and_is_named(bed: Bed) -> None:
     holds("block", bed)
 
 
-@long
 @both
 def test_sigterm_loses_nothing_and_burns_no_attempt(bed: Bed) -> None:
     """I-32: exit code 0 within the grace time + 5 s; a second signal does not wait."""

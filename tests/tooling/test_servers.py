@@ -95,7 +95,7 @@ def test_the_environments_server_is_the_only_one_used_and_only_our_databases_cha
             return {name for (name,) in connection.execute("SELECT datname FROM pg_database")}
 
         before = names()
-        servers = postgres.PostgresServers(postgres.no_preparation)
+        servers = postgres.PostgresServers(lambda _dsn: None)
         servers.get().fresh()
         made = names() - before
         assert len(made) == 2, "the template and its copy"
