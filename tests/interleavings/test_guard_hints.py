@@ -12,8 +12,9 @@ import pytest
 from tests.interleavings.conftest import Open
 from tests.interleavings.sessions import enqueue, eventually
 from windlass.model import After, DependencyPolicy, Want
+from windlass.rules import Rule
 from windlass.store import Store
-from windlass.store.contract import CHANNEL, LATER
+from windlass.store.contract import CHANNEL, LATER, NUDGE
 from windlass.store.ids import new_id
 
 SOON = timedelta(milliseconds=1)
@@ -84,6 +85,29 @@ def test_the_end_of_a_parent_tells_who_waits_for_its_children(
     heard()
     store.jobs.cancel(parent)
     assert heard() == ["a"]
+
+
+def test_linking_tells_who_may_have_passed_over_a_locked_parent(
+    store: Store, heard: Callable[[], list[str]]
+) -> None:
+    """A claim skips rows that the linker has locked, finds nothing, and would look again only when its scan is due."""
+    (queued,), (claimed,) = enqueue(store, kind="c"), enqueue(store, kind="b")
+    store.join().claim("b", 1)
+    enqueue(store, kind="a", after=[After(queued), After(claimed)])
+    heard()
+    assert store.dependencies.link() == 1
+    assert heard() == [f"{NUDGE}c"]
+
+
+def test_catching_up_with_a_rule_tells_who_may_have_passed_over_a_locked_job(
+    store: Store, heard: Callable[[], list[str]]
+) -> None:
+    enqueue(store, kind="c")
+    enqueue(store, kind="b")
+    store.join().claim("b", 1)
+    heard()
+    store.rules.put(Rule(name="r", parents=("b", "c"), create="a", phase="a", key=("args.n",)))
+    assert heard() == [f"{NUDGE}c"]
 
 
 def test_a_hint_goes_to_who_waits_and_a_nudge_to_everybody(

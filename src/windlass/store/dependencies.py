@@ -8,6 +8,9 @@ The two orders in which linking and ending can meet:
 
     linker locks the parent first → the end waits a moment, then sees the flag and the edges
     the end holds the parent first → the linker skips it, finds it neither flagged nor ended, and tries again later
+
+And linking and claiming: a claim passes over a parent that the linker has locked, so the linker tells whoever serves its phase to look
+again. Without that the parent would wait for the next scan on the clock.
 """
 
 from __future__ import annotations
@@ -138,7 +141,9 @@ class Dependencies:
         if not edges:
             return 0, ""
         parents = sorted({parent for group in edges.values() for parent, _, _ in group})
-        flagged = {row[0] for row in tx.run("link.flag_live", parents=parents)}
+        live = tx.run("link.flag_live", parents=parents)
+        self._db.tell(tx, {phase for _, phase in live if phase}, nudge=True)
+        flagged = {row[0] for row in live}
         flagged |= {row[0] for row in tx.run("link.flag_later", parents=parents)}
         ended = {
             row[0]: (State(row[1]), self._db.moment(row[2])) for row in tx.run("link.ended", parents=parents)

@@ -187,10 +187,15 @@ class Rules:
             for verb in ("rule.flag_later", "rule.flag_live"):
                 after: str | None = SMALLEST
                 while after:
-                    after = self._db.run(verb, kinds=kinds, after=after, limit=PAGE)[0][0]
+                    after = self._db.transact(partial(self._flag, verb, kinds, after))
             made += self._fire_ended(kinds, since, unflagged=True, only=None)
             self._db.run("rule.kinds.looked", kinds=kinds, since=since, looks=looks + 1)
         return made
+
+    def _flag(self, verb: str, kinds: Sequence[str], after: str, tx: Transaction) -> str | None:
+        end, queued = tx.run(verb, kinds=kinds, after=after, limit=PAGE)[0]
+        self._db.tell(tx, queued or (), nudge=True)
+        return str(end) if end else None
 
     def backfill(self, name: str, since: datetime) -> int:
         """Have a rule count jobs that ended before it was there, from ``since`` on; how many children that made. What it has counted

@@ -31,7 +31,8 @@ JOIN child AS c ON c.id = d.child
 ORDER BY d.child, d.parent;
 
 -- name: link.flag_live
--- Flags queued and processing parents, leaving out locked ones; answers those that carry the flag now.
+-- Flags queued and processing parents, leaving out locked ones; answers those that carry the flag now, and the phase of each that is
+-- queued: claims at the same moment pass over a row that is locked here, so they have to be told to look again.
 WITH parent AS MATERIALIZED (
     SELECT j.id
     FROM windlass.job AS j
@@ -43,7 +44,7 @@ UPDATE windlass.job AS j
 SET flags = j.flags | 8
 FROM parent AS p
 WHERE j.id = p.id
-RETURNING j.id;
+RETURNING j.id, CASE WHEN j.token IS NULL THEN j.phase END;
 
 -- name: link.flag_later
 -- Flags waiting and scheduled parents, leaving out locked ones; answers those that carry the flag now.

@@ -100,7 +100,8 @@ WHERE k.kind = ANY(:kinds::text[])
 
 -- name: rule.flag_live
 -- Flags jobs of these kinds that are queued or processing, a page of the table at a time, leaving out locked ones; answers where the page
--- ends (NULL at the end of the table).
+-- ends (NULL at the end of the table), and the phases of those that are queued: claims at the same moment pass over rows that are locked
+-- here, so they have to be told to look again.
 WITH page AS MATERIALIZED (
     SELECT j.id
     FROM windlass.job AS j
@@ -120,12 +121,14 @@ WITH page AS MATERIALIZED (
     SET flags = j.flags | 64
     FROM found AS f
     WHERE j.id = f.id
+    RETURNING j.phase, j.token
 )
-SELECT CASE WHEN count(*) = :limit THEN (SELECT p.id FROM page AS p ORDER BY p.id DESC LIMIT 1) END
+SELECT CASE WHEN count(*) = :limit THEN (SELECT p.id FROM page AS p ORDER BY p.id DESC LIMIT 1) END,
+    ARRAY(SELECT DISTINCT f.phase FROM flagged AS f WHERE f.token IS NULL)
 FROM page;
 
 -- name: rule.flag_later
--- The same for jobs that wait or are scheduled.
+-- The same for jobs that wait or are scheduled, which nobody claims.
 WITH page AS MATERIALIZED (
     SELECT l.id
     FROM windlass.job_later AS l
@@ -146,7 +149,7 @@ WITH page AS MATERIALIZED (
     FROM found AS f
     WHERE l.id = f.id
 )
-SELECT CASE WHEN count(*) = :limit THEN (SELECT p.id FROM page AS p ORDER BY p.id DESC LIMIT 1) END
+SELECT CASE WHEN count(*) = :limit THEN (SELECT p.id FROM page AS p ORDER BY p.id DESC LIMIT 1) END, NULL
 FROM page;
 
 -- name: rule.missed

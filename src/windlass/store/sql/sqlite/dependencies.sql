@@ -30,11 +30,12 @@ WHERE l.reason = 'unlinked'
 LIMIT 1;
 
 -- name: link.flag_live
--- Flags queued and processing parents; answers those that carry the flag now.
+-- Flags queued and processing parents; answers those that carry the flag now, and no phases: there is one writer, so no claim passes
+-- over a row that is locked.
 UPDATE windlass_job
 SET flags = flags | 8
 WHERE id IN (SELECT g.value FROM json_each(:parents) AS g)
-RETURNING id;
+RETURNING id, NULL;
 
 -- name: link.flag_later
 -- Flags waiting and scheduled parents; answers those that carry the flag now.
