@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from fastapi import FastAPI, Request
 from fastapi.testclient import TestClient
@@ -170,12 +170,12 @@ def test_the_example_under_a_real_server(tmp_path: Path) -> None:
 
 
 async def _ask(base: str) -> str:
-    async with httpx.AsyncClient(base_url=base) as client:
+    async with httpx2.AsyncClient(base_url=base) as client:
         for _ in range(300):
             try:
                 job: str = (await client.post("/users/7")).json()["job"]
                 break
-            except httpx.TransportError:
+            except httpx2.TransportError:
                 await asyncio.sleep(0.1)
         else:
             raise AssertionError("the server did not start")
