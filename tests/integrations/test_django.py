@@ -142,7 +142,7 @@ def test_the_test_runner_of_the_project(project: Path) -> None:
                 "PORT": 5433,
                 "OPTIONS": {"sslmode": "require", "pool": True, "isolation_level": 3},
             },
-            "postgresql:///shop?sslmode=require&host=/var/run/postgresql&port=5433&user=me%40home&password=p/w%20%26x",
+            "postgresql:///shop?sslmode=require&host=%2Fvar%2Frun%2Fpostgresql&port=5433&user=me%40home&password=p%2Fw%20%26x",
         ),
     ],
 )
