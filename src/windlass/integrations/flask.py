@@ -21,6 +21,7 @@ import inspect
 import os
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
@@ -32,6 +33,8 @@ from windlass.errors import ConfigError
 from windlass.integrations.serving import become_worker
 
 EXTENSION = "windlass"
+DEFAULT_FILES = ("wsgi.py", "app.py")
+"""Where `flask` looks for an application that nobody named, in this order."""
 
 
 class Windlass(App):
@@ -59,7 +62,7 @@ class Windlass(App):
         """The application; in a worker's child process, which imports only the module of a handler, the one that FLASK_APP names."""
         with self._loading:
             if self._web is None and os.environ.get("FLASK_APP"):
-                ScriptInfo().load_app()  # calls init_app
+                _load_web()  # calls init_app
             if self._web is None:
                 raise ConfigError("flask", None, "an application: call init_app(app), or set FLASK_APP")
             return self._web
@@ -88,16 +91,22 @@ class Windlass(App):
 def worker(context: click.Context, options: tuple[str, ...]) -> None:
     """Serve the application's jobs; options are those of `windlass worker`."""
     info = context.ensure_object(ScriptInfo)
-    if info.app_import_path:
-        os.environ["FLASK_APP"] = info.app_import_path
+    path = info.app_import_path or next((name for name in DEFAULT_FILES if Path(name).exists()), None)
+    if path is not None:
+        os.environ["FLASK_APP"] = path  # for the worker and its children
     become_worker("windlass.integrations.flask:app", options)
+
+
+def _load_web() -> Flask:
+    """The application that FLASK_APP names; a ScriptInfo of our own does not look there, only the command `flask` does."""
+    return ScriptInfo(app_import_path=os.environ.get("FLASK_APP")).load_app()
 
 
 def __getattr__(name: str) -> Any:
     """``app``: the extension of the application that FLASK_APP names; for ``windlass worker windlass.integrations.flask:app``."""
     if name != "app":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = ScriptInfo().load_app().extensions.get(EXTENSION)
+    found = _load_web().extensions.get(EXTENSION)
     if found is None:
         raise ConfigError("FLASK_APP", os.environ.get("FLASK_APP"), "an application with Windlass(app)")
     return found
