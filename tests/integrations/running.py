@@ -45,4 +45,5 @@ def run(folder: Path, *arguments: str, expect: int = 0, **variables: str) -> str
     assert answer.returncode == expect, (
         f"{arguments} ended with {answer.returncode}\n{answer.stdout}{answer.stderr}"
     )
+    assert "ResourceWarning" not in answer.stderr, answer.stderr
     return answer.stdout if expect == 0 else answer.stdout + answer.stderr
