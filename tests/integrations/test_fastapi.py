@@ -100,6 +100,7 @@ def test_a_running_job_has_its_grace_time(url: str, jobs: App) -> None:
     assert state(url, job) is State.COMPLETED
 
 
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)  # it waits for a thread that nobody can stop
 def test_a_job_that_takes_too_long_is_given_back(url: str, jobs: App) -> None:
     web, may_go_on = application(jobs, grace=0.1)
     with TestClient(web) as client:
