@@ -51,10 +51,14 @@ async def counted(n: int) -> int:
     return await Order.objects.filter(state="confirmed").acount() + n
 """
 TESTS = """
+from unittest import skipIf
 from django.db import connection, transaction
-from django.test import Client, TestCase
+from django.test import Client, TestCase, TransactionTestCase
+from django.utils import timezone
 from shop.jobs import confirm
 from shop.models import Order
+from windlass.integrations.django import app
+from windlass.testing import Sandbox
 
 
 def jobs() -> int:
@@ -74,6 +78,15 @@ class OrderTest(TestCase):
         with transaction.atomic():
             confirm.enqueue_in(connection, order_id=1, key="k")
         self.assertEqual(jobs(), 1)
+
+
+@skipIf(connection.vendor == "sqlite", "its test database is in memory")
+class RunTest(TransactionTestCase):
+    def test_an_order_is_confirmed(self):
+        order = self.client.post("/orders").json()["order"]
+        with Sandbox(app, url=app.url, start=timezone.now()) as box:
+            box.drain()
+        self.assertEqual(Order.objects.get(id=order).state, "confirmed")
 """
 
 
@@ -132,7 +145,7 @@ def test_the_worker_command_refuses_what_the_worker_refuses(tmp_path: Path) -> N
 def test_the_test_runner_of_the_project(project: Path) -> None:
     """Test databases have the tables, also SQLite's in memory, and a TestCase takes its jobs back."""
     said = manage(project, "test", "--verbosity", "1")
-    assert "Found 2 test(s)." in said
+    assert "Found 3 test(s)." in said
 
 
 @pytest.mark.parametrize(
