@@ -46,6 +46,7 @@ class Recorder:
         self._waiting: deque[Outcome] = deque()
         self._elsewhere: deque[tuple[Lease, str, Run]] = deque()
         self._expected: set[tuple[str, int]] = set()
+        self._taken = 0  # being written; changed by the step thread alone
 
     def put(self, outcomes: Iterable[Outcome]) -> None:
         """Take outcomes in; from any thread."""
@@ -54,11 +55,13 @@ class Recorder:
     def take(self, limit: int) -> list[Outcome]:
         """Up to ``limit`` outcomes, oldest first; step thread only."""
         waiting = self._waiting
-        return [waiting.popleft() for _ in range(min(limit, len(waiting)))]
+        self._taken = count = min(limit, len(waiting))
+        return [waiting.popleft() for _ in range(count)]
 
     def put_back(self, outcomes: Sequence[Outcome]) -> None:
         """Outcomes that could not be written: they are next again."""
         self._waiting.extendleft(reversed(outcomes))
+        self._taken -= len(outcomes)
 
     def recorded(self, outcomes: Sequence[Outcome], verdicts: Sequence[Verdict]) -> Counter[str]:
         """Count and tell what was written; answers how many jobs of each phase ended."""
@@ -79,16 +82,18 @@ class Recorder:
         for phase, runs in plain.items():
             self._stats.ended_many(phase, "completed", runs)
             ended[phase] += len(runs)
+        self._taken -= len(outcomes)
         return ended
 
     def count_elsewhere(self) -> Counter[str]:
         """Count the jobs that were recorded elsewhere since; step thread only."""
         ended: Counter[str] = Counter()
         while self._elsewhere:
-            lease, name, run = self._elsewhere.popleft()
+            lease, name, run = self._elsewhere[0]
             self._stats.ended_many(lease.phase, name, [run])
             events.ended_elsewhere(lease, name, run)
             ended[lease.phase] += 1
+            self._elsewhere.popleft()  # last: until it is counted, there is something left to do
         return ended
 
     def recorded_elsewhere(self, running: Running) -> None:
@@ -109,7 +114,8 @@ class Recorder:
         return was_expected
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        """How many are not written and counted yet."""
+        return len(self._waiting) + self._taken + len(self._elsewhere)
 
 
 def _name(outcome: Outcome, verdict: Verdict) -> str:

@@ -1,0 +1,41 @@
+"""The recorder has something left until outcomes are written and counted: whoever asks whether an engine is idle goes by that."""
+
+from __future__ import annotations
+
+from tests.engine.leases import lease
+from windlass.engine.recorder import Recorder
+from windlass.engine.stats import Stats
+from windlass.model import Completed, Outcome, Verdict
+
+
+def outcomes(count: int) -> list[Outcome]:
+    return [Completed(lease()) for _ in range(count)]
+
+
+def test_what_is_being_written_is_left_until_it_is_counted() -> None:
+    stats = Stats()
+    recorder = Recorder(stats)
+    recorder.put(outcomes(3))
+    taken = recorder.take(2)
+    assert (len(taken), len(recorder)) == (2, 3)
+    recorder.recorded(taken, [Verdict.RECORDED] * 2)
+    assert len(recorder) == 1
+    assert stats.report().phases["a"].outcomes["completed"] == 2
+
+
+def test_what_could_not_be_written_is_next_again() -> None:
+    recorder = Recorder(Stats())
+    first, second = outcomes(2)
+    recorder.put([first, second])
+    assert recorder.take(1) == [first]
+    recorder.put_back([first])
+    assert len(recorder) == 2
+    assert recorder.take(5) == [first, second]
+
+
+def test_a_step_that_broke_off_leaves_no_count_behind() -> None:
+    recorder = Recorder(Stats())
+    recorder.put(outcomes(2))
+    recorder.take(2)  # and what then happens to them is an error that nobody expected
+    recorder.take(2)
+    assert len(recorder) == 0
