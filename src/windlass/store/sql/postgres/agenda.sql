@@ -27,8 +27,8 @@ SELECT EXTRACT(epoch FROM (
         WHERE k.looks = 0
             OR (k.looks = 1 AND k.since < clock.at - interval '15 seconds')
     ) AS new_kinds,
-    EXISTS (SELECT FROM windlass.job_later AS l WHERE l.reason = 'limited' AND l.gate IS NULL)
+    (SELECT l.id FROM windlass.job_later AS l WHERE l.reason = 'limited' AND l.gate IS NULL ORDER BY l.id LIMIT 1) IS NOT NULL
     OR EXISTS (SELECT FROM windlass.job_limit AS t WHERE t.gone) AS parked,
-    EXISTS (SELECT FROM windlass.job_later AS l WHERE l.reason = 'paced') AS paced,
+    (SELECT l.phase FROM windlass.job_later AS l WHERE l.reason = 'paced' ORDER BY l.phase LIMIT 1) IS NOT NULL AS paced,
     EXISTS (SELECT FROM windlass.flow) AS flowing
 FROM (SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at) AS clock;
