@@ -34,6 +34,7 @@ class AgendaItems:
     has_parked: bool = False
     has_paced: bool = False
     has_flow: bool = False
+    resume_in: float | None = None
 
 
 class Upkeep:
@@ -63,8 +64,10 @@ class Upkeep:
 
     def agenda(self) -> AgendaItems:
         """Everything an instance should see to, in one read."""
-        due_in, unlinked, dead, counted, tick_in, *more = self._db.read("agenda")[0]
-        return AgendaItems(due_in, bool(unlinked), bool(dead), bool(counted), tick_in, *map(bool, more))
+        due_in, unlinked, dead, counted, tick_in, *more, resume_in = self._db.read("agenda")[0]
+        return AgendaItems(
+            due_in, bool(unlinked), bool(dead), bool(counted), tick_in, *map(bool, more), resume_in=resume_in
+        )
 
     def next_due(self) -> datetime | None:
         """When the next job becomes due, so that nobody needs to look before."""
