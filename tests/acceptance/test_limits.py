@@ -54,14 +54,18 @@ class Crew:
             command, cwd=ROOT, env=self._environment, preexec_fn=process.die_with_parent, start_new_session=True
         )  # fmt: skip
 
-    def kill_one(self, book: Book) -> None:
-        """Kill a worker that is in the middle of something, and start another in its place."""
-        (pid,) = book.run("SELECT pid FROM run WHERE ended IS NULL ORDER BY began DESC LIMIT 1")[0]
+    def kill_one(self, book: Book) -> bool:
+        """Kill a worker that is in the middle of something, and start another in its place; False where none is."""
+        found = book.run("SELECT pid FROM run WHERE ended IS NULL ORDER BY began DESC LIMIT 1")
+        if not found:
+            return False
+        pid = found[0][0]
         victim = next(worker for worker in self.workers if worker.pid == pid)
         victim.send_signal(signal.SIGKILL)
         victim.wait()
         book.run("INSERT INTO dead (pid, at) SELECT ?, {now}", pid)
         self.workers[self.workers.index(victim)] = self._start()
+        return True
 
     def stop(self) -> None:
         for worker in self.workers:
@@ -128,8 +132,7 @@ def test_four_workers_never_run_more_than_three_of_a_key_even_when_one_is_killed
         with crew(url) as workers:
             submit(store, jobs)
             until(lambda: _done(store) >= 0.2 * jobs * len(KEYS))
-            until(lambda: book.run("SELECT 1 FROM run WHERE ended IS NULL"))
-            workers.kill_one(book)
+            until(lambda: workers.kill_one(book))
             until(lambda: _done(store) == jobs * len(KEYS))
         for key in KEYS:
             assert 1 < most_at_once(book, key) <= LIMIT

@@ -653,6 +653,57 @@ def test_a_limited_job_with_a_key_frees_both(store: Store) -> None:
     assert store.enqueue([NewJob(kind=PHASE, key=Key("k"))])[0].created
 
 
+def test_one_key_in_two_phases_is_two_gates(store: Store) -> None:
+    """Whichever came first, and when places of both are freed by one commit."""
+    ours = limited(store, 3, limit=1)
+    let_in(store)
+    theirs = limited(store, 4, limit=2, phase="other", kind="other")
+    let_in(store)
+    assert where(store, [ours[0], *theirs[:2]]) == ["queued"] * 3
+    holder = store.join()
+    holder.record(
+        [
+            Completed(claim_one(holder)),
+            Completed(claim_one(holder, "other")),
+            Completed(claim_one(holder, "other")),
+        ]
+    )
+    assert (gate(store).admitted, gate(store, phase="other").admitted) == (1, 2)
+    assert store.limits.check() == []
+    with store.db.effect(5) as tx:
+        assert tx.run("gate.try", gates='[{"phase":"work","key":"a"}]') == [("work", "a")]
+
+
+def test_jobs_go_in_by_their_time_whatever_their_ids(store: Store, clock: ManualClock) -> None:
+    late, middle, early = (
+        limited(store, limit=5, delay=timedelta(seconds=seconds))[0] for seconds in (20, 15, 10)
+    )
+    clock.advance(30)
+    store.upkeep.promote()
+    let_in(store)
+    assert [lease.id for lease in store.join().claim(PHASE, 9)] == [early, middle, late]
+
+
+def test_the_agenda_has_only_those_that_can_be_let_in(store: Store, clock: ManualClock) -> None:
+    """Neither jobs that stand at a gate or wait for their time, nor a pause that is over."""
+    enqueue(store, delay=timedelta(hours=1))
+    limited(store, 2, limit=1)
+    let_in(store)
+    agenda = store.upkeep.agenda()
+    assert (agenda.has_parked, agenda.has_paced, agenda.has_flow, agenda.resume_in) == (
+        False,
+        False,
+        True,
+        None,
+    )
+    store.phases.pause("other", "for ever")
+    store.phases.pause(PHASE, "for a minute", lasts=timedelta(minutes=1))
+    clock.advance(20)
+    assert store.upkeep.agenda().resume_in == 40.0
+    clock.advance(41)
+    assert store.upkeep.agenda().resume_in is None
+
+
 # --- jobs that the store makes by itself -----------------------------------------------------------------------------
 
 

@@ -245,7 +245,7 @@ WITH clock AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT l.id, l.lane, l.run_at
         FROM windlass.job_later AS l
-        WHERE l.reason = 'limited'
+        WHERE l.reason = 'limited' -- belt: implied by the gate; the planner needs it to prove the partial index
             AND l.phase = r.phase
             AND l.gate = r.key
         ORDER BY l.lane, l.run_at, l.id
@@ -256,7 +256,7 @@ WITH clock AS MATERIALIZED (
     UPDATE windlass.job_limit AS t
     SET admitted = TRUE
     FROM picked AS p
-    WHERE t.job = ANY(ARRAY(SELECT c.id FROM picked AS c))
+    WHERE t.job = ANY(ARRAY(SELECT c.id FROM picked AS c)) -- belt: implied by what follows; keeps a crowd from being read whole (test_limit_plans.py)
         AND t.job = p.id
         AND t.phase = p.phase
     RETURNING t.job, t.phase, t.key, t.rate IS NOT NULL AND p.rate IS NOT NULL AS is_paced, p.places, p.place
@@ -267,7 +267,7 @@ WITH clock AS MATERIALIZED (
     FROM room AS r
     LEFT JOIN (SELECT p.phase, p.key, count(*) AS n FROM placed AS p GROUP BY p.phase, p.key) AS n ON n.phase = r.phase AND n.key = r.key
     CROSS JOIN clock AS c
-    WHERE g.ctid = ANY(ARRAY(SELECT o.tid FROM room AS o)) -- it is locked, so it is where it was
+    WHERE g.ctid = ANY(ARRAY(SELECT o.tid FROM room AS o)) -- belt: implied by what follows; the row is locked, so it is where it was
         AND g.phase = r.phase
         AND g.key = r.key
 ), passed AS (
@@ -275,13 +275,13 @@ WITH clock AS MATERIALIZED (
     SET reason = 'paced',
         gate = NULL
     FROM placed AS p
-    WHERE l.id = ANY(ARRAY(SELECT c.job FROM placed AS c))
+    WHERE l.id = ANY(ARRAY(SELECT c.job FROM placed AS c)) -- belt: implied by what follows; keeps a crowd from being read whole (test_limit_plans.py)
         AND l.id = p.job
         AND p.is_paced
 ), moved AS (
     DELETE FROM windlass.job_later AS l
     USING placed AS p
-    WHERE l.id = ANY(ARRAY(SELECT c.job FROM placed AS c))
+    WHERE l.id = ANY(ARRAY(SELECT c.job FROM placed AS c)) -- belt: implied by what follows; keeps a crowd from being read whole (test_limit_plans.py)
         AND l.id = p.job
         AND NOT p.is_paced
     RETURNING l.*, p.place
