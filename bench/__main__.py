@@ -73,15 +73,17 @@ def store(seconds: float, snapshot: float, short: bool, output: Path | None) -> 
 @main.command()
 @click.option("--jobs", default=60_000, show_default=True, help="Jobs of the unlimited phase, each time.")
 @click.option("--rounds", default=5, show_default=True, help="How often each case is measured, in turns.")
+@click.option("--workers", default=4, show_default=True, help="Processes that serve both phases.")
 @click.option("--short", is_flag=True, help="A quick form: 2,000 jobs, one round.")
 @click.option("--json", "output", type=click.Path(path_type=Path), help="Write the figures to a file, too.")
-def limits(jobs: int, rounds: int, short: bool, output: Path | None) -> None:
+def limits(jobs: int, rounds: int, workers: int, short: bool, output: Path | None) -> None:
     """An unlimited phase beside one with a limit of 3 per key: at least 0.9 of its rate without the limit."""
     from bench import limits as measurement
 
     if short:
         jobs, rounds = 2_000, 1
-    sys.exit(0 if measurement.run(jobs=jobs, rounds=rounds, output=output) or short else 1)
+    is_kept = measurement.run(jobs=jobs, rounds=rounds, workers=workers, output=output)
+    sys.exit(0 if is_kept or short else 1)
 
 
 if __name__ == "__main__":

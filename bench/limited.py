@@ -1,13 +1,13 @@
-"""``python -m bench.limited``: a worker process that serves an unlimited phase beside one that may be limited, and prints one JSON line.
+"""``python -m bench.limited``: a worker process that serves an unlimited phase beside one that may be limited.
 
-It ends when it has run as many jobs of the unlimited phase as asked for.
+It prints a line when it serves, and ends, with one JSON line, when its standard input is closed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import threading
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -20,9 +20,9 @@ from windlass.engine.tuning import tune_process
 
 
 def make(
-    url: str, limit: int | None, on_noop: Callable[[], None] = lambda: None
+    url: str, limit: int | None, processors: int, on_noop: Callable[[], None] = lambda: None
 ) -> tuple[App, JobKind[..., Any]]:
-    """An app with the two phases, and the second one; ``limit`` is per key of that, None for none."""
+    """An app with the two phases, and the second one; ``limit`` and ``processors`` are of that, None for no limit."""
     app = App(url)
 
     @app.job(processors=500)
@@ -31,7 +31,7 @@ def make(
 
     options: dict[str, Any] = {} if limit is None else {"limit": limit, "limit_key": "args.key"}
 
-    @app.job(processors=30, **options)
+    @app.job(processors=processors, **options)
     async def visit(key: str, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
@@ -40,40 +40,30 @@ def make(
 
 @click.command()
 @click.argument("url")
-@click.option("--jobs", default=50_000)
 @click.option(
     "--limit", default=0, help="Jobs of a key that may run at once in the phase beside; 0 for no limit."
 )
-def main(url: str, jobs: int, limit: int) -> None:
+@click.option("--processors", default=30, help="Of the phase beside, in this process.")
+def main(url: str, limit: int, processors: int) -> None:
     """Run the queued jobs."""
-    clockwork, enough = Clockwork(()), threading.Event()
-
-    def note() -> None:
-        clockwork.note(None)
-        if clockwork.handled >= jobs:
-            enough.set()
-
-    app, _ = make(url, limit or None, note)
+    clockwork = Clockwork(())
+    app, _ = make(url, limit or None, processors, lambda: clockwork.note(None))
     tune_process()
     engine = app.worker()
     cpu = time.process_time()
     engine.start()
-    if not enough.wait(300):
-        raise SystemExit(f"only {clockwork.handled} of {jobs} jobs ran")
-    seconds, spent = clockwork.ended_at - clockwork.began_at, time.process_time() - cpu
-    beside = app.store.phases.counts().get("visit")
-    print(
-        json.dumps(
-            {
-                "rate": jobs / seconds,
-                "cpu_us": spent / jobs * 1e6,
-                "visits": (beside.completed if beside else 0) / seconds,
-            }
-        ),
-        flush=True,
-    )
+    print("serves", flush=True)
+    sys.stdin.read()
+    spent = time.process_time() - cpu
     engine.stop(grace=0)
     app.close()
+    facts = {
+        "jobs": clockwork.handled,
+        "began": clockwork.began_at,
+        "ended": clockwork.ended_at,
+        "cpu": spent,
+    }
+    print(json.dumps(facts), flush=True)
 
 
 if __name__ == "__main__":

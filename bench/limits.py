@@ -1,7 +1,7 @@
 """What a limit costs the phases that have none: an unlimited phase drained beside one with and without a limit, in turns.
 
-The phase beside is the same work in all cases: handlers that wait. Without a limit as many as it has processors wait at once, with it three of
-each key, which is as many altogether. Figures are compared within a round, rounds by their median.
+Four workers serve both. The phase beside is the same work in all cases: handlers that wait. Without a limit as many as it has processors wait
+at once, with it three of each key, which is as many altogether. Figures are compared within a round, rounds by their median.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from bench.engine import _tidy
@@ -18,23 +19,24 @@ from bench.limited import make
 from bench.load import fill
 from bench.report import Row, say, show
 from bench.server import postgres, version
-from windlass.store import open_store
+from windlass.store import Store, open_store
 
 ROOT = Path(__file__).parent.parent
 LEAST = 0.9
 LIMIT, KEYS, SECONDS = 3, 10, 0.02
+PATIENCE = 300.0
 CASES = ("no limit", f"limit {LIMIT} a key")
 
 
-def run(*, jobs: int, rounds: int, output: Path | None) -> bool:
+def run(*, jobs: int, rounds: int, workers: int, output: Path | None) -> bool:
     """Measure on both databases; True where the unlimited phase keeps nine tenths of its rate."""
     rows: list[Row] = []
     with postgres() as url:
         say(f"PostgreSQL {version(url)}, fsync on")
-        rows += measure("PostgreSQL", url, jobs, rounds)
+        rows += measure("PostgreSQL", url, jobs, rounds, workers)
     with tempfile.TemporaryDirectory() as folder:
         say("SQLite, synchronous=FULL")
-        rows += measure("SQLite", f"sqlite:///{folder}/bench.db", jobs, rounds)
+        rows += measure("SQLite", f"sqlite:///{folder}/bench.db", jobs, rounds, workers)
     show("An unlimited phase beside a phase of handlers that wait", rows, output)
     ratios = {row["what"]: row["ratio"] for row in rows if "ratio" in row}
     for what, ratio in ratios.items():
@@ -42,14 +44,14 @@ def run(*, jobs: int, rounds: int, output: Path | None) -> bool:
     return all(ratio >= LEAST for ratio in ratios.values())
 
 
-def measure(database: str, url: str, jobs: int, rounds: int) -> list[Row]:
+def measure(database: str, url: str, jobs: int, rounds: int, workers: int) -> list[Row]:
     """The rates of each case, and the median of their ratios."""
     found: dict[str, list[dict[str, float]]] = {case: [] for case in CASES}
     for number in range(rounds):
         # In turns, and each round the other way round: what grows or warms up on the way hits both.
         for case in CASES if number % 2 == 0 else CASES[::-1]:
             say(f"{database}, round {number + 1} of {rounds}: {case}")
-            found[case].append(drain(url, jobs, LIMIT if case == CASES[1] else None))
+            found[case].append(drain(url, jobs, LIMIT if case == CASES[1] else None, workers))
     ratios = [
         limited["rate"] / free["rate"] for free, limited in zip(found[CASES[0]], found[CASES[1]], strict=True)
     ]
@@ -72,24 +74,55 @@ def measure(database: str, url: str, jobs: int, rounds: int) -> list[Row]:
     ]
 
 
-def drain(url: str, jobs: int, limit: int | None) -> dict[str, float]:
-    """Queue jobs of both phases, and have a worker run those of the unlimited one."""
+def drain(url: str, jobs: int, limit: int | None, workers: int) -> dict[str, float]:
+    """Queue jobs of both phases, and have workers run those of the unlimited one."""
     _empty(url)
-    app, visit = make(url, limit)
+    processors = LIMIT * KEYS if limit else -(-LIMIT * KEYS // workers)
+    app, visit = make(url, limit, processors)
     app.store.upkeep.maintain()
     fill(app.store, jobs)
-    # As many as its 30 processors can run while the others are drained at 6,000 a second, which is slow.
+    # As many as can run while the others are drained at 6,000 a second, which is slow.
     calls = [{"key": f"k{n % KEYS}", "seconds": SECONDS} for n in range(jobs // 4)]
     for start in range(0, len(calls), 1000):
         visit.enqueue_many(calls[start : start + 1000])
-    app.close()
+    app.store.limits.let_in()  # those that wait stand at their gates, as they do wherever a limit is reached
     _tidy(url)
-    command = [sys.executable, "-m", "bench.limited", url, "--jobs", str(jobs), "--limit", str(limit or 0)]
-    answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    if answer.returncode:
-        raise RuntimeError(answer.stderr)
-    facts: dict[str, float] = json.loads(answer.stdout)
-    return facts
+    command = [
+        sys.executable,
+        "-m",
+        "bench.limited",
+        url,
+        "--limit",
+        str(limit or 0),
+        "--processors",
+        str(processors),
+    ]
+    crew = [
+        subprocess.Popen(command, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        for _ in range(workers)
+    ]
+    try:
+        facts, visits = _watch(app.store, crew, jobs)
+    finally:
+        for worker in crew:
+            worker.kill()
+            worker.wait()
+        app.close()
+    seconds = max(item["ended"] for item in facts) - min(item["began"] for item in facts)
+    cpu = sum(item["cpu"] for item in facts)
+    return {"rate": jobs / seconds, "cpu_us": cpu / jobs * 1e6, "visits": visits / seconds}
+
+
+def _watch(store: Store, crew: list[subprocess.Popen[str]], jobs: int) -> tuple[list[dict[str, float]], int]:
+    """Wait until the jobs of the unlimited phase are done; what each worker tells, and how many of the other were done meanwhile."""
+    deadline = time.monotonic() + PATIENCE
+    while (counts := store.phases.counts())["noop"].completed < jobs:
+        if time.monotonic() > deadline or any(worker.poll() is not None for worker in crew):
+            raise RuntimeError(f"only {counts['noop'].completed} of {jobs} jobs ran")
+        time.sleep(0.1)
+    told = [worker.communicate()[0].splitlines() for worker in crew]
+    facts = [json.loads(lines[-1]) for lines in told]
+    return [item for item in facts if item["jobs"]], counts["visit"].completed
 
 
 def _empty(url: str) -> None:

@@ -117,4 +117,11 @@ def key_in(limit_key: str | None, args_json: str) -> str:
         raise ConfigError(
             "limit_key", limit_key, "a path to a text or a number; these arguments have none there"
         )
-    return str(value)
+    key = str(value)
+    if len(key) > MAX_KEY or not key.isprintable():
+        raise ConfigError(
+            "limit_key",
+            limit_key,
+            f"a path to at most {MAX_KEY} printable characters; these arguments have others there",
+        )
+    return key

@@ -1,7 +1,8 @@
 """An app whose handlers write down when they run, for whoever wants to see how many ran at once.
 
 The database is the one of the environment, and so is the table ``run``: a row when a handler begins, with the number of handlers of
-its key that run at that moment (those of processes in ``dead`` left out), and the time when it ends.
+its key that run at that moment (those of workers in ``dead`` left out), and the time when it ends. A worker is named by its session, which
+the processes of suspect jobs share.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def visit(key: str, n: int, seconds: float) -> None:
     ((row,),) = book().run(
         "INSERT INTO run (key, n, pid, beside, began) SELECT ?, ?, ?, count(*), {now} FROM run WHERE key = ? AND ended IS NULL "
         "AND pid NOT IN (SELECT pid FROM dead) RETURNING id",
-        key, n, os.getpid(), key,
+        key, n, os.getsid(0), key,
     )  # fmt: skip
     time.sleep(seconds)
     book().run("UPDATE run SET ended = {now} WHERE id = ?", row)

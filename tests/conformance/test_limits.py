@@ -488,44 +488,44 @@ def test_an_instance_that_says_the_same_again_writes_nothing(store: Store, clock
         assert store.limits.tell([Flow(**{**said, "age": timedelta(minutes=1), **change})]) == [PHASE]
 
 
-@pytest.mark.parametrize(
-    "flow",
-    [
-        Flow(phase=PHASE, limit=0),
-        Flow(phase=PHASE, limit=-1),
-        Flow(phase=PHASE, limit=True),
-        Flow(phase=PHASE, limit=1.5),  # type: ignore[arg-type]
-        Flow(phase=PHASE, rate=Rate(0, 1)),
-        Flow(phase=PHASE, rate=Rate(float("nan"), 1)),
-        Flow(phase=PHASE, rate=Rate(1, 0)),
-        Flow(phase=PHASE, rate=5),  # type: ignore[arg-type]
-        Flow(phase=PHASE, age=timedelta(0)),
-        Flow(phase="a b", limit=1),
-    ],
-)
-def test_flow_control_that_cannot_work_is_refused(store: Store, flow: Flow) -> None:
-    with pytest.raises(ConfigError):
-        store.limits.tell([Flow(phase="good", limit=1), flow])
+BAD_FLOWS = [
+    Flow(phase=PHASE, limit=0),
+    Flow(phase=PHASE, limit=-1),
+    Flow(phase=PHASE, limit=True),
+    Flow(phase=PHASE, limit=1.5),  # type: ignore[arg-type]
+    Flow(phase=PHASE, rate=Rate(0, 1)),
+    Flow(phase=PHASE, rate=Rate(float("nan"), 1)),
+    Flow(phase=PHASE, rate=Rate(1, 0)),
+    Flow(phase=PHASE, rate=5),  # type: ignore[arg-type]
+    Flow(phase=PHASE, age=timedelta(0)),
+    Flow(phase="a b", limit=1),
+]
+
+
+def test_flow_control_that_cannot_work_is_refused(store: Store) -> None:
+    for flow in BAD_FLOWS:
+        with pytest.raises(ConfigError):
+            store.limits.tell([Flow(phase="good", limit=1), flow])
     assert store.limits.flows() == []
 
 
-@pytest.mark.parametrize(
-    "limits",
-    [
-        [JobLimit(phase=PHASE, limit=0)],
-        [JobLimit(phase=PHASE, limit=-3)],
-        [JobLimit(phase=PHASE)],
-        [JobLimit(phase=PHASE, limit=1, key="x" * 256)],
-        [JobLimit(phase=PHASE, limit=1, key=7)],  # type: ignore[arg-type]
-        [JobLimit(phase="a b", limit=1)],
-        [JobLimit(phase=PHASE, limit=1), JobLimit(phase=PHASE, limit=2)],
-        [JobLimit(phase=PHASE, rate=Rate(-1, 1))],
-        ["three"],
-    ],
-)
-def test_limits_that_cannot_work_are_refused_and_nothing_is_stored(store: Store, limits: Any) -> None:
-    with pytest.raises(ConfigError):
-        store.enqueue([NewJob(kind=PHASE), NewJob(kind=PHASE, limits=limits)])
+BAD_LIMITS: list[Any] = [
+    [JobLimit(phase=PHASE, limit=0)],
+    [JobLimit(phase=PHASE, limit=-3)],
+    [JobLimit(phase=PHASE)],
+    [JobLimit(phase=PHASE, limit=1, key="x" * 256)],
+    [JobLimit(phase=PHASE, limit=1, key=7)],  # type: ignore[arg-type]
+    [JobLimit(phase="a b", limit=1)],
+    [JobLimit(phase=PHASE, limit=1), JobLimit(phase=PHASE, limit=2)],
+    [JobLimit(phase=PHASE, rate=Rate(-1, 1))],
+    ["three"],
+]
+
+
+def test_limits_that_cannot_work_are_refused_and_nothing_is_stored(store: Store) -> None:
+    for limits in BAD_LIMITS:
+        with pytest.raises(ConfigError):
+            store.enqueue([NewJob(kind=PHASE), NewJob(kind=PHASE, limits=limits)])
     assert every_job(store) == []
 
 
@@ -653,6 +653,57 @@ def test_a_limited_job_with_a_key_frees_both(store: Store) -> None:
     assert store.enqueue([NewJob(kind=PHASE, key=Key("k"))])[0].created
 
 
+def test_one_key_in_two_phases_is_two_gates(store: Store) -> None:
+    """Whichever came first, and when places of both are freed by one commit."""
+    ours = limited(store, 3, limit=1)
+    let_in(store)
+    theirs = limited(store, 4, limit=2, phase="other", kind="other")
+    let_in(store)
+    assert where(store, [ours[0], *theirs[:2]]) == ["queued"] * 3
+    holder = store.join()
+    holder.record(
+        [
+            Completed(claim_one(holder)),
+            Completed(claim_one(holder, "other")),
+            Completed(claim_one(holder, "other")),
+        ]
+    )
+    assert (gate(store).admitted, gate(store, phase="other").admitted) == (1, 2)
+    assert store.limits.check() == []
+    with store.db.effect(5) as tx:
+        assert tx.run("gate.try", gates='[{"phase":"work","key":"a"}]') == [("work", "a")]
+
+
+def test_jobs_go_in_by_their_time_whatever_their_ids(store: Store, clock: ManualClock) -> None:
+    late, middle, early = (
+        limited(store, limit=5, delay=timedelta(seconds=seconds))[0] for seconds in (20, 15, 10)
+    )
+    clock.advance(30)
+    store.upkeep.promote()
+    let_in(store)
+    assert [lease.id for lease in store.join().claim(PHASE, 9)] == [early, middle, late]
+
+
+def test_the_agenda_has_only_those_that_can_be_let_in(store: Store, clock: ManualClock) -> None:
+    """Neither jobs that stand at a gate or wait for their time, nor a pause that is over."""
+    enqueue(store, delay=timedelta(hours=1))
+    limited(store, 2, limit=1)
+    let_in(store)
+    agenda = store.upkeep.agenda()
+    assert (agenda.has_parked, agenda.has_paced, agenda.has_flow, agenda.resume_in) == (
+        False,
+        False,
+        True,
+        None,
+    )
+    store.phases.pause("other", "for ever")
+    store.phases.pause(PHASE, "for a minute", lasts=timedelta(minutes=1))
+    clock.advance(20)
+    assert store.upkeep.agenda().resume_in == 40.0
+    clock.advance(41)
+    assert store.upkeep.agenda().resume_in is None
+
+
 # --- jobs that the store makes by itself -----------------------------------------------------------------------------
 
 
@@ -672,20 +723,20 @@ def test_jobs_of_rules_and_schedules_have_the_limits_that_are_known_of_their_pha
     )
     store.rules.define([rule])
     holder = store.join()
-    for customer in ("ada", "ada", None):
+    for customer in ("ada", "ada", None, "x" * 3000):
         one(store, "parent", args={"customer": customer})
         holder.complete(claim_one(holder, "parent"))
     made = every_job(store, kind="visit")
-    assert [(job.state, job.reason) for job in made] == [(State.WAITING, "limited")] * 3
+    assert [(job.state, job.reason) for job in made] == [(State.WAITING, "limited")] * 4
     let_in(store)
     assert {(item.phase, item.key, item.admitted, item.waiting) for item in store.limits.gates()} == {
         ("visit", "ada", 1, 1),
-        ("visit", "", 1, 0),
+        ("visit", "", 1, 1),
     }
-    assert len(rows(store, "job_limit", "phase = 'visit:later'")) == 3
+    assert len(rows(store, "job_limit", "phase = 'visit:later'")) == 4
     store.schedules.put(NewSchedule(name="nightly", kind="visit", expression="0 * * * *", args={}))
     assert store.jobs.get(store.schedules.run_now("nightly").id).reason == "limited"
     clock.advance(3600)
     assert len(store.schedules.fire_due()) == 1
     let_in(store)
-    assert gate(store, "", "visit") == Gate("visit", "", 1, 1, 2)
+    assert gate(store, "", "visit") == Gate("visit", "", 1, 1, 3)

@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections import Counter, defaultdict
+from datetime import timedelta
 
 from tests.engine.shop import Shop
 from windlass import Debounce, Fail, fixed, per_second
@@ -127,3 +128,19 @@ def test_a_limit_that_the_code_no_longer_has_is_lifted(shop: Shop) -> None:
     finally:
         later.close()
     assert sorted(ran) == list(range(5))
+
+
+def test_a_pause_that_ends_by_itself_ends_on_time(shop: Shop) -> None:
+    """Long before the scan that would find it anyway."""
+    began: list[float] = []
+
+    @shop.app.job
+    def wait_for_it() -> None:
+        began.append(time.monotonic())
+
+    paused_at = time.monotonic()
+    shop.store.phases.pause("wait_for_it", "maintenance", lasts=timedelta(seconds=1))
+    wait_for_it.enqueue()
+    shop.serve(scan=60, scan_unheard=60)
+    shop.until(lambda: began, 20)
+    assert 1.0 <= began[0] - paused_at < 15

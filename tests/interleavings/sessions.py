@@ -52,7 +52,7 @@ def eventually(is_true: Callable[[], object], what: str, seconds: float = PATIEN
 def user_transaction(dsn: str) -> Iterator[PostgresTransaction]:
     """A transaction on a caller's own, unprepared connection; rolled back unless the test commits it."""
     with suppress(psycopg.OperationalError), psycopg.connect(dsn) as connection:
-        yield PostgresTransaction(connection, None, prepare=False)
+        yield PostgresTransaction(connection, None, prepare=False, is_foreign=True)
         connection.rollback()
 
 

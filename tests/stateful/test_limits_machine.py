@@ -255,7 +255,7 @@ def test_random_lives_of_limited_jobs_on_sqlite(tmp_path: Path, request: pytest.
         for path in tmp_path.glob(f"{url.rpartition('/')[2]}*"):
             path.unlink()
 
-    examples = int(request.config.getoption("--lives") or 40)
+    examples = int(request.config.getoption("--lives") or 12)
     _run(lambda: f"sqlite:///{tmp_path}/{next(numbers)}.db", remove, examples)
 
 
@@ -265,4 +265,4 @@ def test_random_lives_of_limited_jobs_on_postgres(
     pg_servers: PostgresServers, request: pytest.FixtureRequest
 ) -> None:
     databases = pg_servers.get()
-    _run(databases.fresh, databases.drop, int(request.config.getoption("--lives") or 20))
+    _run(databases.fresh, databases.drop, int(request.config.getoption("--lives") or 8))

@@ -202,6 +202,7 @@ class Engine:
             every=settings.recovery,
             on_promoted=self._on_promoted,
             on_tick=self._ticker.expect,
+            on_resumed=lambda: self._on_hint(None),
         )
         self._rollups = RollupWriter(
             store, self.stats, lambda: self.id, every=settings.rollup, keep_days=settings.rollup_days

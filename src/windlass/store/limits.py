@@ -295,7 +295,7 @@ def read_flows(tx: Transaction | Database) -> list[Flow]:
 def known(flows: Iterable[Flow], kind: str, phase: str, args: str) -> list[JobLimit]:
     """What a job has to bring along by what is known of its phases, where nobody who has the code said so.
 
-    Arguments without the key are no reason to refuse it here: it shares one key with others like it.
+    Arguments without the key, or with something that cannot be one, are no reason to refuse it here: it shares one key with others like it.
     """
     found = []
     for flow in flows:

@@ -23,7 +23,8 @@ Archive = Callable[[Sequence[Archived]], None]
 
 @dataclass(frozen=True, slots=True)
 class AgendaItems:
-    """What there is to see to. ``due_in`` is None when nothing is scheduled, ``tick_in`` when no schedule fires."""
+    """What there is to see to. ``due_in`` is None when nothing is scheduled, ``tick_in`` when no schedule fires,
+    ``resume_in`` when no pause ends by itself."""
 
     due_in: float | None
     has_unlinked: bool
@@ -34,6 +35,7 @@ class AgendaItems:
     has_parked: bool = False
     has_paced: bool = False
     has_flow: bool = False
+    resume_in: float | None = None
 
 
 class Upkeep:
@@ -63,8 +65,21 @@ class Upkeep:
 
     def agenda(self) -> AgendaItems:
         """Everything an instance should see to, in one read."""
-        due_in, unlinked, dead, counted, tick_in, *more = self._db.read("agenda")[0]
-        return AgendaItems(due_in, bool(unlinked), bool(dead), bool(counted), tick_in, *map(bool, more))
+        due_in, unlinked, dead, counted, tick_in, kinds, parked, paced, flow, resume_in = self._db.read(
+            "agenda"
+        )[0]
+        return AgendaItems(
+            due_in=due_in,
+            has_unlinked=bool(unlinked),
+            has_dead=bool(dead),
+            has_counts=bool(counted),
+            tick_in=tick_in,
+            has_new_kinds=bool(kinds),
+            has_parked=bool(parked),
+            has_paced=bool(paced),
+            has_flow=bool(flow),
+            resume_in=resume_in,
+        )
 
     def next_due(self) -> datetime | None:
         """When the next job becomes due, so that nobody needs to look before."""

@@ -32,12 +32,15 @@ class Agenda:
         every: float,
         on_promoted: Callable[[str, int], None],
         on_tick: Callable[[float], None] = lambda _seconds: None,
+        on_resumed: Callable[[], None] = lambda: None,
     ) -> None:
         self._store = store
         self._recoverer = recoverer
         self._every = every
         self._on_promoted = on_promoted
         self._on_tick = on_tick
+        self._on_resumed = on_resumed
+        self._resumes_at: float | None = None
         self._folded_at = 0.0
         self._gatekeeper = Gatekeeper(store.limits, every=every)
 
@@ -45,6 +48,7 @@ class Agenda:
         """See to everything that is due; seconds until there is more, as far as is known."""
         agenda = self._store.upkeep.agenda()
         due_in = agenda.due_in
+        self._resume(agenda.resume_in)
         if agenda.tick_in is not None:
             self._on_tick(max(0.0, agenda.tick_in))
         if due_in is not None and due_in <= 0:
@@ -61,7 +65,14 @@ class Agenda:
         if agenda.has_counts and time.monotonic() - self._folded_at >= FOLD_EVERY:
             self._folded_at = time.monotonic()
             self._store.upkeep.fold()
-        return min(self._every, let_in, self._every if due_in is None else max(0.0, due_in))
+        times = [seconds for seconds in (due_in, agenda.resume_in) if seconds is not None]
+        return max(0.0, min([self._every, let_in, *times]))
+
+    def _resume(self, resume_in: float | None) -> None:
+        """Have all queues looked at when a pause is over that had an end: nobody else says so."""
+        if self._resumes_at is not None and time.monotonic() >= self._resumes_at:
+            self._on_resumed()
+        self._resumes_at = None if resume_in is None else time.monotonic() + resume_in
 
     def _promote(self) -> None:
         while True:

@@ -4,7 +4,8 @@
 -- Seconds until the next job is due (NULL: none is scheduled), whether there are jobs to link, anything to recover (as
 -- recover.due judges it), and counts to fold; seconds until the next tick is due (NULL: no schedule fires);
 -- whether kinds have got rules whose jobs are to be looked through (as rule.kinds.new judges it); whether there are limited jobs that nobody
--- has looked at or places that were given up, jobs that wait for their phase's rate, and phases with flow control at all.
+-- has looked at or places that were given up, jobs that wait for their phase's rate, and phases with flow control at all; and seconds until the
+-- next pause of a phase is over (NULL: none ends by itself).
 SELECT ((
         SELECT min(l.run_at)
         FROM windlass_job_later AS l
@@ -30,4 +31,5 @@ SELECT ((
     EXISTS (SELECT 1 FROM windlass_job_later AS l WHERE l.reason = 'limited' AND l.gate IS NULL)
     OR EXISTS (SELECT 1 FROM windlass_job_limit AS t WHERE t.gone) AS parked,
     EXISTS (SELECT 1 FROM windlass_job_later AS l WHERE l.reason = 'paced') AS paced,
-    EXISTS (SELECT 1 FROM windlass_flow) AS flowing;
+    EXISTS (SELECT 1 FROM windlass_flow) AS flowing,
+    ((SELECT min(p.paused_until) FROM windlass_phase AS p WHERE p.paused_until > :now) - :now) / 1000000.0 AS resume_in;

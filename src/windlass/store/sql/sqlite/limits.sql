@@ -31,8 +31,7 @@ RETURNING phase;
 INSERT INTO windlass_flow (phase, told_at, filled_at, tokens, rate, lim, burst)
 SELECT g.value ->> '$.phase', :now, :now, COALESCE(g.value ->> '$.burst', 0), g.value ->> '$.rate', g.value ->> '$.lim', g.value ->> '$.burst'
 FROM json_each(:phases) AS g
-WHERE TRUE -- belt: SQLite's grammar needs a WHERE between SELECT and ON CONFLICT
-ON CONFLICT (phase) DO NOTHING;
+WHERE NOT EXISTS (SELECT 1 FROM windlass_flow AS f WHERE f.phase = g.value ->> '$.phase');
 
 -- name: enqueue.limits
 -- Inserts the limits that jobs bring along.
@@ -116,8 +115,7 @@ WHERE windlass_job_later.id = g.value ->> '$.id';
 INSERT INTO windlass_gate (phase, key, used_at, admitted)
 SELECT g.value ->> '$.phase', g.value ->> '$.key', :now, 0
 FROM json_each(:gates) AS g
-WHERE TRUE -- belt: SQLite's grammar needs a WHERE between SELECT and ON CONFLICT
-ON CONFLICT (phase, key) DO NOTHING;
+WHERE NOT EXISTS (SELECT 1 FROM windlass_gate AS o WHERE o.phase = g.value ->> '$.phase' AND o.key = g.value ->> '$.key');
 
 -- name: gate.try
 -- The gates that there are.
@@ -307,18 +305,27 @@ WHERE rowid IN (
 SELECT changes();
 
 -- name: age.later
--- The same for jobs of a phase that wait at its gates or for its rate.
+-- The same for jobs of a phase that wait at its gates or for its rate. Two looks put together: each has its index, `IN` has none.
 UPDATE windlass_job_later
 SET lane = lane - min(lane, max(1, CAST((:now - run_at) / (:age * 1000000) AS INTEGER) - COALESCE(risen, 0))),
     risen = COALESCE(risen, 0) + min(lane, max(1, CAST((:now - run_at) / (:age * 1000000) AS INTEGER) - COALESCE(risen, 0)))
 WHERE rowid IN (
-        SELECT l.rowid
-        FROM windlass_job_later AS l
-        WHERE l.reason IN ('limited', 'paced')
-            AND l.phase = :phase
-            AND l.lane > 0
-            AND l.run_at <= :now - :age * (COALESCE(l.risen, 0) + 1) * 1000000
-        ORDER BY l.run_at, l.id
+        SELECT w.place
+        FROM (
+            SELECT l.rowid AS place, l.run_at, l.id, l.lane, l.risen
+            FROM windlass_job_later AS l
+            WHERE l.reason = 'limited'
+                AND l.gate IS NOT NULL
+                AND l.phase = :phase
+            UNION ALL
+            SELECT p.rowid, p.run_at, p.id, p.lane, p.risen
+            FROM windlass_job_later AS p
+            WHERE p.reason = 'paced'
+                AND p.phase = :phase
+        ) AS w
+        WHERE w.lane > 0
+            AND w.run_at <= :now - :age * (COALESCE(w.risen, 0) + 1) * 1000000
+        ORDER BY w.run_at, w.id
         LIMIT :limit
     );
 SELECT changes();
