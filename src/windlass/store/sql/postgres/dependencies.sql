@@ -44,7 +44,7 @@ UPDATE windlass.job AS j
 SET flags = j.flags | 8
 FROM parent AS p
 WHERE j.id = p.id
-RETURNING j.id, CASE WHEN j.token IS NULL THEN j.phase END;
+RETURNING j.id, CASE WHEN j.token IS NULL THEN j.phase END AS phase;
 
 -- name: link.flag_later
 -- Flags waiting and scheduled parents, leaving out locked ones; answers those that carry the flag now.

@@ -123,8 +123,8 @@ WITH page AS MATERIALIZED (
     WHERE j.id = f.id
     RETURNING j.phase, j.token
 )
-SELECT CASE WHEN count(*) = :limit THEN (SELECT p.id FROM page AS p ORDER BY p.id DESC LIMIT 1) END,
-    ARRAY(SELECT DISTINCT f.phase FROM flagged AS f WHERE f.token IS NULL)
+SELECT CASE WHEN count(*) = :limit THEN (SELECT p.id FROM page AS p ORDER BY p.id DESC LIMIT 1) END AS next,
+    ARRAY(SELECT DISTINCT f.phase FROM flagged AS f WHERE f.token IS NULL) AS phases
 FROM page;
 
 -- name: rule.flag_later
@@ -149,7 +149,7 @@ WITH page AS MATERIALIZED (
     FROM found AS f
     WHERE l.id = f.id
 )
-SELECT CASE WHEN count(*) = :limit THEN (SELECT p.id FROM page AS p ORDER BY p.id DESC LIMIT 1) END, NULL
+SELECT CASE WHEN count(*) = :limit THEN (SELECT p.id FROM page AS p ORDER BY p.id DESC LIMIT 1) END AS next, NULL AS phases
 FROM page;
 
 -- name: rule.missed

@@ -35,7 +35,7 @@ LIMIT 1;
 UPDATE windlass_job
 SET flags = flags | 8
 WHERE id IN (SELECT g.value FROM json_each(:parents) AS g)
-RETURNING id, NULL;
+RETURNING id, NULL AS phase;
 
 -- name: link.flag_later
 -- Flags waiting and scheduled parents; answers those that carry the flag now.

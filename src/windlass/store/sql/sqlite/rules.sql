@@ -96,7 +96,7 @@ SET flags = flags | 64
 WHERE id IN (SELECT j.id FROM windlass_job AS j WHERE j.id > :after ORDER BY j.id LIMIT :limit)
     AND kind IN (SELECT g.value FROM json_each(:kinds) AS g)
     AND flags & 64 = 0; -- belt: saves the write where the flag is there already
-SELECT CASE WHEN count(*) = :limit THEN max(p.id) END, NULL
+SELECT CASE WHEN count(*) = :limit THEN max(p.id) END AS next, NULL AS phases
 FROM (SELECT j.id FROM windlass_job AS j WHERE j.id > :after ORDER BY j.id LIMIT :limit) AS p;
 
 -- name: rule.flag_later
@@ -106,7 +106,7 @@ SET flags = flags | 64
 WHERE id IN (SELECT l.id FROM windlass_job_later AS l WHERE l.id > :after ORDER BY l.id LIMIT :limit)
     AND kind IN (SELECT g.value FROM json_each(:kinds) AS g)
     AND flags & 64 = 0; -- belt: saves the write where the flag is there already
-SELECT CASE WHEN count(*) = :limit THEN max(p.id) END, NULL
+SELECT CASE WHEN count(*) = :limit THEN max(p.id) END AS next, NULL AS phases
 FROM (SELECT l.id FROM windlass_job_later AS l WHERE l.id > :after ORDER BY l.id LIMIT :limit) AS p;
 
 -- name: rule.missed
