@@ -15,8 +15,9 @@ from typing import Any
 import click
 
 from bench.worker import Clockwork
-from windlass.app import App, JobKind
+from windlass.app import App
 from windlass.engine.tuning import tune_process
+from windlass.kinds import JobKind
 
 
 def make(

@@ -9,9 +9,10 @@ import pytest
 
 from tests.callers.kinds import Hand, Open, run
 from tests.conformance.life import assert_counts_are_true
-from windlass.app import App, JobKind
+from windlass.app import App
 from windlass.clock import ManualClock
 from windlass.errors import ConfigError, KeyConflictError, PayloadError, UnknownParentError
+from windlass.kinds import JobKind
 from windlass.model import JobFilter, State
 from windlass.store import open_store
 from windlass.store.ids import new_id

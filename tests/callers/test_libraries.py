@@ -27,8 +27,9 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from tests.callers.django_project import connected
 from tests.callers.kinds import THE_FIVE, Open, is_async, run
 from tests.engine.shop import Shop
-from windlass.app import App, JobKind
+from windlass.app import App
 from windlass.errors import ConfigError, KeyConflictError, SchemaError
+from windlass.kinds import JobKind
 from windlass.model import JobFilter, State
 from windlass.work.context import Context
 

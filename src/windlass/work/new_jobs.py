@@ -1,0 +1,101 @@
+"""From a call of ``enqueue`` to a request: arguments are validated by the handler's annotations, options are told from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from windlass.errors import ConfigError
+from windlass.model import DEFAULT_PRIORITY, After, Debounce, Enqueued, Json, Key, NewJob
+from windlass.work.authority import ASKING, Authority
+from windlass.work.kind import Phase
+
+OPTIONS = frozenset(
+    {
+        "key",
+        "debounce",
+        "throttle",
+        "limit_key",
+        "delay",
+        "run_at",
+        "priority",
+        "after",
+        "correlation_id",
+        "max_attempts",
+        "id",
+        *ASKING,
+    }
+)
+
+
+def new_job(
+    first: Phase,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    options: Mapping[str, Any],
+    authority: Authority,
+) -> NewJob:
+    """The request that a call of ``enqueue`` stands for: validated arguments, and options."""
+    if not OPTIONS.isdisjoint(kwargs):
+        parameters = first.signature.parameters
+        own = {name: kwargs.pop(name) for name in OPTIONS & kwargs.keys() if name not in parameters}
+        options = {**options, **own}
+    args_json = Json(first.signature.encode_args(*args, **kwargs))
+    asked = authority.capture(first, options, args_json)
+    limits = first.limits(args_json, options.get("limit_key"))
+    if not options and not asked:
+        return NewJob(
+            kind=first.kind,
+            phase=first.name,
+            args=args_json,
+            max_attempts=first.retry.attempts,
+            limits=limits,
+        )
+    return NewJob(
+        kind=first.kind,
+        phase=first.name,
+        args=args_json,
+        priority=options.get("priority", DEFAULT_PRIORITY),
+        max_attempts=options.get("max_attempts", first.retry.attempts),
+        delay=_duration(options.get("delay")),
+        run_at=_moment(options.get("run_at")),
+        correlation_id=options.get("correlation_id"),
+        key=_key(options.get("key")),
+        after=[_after(item) for item in options.get("after") or ()],
+        debounce=_debounce(options.get("debounce")),
+        throttle=options.get("throttle"),
+        limits=limits,
+        **{"id": options.get("id"), **asked},
+    )
+
+
+def known_options(options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The same options; ``ConfigError`` for a name that is none."""
+    for name in options:
+        if name not in OPTIONS:
+            raise ConfigError("option", name, f"one of {', '.join(sorted(OPTIONS))}")
+    return options
+
+
+def _duration(value: Any) -> Any:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return timedelta(seconds=value) if is_number else value
+
+
+def _moment(value: Any) -> datetime | None:
+    return value  # type: ignore[no-any-return]  # checked with the rest of the job
+
+
+def _key(value: Any) -> Key | None:
+    return Key(value) if isinstance(value, str) else value
+
+
+def _debounce(value: Any) -> Debounce | None:
+    return Debounce(value) if isinstance(value, str) else value
+
+
+def _after(item: Any) -> Any:
+    if isinstance(item, Enqueued):
+        return After(item.id)
+    return After(item) if isinstance(item, str) else item
