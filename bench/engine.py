@@ -64,20 +64,20 @@ def pickup(url: str, samples: int, interval: float = 0.05) -> Row:
         store.upkeep.maintain()
     with workers(url, processors=10) as (worker,):
         time.sleep(1.0)
-        _send(url, samples + 5, interval)
+        returned = _send(url, samples + 5, interval)
         time.sleep(0.3)
-        waits = worker.answer()["waits"][5:]
-    return _waits("pickup, idle worker", waits)
+        starts = worker.answer()["starts"][5:]
+    return _waits("pickup, idle worker", starts, returned)
 
 
 def under_load(url: str, per_second: int, seconds: float) -> Row:
     """The same while jobs come at a steady rate."""
     with workers(url, processors=500) as (worker,):
         time.sleep(0.5)
-        _send(url, int(per_second * seconds), 1 / per_second)
+        returned = _send(url, int(per_second * seconds), 1 / per_second)
         time.sleep(0.5)
-        waits = worker.answer()["waits"]
-    return _waits(f"pickup at {per_second:,} jobs/s", waits)
+        starts = worker.answer()["starts"]
+    return _waits(f"pickup at {per_second:,} jobs/s", starts, returned)
 
 
 def idle(url: str, seconds: float) -> Row:
@@ -185,14 +185,15 @@ def _one_by_one(call: Callable[[], object], seconds: float) -> float:
     return done / (time.perf_counter() - began)
 
 
-def _send(url: str, count: int, interval: float) -> None:
-    """Enqueue jobs at a steady pace, from a few threads where one cannot keep up."""
+def _send(url: str, count: int, interval: float) -> dict[float, float]:
+    """Enqueue jobs at a steady pace, from a few threads where one cannot keep up; answers when each call returned, by when it began."""
     app = App(url)
 
     @app.job(name="noop")
     async def noop(sent_at: float, text: str) -> None: ...
 
     lock, sent = threading.Lock(), 0
+    returned: dict[float, float] = {}
     began = time.perf_counter()
 
     def send() -> None:
@@ -203,7 +204,9 @@ def _send(url: str, count: int, interval: float) -> None:
             if number >= count:
                 return
             time.sleep(max(0.0, began + number * interval - time.perf_counter()))
-            noop.enqueue(sent_at=time.time(), text=TEXT)
+            sent_at = time.time()
+            noop.enqueue(sent_at=sent_at, text=TEXT)
+            returned[sent_at] = time.time()
 
     threads = [threading.Thread(target=send) for _ in range(1 if interval >= 0.01 else 8)]
     for thread in threads:
@@ -211,6 +214,7 @@ def _send(url: str, count: int, interval: float) -> None:
     for thread in threads:
         thread.join()
     app.close()
+    return returned
 
 
 def _tidy(url: str) -> None:
@@ -239,7 +243,9 @@ def _rate(what: str, rate: float) -> Row:
     return {"what": what, "jobs/s": rate}
 
 
-def _waits(what: str, waits: list[float]) -> Row:
+def _waits(what: str, starts: list[tuple[float, float]], returned: dict[float, float]) -> Row:
+    """From commit to start; a handler may begin before its enqueuer has heard of the commit."""
+    waits = [max(0.0, started - returned[sent_at]) * 1000 for sent_at, started in starts]
     row: Row = {"what": what, "samples": len(waits)}
     for share in (50, 95, 99):
         row = {**row, f"p{share} ms": percentile(waits, share / 100)}

@@ -29,7 +29,7 @@ class Clockwork:
         self.handled = 0
         self.began_at = 0.0
         self.ended_at = 0.0
-        self.waits: list[float] = []
+        self.starts: list[tuple[float, float]] = []
         self.rss: dict[int, float] = {}
         self._marks = frozenset(marks)
 
@@ -40,7 +40,7 @@ class Clockwork:
         self.handled += 1
         self.ended_at = now
         if sent_at is not None:
-            self.waits.append((now - sent_at) * 1000)
+            self.starts.append((sent_at, now))
         if self.handled in self._marks:
             self.rss[self.handled] = rss_mb()
 
@@ -87,7 +87,7 @@ def main(url: str, jobs: int, processors: int, marks: str) -> None:
         "cpu_us": spent_cpu / max(1, handled) * 1e6,
         "rss_mb": rss_mb(),
         "rss": clockwork.rss,
-        "waits": clockwork.waits,
+        "starts": clockwork.starts,
     }
     print(json.dumps(facts), flush=True)
 
