@@ -12,6 +12,7 @@ import os
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,7 @@ class Config:
     def url(self) -> str:
         return str(self["database.url"])
 
-    @property
+    @cached_property
     def retry(self) -> Exponential:
         """The retry policy of kinds that have none of their own."""
         return exponential(
