@@ -30,11 +30,12 @@ WINDLASS = _own(
     "windlass",
     "windlass_peer.py",
     "postgresql",
-    "async handler, 500 processors, batches of 500",
-    processors=500,
+    "async handler, 1000 processors, batches of 1000",
+    processors=1000,
+    batch=1000,
 )
 WINDLASS_TEN = _own(
-    "windlass-10", "windlass_peer.py", "postgresql", "async handler, 10 processors", processors=10
+    "windlass-10", "windlass_peer.py", "postgresql", "async handler, 10 processors", processors=10, batch=500
 )
 WINDLASS_SQLITE = _own(
     "windlass-sqlite",
@@ -42,5 +43,6 @@ WINDLASS_SQLITE = _own(
     "sqlite",
     "async handler, 500 processors, synchronous=FULL",
     processors=500,
+    batch=500,
 )
-RAW = _own("raw-sql", "raw_peer.py", "postgresql", "the bare statement, batches of 500", batch_size=500)
+RAW = _own("raw-sql", "raw_peer.py", "postgresql", "the bare statement, batches of 1000", batch_size=1000)

@@ -40,7 +40,7 @@ class WindlassClient:
     async def work(self, tally: Tally, stop: asyncio.Event) -> None:
         self._tally = tally
         tune_process()
-        engine = self._app.worker()
+        engine = self._app.worker(batch=self._options["batch"])
         engine.start()
         await stop.wait()
         await asyncio.to_thread(engine.stop)
