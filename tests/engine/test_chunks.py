@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from typing import Any
@@ -168,6 +169,43 @@ def test_chunks_may_follow_a_key_and_resume_after_it(records: Shop) -> None:
     assert done.progress is not None and (done.progress.done, done.progress.total) == (25, None)
 
 
+@pytest.mark.parametrize("count", [0, 20])
+def test_the_last_chunk_of_a_keyset_may_be_empty_and_have_used_its_transaction(
+    records: Shop, count: int
+) -> None:
+    for number in range(1, count + 1):
+        records.run(f"INSERT INTO effect VALUES (-1, {number}, {number})")
+
+    @records.app.job(retry=fixed(1), chunk_retry=fixed(1))
+    def walk(ctx: Context) -> int:
+        seen = 0
+        for chunk in ctx.chunks(size=10):
+            with chunk as tx:
+                query = f"SELECT first FROM effect WHERE first > {chunk.after or 0} ORDER BY first LIMIT 10"
+                rows = [row[0] for row in tx.connection.execute(query).fetchall()]
+                chunk.reached(rows[-1] if rows else None, count=len(rows))
+                seen += len(rows)
+        return seen
+
+    job = walk.enqueue()
+    records.drained(records.serve())
+    assert (records.job(job).state, records.job(job).result) == (State.COMPLETED, count)
+
+
+def test_a_second_loop_is_refused_since_it_would_go_on_where_the_first_one_ended(records: Shop) -> None:
+    @records.app.job(retry=fixed(1))
+    def twice(ctx: Context) -> None:
+        for _ in range(2):
+            for chunk in ctx.chunks(total=10, size=5):
+                with chunk as tx:
+                    tx.connection.execute(insert(chunk))
+
+    job = twice.enqueue()
+    records.drained(records.serve())
+    assert records.job(job).state is State.FAILED and len(effects(records)) == 2
+    assert "second loop" in (records.job(job).error or {})["message"]
+
+
 def test_where_the_effect_is_elsewhere_the_checkpoint_follows_it(records: Shop) -> None:
     sent: list[int] = []
 
@@ -206,6 +244,65 @@ def test_a_cancelled_job_stops_at_the_edge_and_cleans_up(records: Shop) -> None:
     records.drained(engine)
     assert records.job(job).state is State.CANCELLED and cleaned == [job.id]
     assert 2 <= len(effects(records)) < 100, "what was committed stays"
+
+
+def test_a_job_cancelled_while_a_chunk_waits_for_its_next_try_cleans_up(records: Shop) -> None:
+    tried, cleaned = threading.Event(), []
+
+    @records.app.job(retry=fixed(1), chunk_retry=fixed(3, wait=30))
+    def flaky(ctx: Context) -> None:
+        for chunk in ctx.chunks(total=2, size=1, cleanup=lambda: cleaned.append(ctx.job_id)):
+            with chunk:
+                tried.set()
+                raise ConnectionError("gone")
+
+    job = flaky.enqueue()
+    engine = records.serve()
+    assert tried.wait(10)
+    records.store.jobs.cancel(job.id)
+    records.drained(engine)
+    assert records.job(job).state is State.CANCELLED and cleaned == [job.id]
+
+
+@pytest.mark.parametrize("place", ["inside", "waiting"])
+def test_a_coroutine_that_is_cancelled_in_its_loop_cleans_up_once(records: Shop, place: str) -> None:
+    begun, cleaned = threading.Event(), []
+
+    @records.app.job(retry=fixed(1), chunk_retry=fixed(3, wait=30))
+    async def long(ctx: Context) -> None:
+        async def clean() -> None:
+            await asyncio.sleep(0)
+            cleaned.append(ctx.job_id)
+
+        async for chunk in ctx.chunks(total=2, size=1, cleanup=clean):
+            async with chunk as tx:
+                if place == "inside":
+                    begun.set()
+                    await asyncio.sleep(30)
+                await tx.execute(insert(chunk))
+                begun.set()
+                raise ConnectionError("gone")
+
+    job = long.enqueue()
+    engine = records.serve()
+    assert begun.wait(10)
+    records.store.jobs.cancel(job.id)
+    records.drained(engine)
+    assert records.job(job).state is State.CANCELLED and cleaned == [job.id] and effects(records) == []
+
+
+def test_a_plain_loop_takes_no_coroutine_for_its_clean_up(records: Shop) -> None:
+    async def clean() -> None: ...
+
+    @records.app.job(retry=fixed(1))
+    def job(ctx: Context) -> None:
+        for chunk in ctx.chunks(total=1, cleanup=clean):
+            with chunk:
+                pass
+
+    enqueued = job.enqueue()
+    records.drained(records.serve())
+    assert "plain function" in (records.job(enqueued).error or {})["message"]
 
 
 def test_bad_records_are_skipped_up_to_a_limit_and_kept(records: Shop) -> None:

@@ -86,9 +86,11 @@ class EffectTransaction:
         """Store the phase's output and move the job on when this transaction commits."""
         self._outcome = Advanced(self._lease, phase, output, max_attempts)
 
-    def checkpoint(self, *, done: int, total: int | None = None, position: Any = None) -> None:
+    def checkpoint(
+        self, *, done: int, total: int | None = None, position: Any = None, must_go_on: bool = True
+    ) -> None:
         """Save the position when this transaction commits; the job stays held."""
-        self._checkpoint = {"done": done, "total": total, "position": position}
+        self._checkpoint = {"done": done, "total": total, "position": position, "must_go_on": must_go_on}
 
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """Enqueue jobs that exist if and only if this transaction commits."""
@@ -123,7 +125,7 @@ class EffectTransaction:
     def _fence(self, tx: Effect) -> None:
         lease = self._lease
         if self._checkpoint is not None:
-            self.cancel_asked = progress.save(tx, lease, must_go_on=True, **self._checkpoint)
+            self.cancel_asked = progress.save(tx, lease, **self._checkpoint)
         if self._outcome is not None:
             outcome = replace(self._outcome, run=self._run()) if self._run else self._outcome
             self.verdict = apply(self._db, self._enqueuer, tx, [outcome])[lease.id]

@@ -20,6 +20,7 @@ after the last try the exception is the job's. Between chunks the loop looks whe
 from __future__ import annotations
 
 import asyncio
+import inspect
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
@@ -29,11 +30,12 @@ from typing import Any, Protocol
 from windlass.errors import ConfigError, LeaseLost, NotAllowedError, StoreError, WindlassError
 from windlass.model import Lease, Output, Progress
 from windlass.retry import RetryPolicy
-from windlass.signals import Fail, Signal
+from windlass.signals import Fail, Signal, Stopped
 from windlass.work.transaction import JobTransaction
 
 SIZE = 1000
 SKIPPED = "skipped:"
+STOPPED = (Stopped, asyncio.CancelledError)
 
 
 class ChunkHost(Protocol):
@@ -41,6 +43,7 @@ class ChunkHost(Protocol):
 
     lease: Lease
     probe: Callable[[str, int], None] | None
+    has_loop: bool
 
     def check_stop(self) -> None: ...
 
@@ -94,6 +97,7 @@ class Chunks:
         self._retry = retry
         self._skip_limit = skip_limit
         self._cleanup = cleanup
+        self._is_clean = cleanup is None
         self.total = total
         self._state = _State()
         self._began = time.monotonic()
@@ -102,42 +106,65 @@ class Chunks:
     # ------------------------------------------------------------------ both colours
 
     def __iter__(self) -> Iterator[Chunk]:
+        if inspect.iscoroutinefunction(self._cleanup):
+            raise ConfigError("cleanup", self._cleanup, "a plain function, in a plain handler")
         self._resume()
-        while (chunk := self._next()) is not None:
-            while True:
-                self._edge()
-                yield chunk
-                if chunk.is_done:
-                    break
-                self._host.sleep(chunk.again_after(self._host.lease))
-                chunk = chunk.again()
-            self._passed(chunk)
-        self._edge()
+        try:
+            while (chunk := self._next()) is not None:
+                while True:
+                    self._edge()
+                    yield chunk
+                    if chunk.is_done:
+                        break
+                    self._host.sleep(chunk.again_after(self._host.lease))
+                    chunk = chunk.again()
+                self._passed(chunk)
+            self._edge()
+        except Stopped:
+            self.clean_up()
+            raise
 
     async def __aiter__(self) -> AsyncIterator[Chunk]:
         await asyncio.to_thread(self._resume)
-        while (chunk := self._next()) is not None:
-            while True:
-                self._edge()
-                yield chunk
-                if chunk.is_done:
-                    break
-                await asyncio.sleep(chunk.again_after(self._host.lease))
-                chunk = chunk.again()
-            self._passed(chunk)
-        self._edge()
+        try:
+            while (chunk := self._next()) is not None:
+                while True:
+                    self._edge()
+                    yield chunk
+                    if chunk.is_done:
+                        break
+                    await asyncio.sleep(chunk.again_after(self._host.lease))
+                    chunk = chunk.again()
+                self._passed(chunk)
+            self._edge()
+        except STOPPED:
+            await self.clean_up_async()
+            raise
 
     def _edge(self) -> None:
         """Between two chunks: stop here if the job should."""
         self._host.alive()
-        try:
-            self._host.check_stop()
-        except Signal:
-            if self._cleanup is not None:
-                self._cleanup()
-            raise
+        self._host.check_stop()
+
+    def clean_up(self) -> Any:
+        """Call the handler's own clean-up, once; answers what it answered."""
+        if self._is_clean or self._cleanup is None:
+            return None
+        self._is_clean = True
+        return self._cleanup()
+
+    async def clean_up_async(self) -> None:
+        """The same for a loop whose clean-up may be a coroutine."""
+        if inspect.isawaitable(answer := self.clean_up()):
+            await answer
 
     def _resume(self) -> None:
+        if self._host.has_loop:
+            raise WindlassError(
+                f"job {self._host.lease.id} is in its second loop of chunks, which would go on where the first one ended; "
+                "a phase has one: make the other a phase of its own (app.pipeline)"
+            )
+        self._host.has_loop = True
         saved = self._host.resume()
         state = self._state
         if saved is not None:
@@ -267,6 +294,8 @@ class Chunk:
         assert self._tx is not None
         if error is not None:
             self._tx.roll_back(error)
+            if isinstance(error, STOPPED):
+                self._chunks.clean_up()
             return self._is_tried_again(error)
         self._commit(self._tx)
         self.is_done = True
@@ -291,7 +320,8 @@ class Chunk:
         with tx.opened() as open_tx:
             if self.skipped:
                 open_tx.put_output(f"{SKIPPED}{self.number}", self.skipped)
-            open_tx.checkpoint(position, done=done, total=total)
+            # a chunk of a keyset may have no record: the last one, where the number of records is a multiple of the size
+            open_tx.checkpoint(position, done=done, total=total, must_go_on=self.count > 0)
 
     def _require_reached(self) -> None:
         if not self._has_reached:
@@ -326,10 +356,16 @@ class Chunk:
         try:
             if error is not None:
                 await tx.run_here(tx.roll_back, error)
+                if isinstance(error, STOPPED):
+                    await self._chunks.clean_up_async()
                 return self._is_tried_again(error)
             await tx.run_here(self._commit, tx)
             self.is_done = True
             return False
+        except asyncio.CancelledError:  # told to stop in the middle of the commit, which goes on
+            await tx.run_here(_nothing)  # on the same thread: after it
+            await self._chunks.clean_up_async()
+            raise
         finally:
             tx.dismiss()
 
@@ -405,6 +441,9 @@ class _Open:
     ) -> None:
         self._tx.is_open = False
         self._tx._transaction.__exit__(kind, error, traceback)
+
+
+def _nothing() -> None: ...
 
 
 def _is_whole(value: object, least: int) -> bool:

@@ -92,6 +92,7 @@ class Context:
         self._hold: Hold = GuardedHold(hold, self) if has_flag(lease.flags, Flag.PRINCIPAL) else hold
         self._touch = touch
         self.probe = probe
+        self.has_loop = False
         self._on_duplicate = on_duplicate
         self._stopping = threading.Event()
         self._outputs: Sequence[Output] | None = None
@@ -242,7 +243,10 @@ class Context:
 
         With ``total`` chunks are numbered (``offset``, ``limit``); without it they follow a key (``after``). A chunk that raises comes
         again by ``retry`` (the phase's ``chunk_retry``). ``skip_limit`` bad records may be left out with ``chunk.skip``. ``cleanup``
-        is called when the loop ends early because the job should stop.
+        is called once when the loop ends early because the job should stop: at a chunk's edge, inside a chunk (after it was rolled back)
+        or while a chunk waits to be tried again. In an async handler it may be a coroutine function.
+
+        A phase has one loop: its place is the job's checkpoint, which a second one would take for its own.
         """
         policy = retry or self._phase.chunk_retry
         return Chunks(self, total=total, size=size, retry=policy, skip_limit=skip_limit, cleanup=cleanup)

@@ -94,9 +94,9 @@ class GuardedEffect:
         self._warden.refuse_tokens("output", output)
         self._effect.advance(phase, output, **options)
 
-    def checkpoint(self, *, done: int, total: int | None = None, position: Any = None) -> None:
+    def checkpoint(self, *, position: Any = None, **progress: Any) -> None:
         self._warden.refuse_tokens("position", position)
-        self._effect.checkpoint(done=done, total=total, position=position)
+        self._effect.checkpoint(position=position, **progress)
 
     def put_output(self, value: Any, *, name: str) -> Any:
         self._warden.refuse_tokens("output", value)

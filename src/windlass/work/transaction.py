@@ -80,11 +80,14 @@ class JobTransaction:
             self._on_duplicate(name)
         return put
 
-    def checkpoint(self, position: Any = None, *, done: int = 0, total: int | None = None) -> None:
-        """Save where the job would go on when this transaction commits; the job goes on. A sign of life."""
+    def checkpoint(
+        self, position: Any = None, *, done: int = 0, total: int | None = None, must_go_on: bool = True
+    ) -> None:
+        """Save where the job would go on when this transaction commits; the job goes on. A sign of life. ``must_go_on=False`` is for
+        a step that had no record: ``done`` may then be what it was."""
         self._touch()
         self._ends = False
-        self._effect.checkpoint(done=done, total=total, position=position)
+        self._effect.checkpoint(done=done, total=total, position=position, must_go_on=must_go_on)
 
     # ------------------------------------------------------------------ plain handlers
 
@@ -170,5 +173,8 @@ class JobTransaction:
     async def run(self, function: Callable[..., T], *arguments: Any) -> T:
         """Run a function that uses ``connection`` off the event loop, on the transaction's own thread."""
         loop = asyncio.get_running_loop()
+        future = loop.run_in_executor(self._thread, partial(function, *arguments))
+        # Looked at by nobody where we are told to stop meanwhile, and asyncio would complain of that.
+        future.add_done_callback(lambda done: done.cancelled() or done.exception())
         # Shielded: the commit must not be left half way because the job was told to stop.
-        return await asyncio.shield(loop.run_in_executor(self._thread, partial(function, *arguments)))
+        return await asyncio.shield(future)
