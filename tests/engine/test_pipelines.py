@@ -14,6 +14,7 @@ from tests.engine.shop import QUICK, Shop
 from windlass.app import App
 from windlass.errors import ConfigError
 from windlass.model import Counts, NewJob, State
+from windlass.rates import per_second
 from windlass.retry import fixed
 from windlass.work.context import Context
 
@@ -128,6 +129,30 @@ def test_a_phase_that_is_full_holds_back_the_one_before_it(shop: Shop) -> None:
     assert len(started) == 60
 
 
+@pytest.mark.parametrize("options", [{"limit": 1}, {"rate": per_second(1)}])
+def test_jobs_at_the_gate_of_a_phase_count_for_how_full_it_is(shop: Shop, options: dict[str, Any]) -> None:
+    pipe = shop.app.pipeline("gated")
+
+    @pipe.phase("quick", processors=1)
+    def quick(n: int) -> int:
+        time.sleep(0.02)
+        return n
+
+    @pipe.phase("slow", processors=1, max_waiting=3, **options)
+    def slow(n: int, ctx: Context) -> None:
+        ctx.sleep(20)
+
+    shop.app.sync()
+    for n in range(100):
+        pipe.enqueue(n=n)
+    shop.serve(pressure=0.05, prefetch=0.0)
+    shop.until(lambda: shop.store.phases.counts().get("gated:slow", Counts()).waiting >= 3)
+    time.sleep(1)
+    before = shop.store.phases.counts()["gated:quick"].queued
+    time.sleep(0.5)
+    assert shop.store.phases.counts()["gated:quick"].queued == before > 50, "it is held back"
+
+
 def test_jobs_in_a_phase_that_is_gone_are_named_and_end_with_a_code(shop: Shop) -> None:
     """The pipeline was changed while jobs were in it."""
     pipe = shop.app.pipeline("changed")
@@ -143,6 +168,37 @@ def test_jobs_in_a_phase_that_is_gone_are_named_and_end_with_a_code(shop: Shop) 
     assert error["code"] == "phase_gone" and "changed:kept" in error["message"]
     assert shop.job(other).state is State.QUEUED, "another worker may know it"
     shop.until(lambda: any("never-heard-of" in part for part in engine.report().degraded))
+
+
+def test_the_backlog_of_a_phase_that_was_served_until_now_does_not_end_at_once(shop: Shop) -> None:
+    """The time counts from when nobody serves the phase, not from when the job was queued."""
+
+    @shop.app.pipeline("backlog").phase("kept")
+    def kept() -> None: ...
+
+    (gone,) = shop.store.enqueue([NewJob(kind="backlog", phase="backlog:gone")])
+    time.sleep(1.5)
+    engine = shop.serve(unserved=0.05, fail_unserved=1.5)
+    shop.until(lambda: any("backlog:gone" in part for part in engine.report().degraded))
+    time.sleep(0.3)
+    assert shop.job(gone).state is State.QUEUED
+    shop.until(lambda: shop.job(gone).state is State.FAILED)
+
+
+def test_a_phase_that_is_gone_is_found_also_where_its_kind_has_a_colon(shop: Shop) -> None:
+    @shop.app.pipeline("shop:order").phase("kept")
+    def kept() -> None: ...
+
+    @shop.app.job(name="shop")
+    def other() -> None: ...
+
+    (gone,) = shop.store.enqueue([NewJob(kind="shop:order", phase="shop:order:gone")])
+    (strange,) = shop.store.enqueue([NewJob(kind="shop:mail")])
+    shop.serve(unserved=0.05, fail_unserved=0.2)
+    shop.until(lambda: shop.job(gone).state is State.FAILED)
+    assert "shop:order:kept" in (shop.job(gone).error or {})["message"]
+    time.sleep(0.5)
+    assert shop.job(strange).state is State.QUEUED, "a kind that this app does not have"
 
 
 def test_a_phase_that_another_instance_serves_is_left_to_it(shop: Shop, tmp_path: Path) -> None:

@@ -24,7 +24,8 @@ PAGE = 100
 
 
 class Pressure:
-    """Backpressure in pipelines: while a phase has more jobs queued than it wants, the phase before it is not claimed from."""
+    """Backpressure in pipelines: while a phase has more jobs queued (or at its gate) than it wants, the phase before it is not
+    claimed from."""
 
     def __init__(
         self, store: Store, phases: Mapping[str, Phase], *, hold: Callable[[str, bool], None]
@@ -46,7 +47,8 @@ class Pressure:
         """Look at how full the phases are."""
         counts = self._store.phases.counts()
         for name, (following, most) in self._watched.items():
-            queued = counts.get(following, Counts()).queued
+            count = counts.get(following, Counts())
+            queued = count.queued + count.waiting  # with a limit or a rate they wait at its gate
             share = EASED if name in self._held else 1.0
             is_full = queued >= most * share
             if is_full != (name in self._held):
@@ -59,8 +61,9 @@ class Unserved:
     """Phases with queued jobs that no living instance serves: a handler was taken away, or a worker was not started.
 
     They are named in the log and in the health report. Where this instance knows the kind but not the phase (its pipeline was changed
-    while jobs were in it) nobody will ever come: after ``fail_after`` seconds without anyone serving it, each such job ends with an error
-    that says so, and can be retried when the phase is back.
+    while jobs were in it) nobody will ever come: after ``fail_after`` seconds without anyone serving it, as this instance saw it, each
+    such job ends with an error that says so, and can be retried when the phase is back. How long a job was queued says nothing: it may
+    be the backlog of a phase that was served until a moment ago.
     """
 
     def __init__(
@@ -78,6 +81,7 @@ class Unserved:
         self._fail_after = fail_after
         self._record = record
         self._told: dict[str, float] = {}
+        self._since: dict[str, float] = {}
         self.phases: dict[str, int] = {}
 
     def run(self) -> None:
@@ -88,17 +92,21 @@ class Unserved:
         unknown = {phase: count for phase, count in waiting.items() if self._registry.phase(phase) is None}
         if not unknown:
             self.phases = {}
+            self._since = {}
             return
         served: set[str] = set()
         for instance in self._store.instances.list():
             if instance.dead_at is None:
                 served.update(instance.info.get("phases", ()))
         self.phases = {phase: count for phase, count in unknown.items() if phase not in served}
+        now = time.monotonic()
+        self._since = {phase: self._since.get(phase, now) for phase in self.phases}
         for phase, count in self.phases.items():
             self._speak(phase, count)
-            kind = self._registry.kind(phase.partition(":")[0])
-            if kind is not None and self._fail_after is not None:
-                self._fail(phase, [item.name for item in kind.phases], self._fail_after)
+            if self._fail_after is None or now - self._since[phase] < self._fail_after:
+                continue
+            if any(self._registry.kind(name) is not None for name in _may_be_of(phase)):
+                self._fail(phase, self._fail_after)
 
     def _speak(self, phase: str, count: int) -> None:
         now = time.monotonic()
@@ -106,13 +114,19 @@ class Unserved:
             self._told[phase] = now + SPEAK_EVERY
             events.unserved(phase, count)
 
-    def _fail(self, phase: str, known: list[str], fail_after: float) -> None:
+    def _fail(self, phase: str, fail_after: float) -> None:
         limit = timedelta(seconds=fail_after)
         for lease in self._holder().claim(phase, PAGE):
-            if lease.claimed_at - lease.ready_at < limit:
+            kind = self._registry.kind(lease.kind)
+            if kind is None or lease.claimed_at - lease.ready_at < limit:
                 self._record(Released(lease))
                 continue
-            self._record(Failed(lease, _gone(lease, known)))
+            self._record(Failed(lease, _gone(lease, [item.name for item in kind.phases])))
+
+
+def _may_be_of(phase: str) -> list[str]:
+    """The kinds a phase may belong to, by its name; kinds and labels may have colons of their own."""
+    return [phase, *(phase[:place] for place, letter in enumerate(phase) if letter == ":")]
 
 
 def _gone(lease: Lease, known: list[str]) -> JobError:
