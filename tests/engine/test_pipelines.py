@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -238,5 +240,44 @@ def test_mistakes_in_a_definition_are_named(shop: Shop) -> None:
         pipe.phase("one")(lambda: None)
     with pytest.raises(ConfigError, match="max_waiting"):
         pipe.phase("two", max_waiting=0)(lambda: None)
-    with pytest.raises(ConfigError, match="processors"):
-        pipe.phase("two", processors=0)(lambda: None)
+    for number in (0, 1.5, True):
+        with pytest.raises(ConfigError, match="processors"):
+            pipe.phase("two", processors=number)(lambda: None)
+    for seconds in (0, math.nan, math.inf):
+        with pytest.raises(ConfigError, match="timeout"):
+            pipe.phase("two", timeout=seconds)(lambda: None)
+    for option in ("retry", "chunk_retry"):
+        with pytest.raises(ConfigError, match=f"{option} = 3"):
+            pipe.phase("two", **{option: 3})(lambda: None)
+    shop.app.job(name="plain")(lambda: None)
+    with pytest.raises(ConfigError, match="no job has"):
+        shop.app.pipeline("plain").phase("one")(lambda: None)
+
+
+@pytest.mark.parametrize("after", [7, "01900000-0000-7000-8000-000000000000"])
+def test_what_cannot_be_waited_for_is_named(shop: Shop, after: Any) -> None:
+    job = shop.app.job(name="job")(lambda: None)
+    for wrong in (after, job.enqueue()):
+        with pytest.raises(ConfigError, match="a list of jobs"):
+            job.enqueue(after=wrong)
+    for seconds in (math.nan, math.inf, 1e15):
+        with pytest.raises(ConfigError, match="delay"):
+            job.enqueue(delay=seconds)
+    assert shop.store.phases.counts()["job"].queued == 1
+
+
+@pytest.mark.parametrize(
+    ("reason", "lasts", "told"),
+    [
+        ("", None, "reason"),
+        (None, None, "reason"),
+        ("a\0b", None, "reason"),
+        ("why", timedelta.max, "lasts"),
+        ("why", timedelta(0), "lasts"),
+        ("why", math.nan, "lasts"),
+    ],
+)
+def test_a_pause_that_cannot_be_is_refused(shop: Shop, reason: Any, lasts: Any, told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        shop.store.phases.pause("visit", reason, lasts=lasts)
+    assert shop.store.phases.paused() == []

@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 
 from windlass.errors import ConfigError
-from windlass.model import Counts, PhasePause
+from windlass.model import Counts, PhasePause, as_duration
 from windlass.store.contract import Database
+from windlass.store.names import LONGEST_DELAY
 
 
 class Phases:
@@ -17,8 +18,13 @@ class Phases:
 
     def pause(self, phase: str, reason: str, *, lasts: timedelta | None = None) -> None:
         """Stop claims of a phase on every instance; running jobs go on. Without ``lasts`` until it is resumed."""
-        if lasts is not None and lasts <= timedelta(0):
-            raise ConfigError("lasts", lasts, "a duration above zero, or None for a pause without end")
+        lasts = as_duration(lasts)
+        if lasts is not None and not (isinstance(lasts, timedelta) and timedelta(0) < lasts <= LONGEST_DELAY):
+            raise ConfigError(
+                "lasts", lasts, "a duration above zero, to a hundred years, or None for a pause without end"
+            )
+        if not _is_text(reason) or not reason.strip() or "\0" in reason:
+            raise ConfigError("reason", reason, "a few words, for whoever wonders why it stands still")
         self._db.run(
             "pause", phase=phase, reason=reason, seconds=None if lasts is None else lasts.total_seconds()
         )
@@ -37,3 +43,7 @@ class Phases:
     def counts(self) -> dict[str, Counts]:
         """Jobs per state of every phase ever used, without scanning jobs."""
         return {row[0]: Counts(*(int(number) for number in row[1:])) for row in self._db.read("counts")}
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)

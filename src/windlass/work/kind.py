@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import math
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -18,7 +20,7 @@ from windlass.model import Flow, JobLimit, Rate, as_duration
 from windlass.principal import Expiry
 from windlass.retry import RetryPolicy, exponential, linear
 from windlass.signature import Signature
-from windlass.store.names import NAME_RULE, is_name
+from windlass.store.names import NAME_RULE, is_name, is_whole
 from windlass.work.address import obstacle
 from windlass.work.rules import RuleBook
 from windlass.work.schedules import CodeSchedule, module_of
@@ -138,14 +140,19 @@ class Registry:
             raise ConfigError("phase", name, "a name that is not taken; each phase is defined once")
         if not label and kind in self._kinds:
             raise ConfigError("kind", kind, "a name that is not taken; each kind is defined once")
-        if timeout is not None and timeout <= 0:
+        if label and (taken := self._kinds.get(kind)) is not None and taken.phases[0].name == kind:
+            raise ConfigError("pipeline", kind, "a name that no job has; each kind is defined once")
+        if timeout is not None and not 0 < timeout < math.inf:
             raise ConfigError("timeout", timeout, "seconds above zero, or None for no limit")
         if max_waiting is not None and (max_waiting < 1 or not label):
             raise ConfigError(
                 "max_waiting", max_waiting, "a whole number of 1 or more, for a phase of a pipeline"
             )
-        if processors < 1:
+        if not is_whole(processors, 1, sys.maxsize):
             raise ConfigError("processors", processors, "a whole number of 1 or more")
+        for option, policy in (("retry", retry), ("chunk_retry", chunk_retry)):
+            if policy is not None and not (hasattr(policy, "attempts") and hasattr(policy, "delay")):
+                raise ConfigError(option, policy, "a policy, for example windlass.fixed(attempts=3, wait=1)")
         if principal_expiry not in tuple(Expiry):
             raise ConfigError("principal_expiry", principal_expiry, "run, fail or recheck")
         flow = rates.checked(

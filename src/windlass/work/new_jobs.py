@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from windlass.errors import ConfigError
-from windlass.model import DEFAULT_PRIORITY, After, Debounce, Enqueued, Json, Key, NewJob
+from windlass.model import DEFAULT_PRIORITY, After, Debounce, Enqueued, Json, Key, NewJob, as_duration
 from windlass.work.authority import ASKING, Authority
 from windlass.work.kind import Phase
 
@@ -58,11 +58,11 @@ def new_job(
         args=args_json,
         priority=options.get("priority", DEFAULT_PRIORITY),
         max_attempts=options.get("max_attempts", first.retry.attempts),
-        delay=_duration(options.get("delay")),
+        delay=as_duration(options.get("delay")),
         run_at=_moment(options.get("run_at")),
         correlation_id=options.get("correlation_id"),
         key=_key(options.get("key")),
-        after=[_after(item) for item in options.get("after") or ()],
+        after=_parents(options.get("after")),
         debounce=_debounce(options.get("debounce")),
         throttle=options.get("throttle"),
         limits=limits,
@@ -78,11 +78,6 @@ def known_options(options: Mapping[str, Any]) -> Mapping[str, Any]:
     return options
 
 
-def _duration(value: Any) -> Any:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return timedelta(seconds=value) if is_number else value
-
-
 def _moment(value: Any) -> datetime | None:
     return value  # type: ignore[no-any-return]  # checked with the rest of the job
 
@@ -93,6 +88,12 @@ def _key(value: Any) -> Key | None:
 
 def _debounce(value: Any) -> Debounce | None:
     return Debounce(value) if isinstance(value, str) else value
+
+
+def _parents(after: Any) -> list[Any]:
+    if isinstance(after, str | Enqueued | After) or not isinstance(after or (), Iterable):
+        raise ConfigError("after", after, "a list of jobs, for example after=[job]")
+    return [_after(item) for item in after or ()]
 
 
 def _after(item: Any) -> Any:
