@@ -75,7 +75,12 @@ def run(url: str) -> tuple[Facts | None, ExitCode]:
             finally:
                 engine.stop()
         if told.is_set():
-            say("stopped; what is left goes on with the next start")
+            stays = url.startswith("sqlite:")  # the private PostgreSQL vanishes
+            say(
+                "stopped; what is left goes on with the next start"
+                if stays
+                else "stopped, and its database is gone"
+            )
             return None, ExitCode.INTERRUPTED
         return _count(store, name, time.monotonic() - began), ExitCode.DONE
     finally:
