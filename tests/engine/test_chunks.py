@@ -192,6 +192,20 @@ def test_the_last_chunk_of_a_keyset_may_be_empty_and_have_used_its_transaction(
     assert (records.job(job).state, records.job(job).result) == (State.COMPLETED, count)
 
 
+def test_positions_without_progress_can_be_saved_in_transactions(records: Shop) -> None:
+    @records.app.job(retry=fixed(1))
+    def walk(ctx: Context) -> Any:
+        for place in ("page-1", "page-2", "page-3"):
+            with ctx.transaction(ends=False) as tx:
+                tx.checkpoint(place)
+        saved = ctx.resume()
+        return saved.position if saved else None
+
+    job = walk.enqueue()
+    records.drained(records.serve())
+    assert records.job(job).result == "page-3"
+
+
 def test_a_second_loop_is_refused_since_it_would_go_on_where_the_first_one_ended(records: Shop) -> None:
     @records.app.job(retry=fixed(1))
     def twice(ctx: Context) -> None:

@@ -18,7 +18,8 @@ def save(
     """Save a held job's position; True when the job was asked to stop.
 
     A ``done`` below the saved one is refused: it would repeat work that is committed, or show people a bar that shrinks.
-    ``must_go_on`` refuses the same one, too: with effects in the same commit, it would be a chunk that was done before.
+    ``must_go_on`` refuses the same one, too: with effects in the same commit, it would be a chunk that was done before. A job
+    that saves positions only never says how much is done, and is not held to it.
     """
     if not is_whole(done, 0, 2**62) or (total is not None and not is_whole(total, 0, 2**62)):
         raise ConfigError("progress", (done, total), "whole numbers from 0")
@@ -31,7 +32,7 @@ def save(
         done=done,
         total=total,
         position=json_text(position, "position"),
-        step=int(must_go_on),
+        step=int(must_go_on and done > 0),
     )
     if not rows:
         raise LeaseLost(f"checkpoint of job {lease.id}", job_id=lease.id, token=lease.token)
