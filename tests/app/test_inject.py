@@ -10,6 +10,7 @@ import pytest
 from tests.engine.shop import Shop
 from windlass.errors import ConfigError
 from windlass.model import State
+from windlass.principal import Principal
 from windlass.retry import fixed
 from windlass.work.context import Context
 
@@ -187,3 +188,52 @@ def test_two_apps_do_not_see_each_other(shop: Shop, tmp_path: Path) -> None:
         assert [shop.job(jobs[0]).result, other.job(jobs[1]).result] == ["first", "second"]
     finally:
         other.close()
+
+
+def test_what_lives_as_long_as_the_process_cannot_keep_what_is_one_attempts(shop: Shop) -> None:
+    """It would keep the first job's principal for everybody else's jobs."""
+
+    class Repository:
+        def __init__(self, principal: Principal) -> None:
+            self.principal = principal
+
+    def make(principal: Principal) -> Repository:
+        return Repository(principal)
+
+    def report(repository: Repository) -> str:
+        return repository.principal.subject
+
+    make.__annotations__ = {"principal": Principal, "return": Repository}
+    report.__annotations__ = {"repository": Repository, "return": str}
+    shop.app.provide(Repository, make)
+    kind = shop.app.job(report)
+    with pytest.raises(ConfigError, match="Repository lives as long as the process and cannot need Principal"):
+        shop.app.worker()
+    with pytest.raises(ConfigError, match="lives as long as one attempt"):
+        shop.app.container.wrap(report, {"repository": Repository})()
+    shop.app.provide(Repository, make, scope="job")
+    jobs = [kind.enqueue(principal=Principal(name)) for name in ("u-1", "u-2")]
+    shop.drained(shop.serve())
+    assert [shop.job(job).result for job in jobs] == ["u-1", "u-2"]
+
+
+def test_a_clean_up_that_catches_everything_does_not_complete_a_failed_job(shop: Shop) -> None:
+    def careless(mailer: Mailer) -> Iterator[Session]:
+        try:
+            yield Session(mailer)
+        except Exception:  # noqa: BLE001, S110  rolled back, say, and not raised again
+            pass
+
+    @shop.app.job(retry=fixed(1))
+    def plain(session: Session) -> None:
+        raise ValueError("plain")
+
+    @shop.app.job(retry=fixed(1))
+    async def coloured(session: Session) -> None:
+        raise ValueError("coloured")
+
+    shop.app.provide(Mailer, Mailer)
+    shop.app.provide(Session, careless, scope="job")
+    jobs = [plain.enqueue(), coloured.enqueue()]
+    shop.drained(shop.serve())
+    assert [shop.job(job).state for job in jobs] == [State.FAILED] * 2

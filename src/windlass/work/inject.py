@@ -118,8 +118,21 @@ class Container:
                     f"{name}: {' → '.join(_name(item) for item in (*seen, annotation))} needs itself"
                 )
             else:
+                problems += [f"{name}: {text}" for text in self._too_short(provider)]
                 problems += self.missing(provider.needs, for_async=for_async, seen=(*seen, annotation))
         return problems
+
+    def _too_short(self, provider: Provider) -> list[str]:
+        """What something that lives as long as the process asks for though it lives as long as one attempt: it would keep the first
+        one for all later jobs, be it a closed session or somebody else's principal."""
+        if provider.scope is not Scope.INSTANCE:
+            return []
+        return [
+            f"{_name(provider.wanted)} lives as long as the process and cannot need {_name(item)}, which lives as long as one attempt; "
+            f'app.provide({_name(provider.wanted)}, factory, scope="job")'
+            for item in provider.needs.values()
+            if item in self._providers and self._providers[item].scope is Scope.JOB
+        ]
 
     # ------------------------------------------------------------------ making
 
@@ -129,23 +142,37 @@ class Container:
 
             @functools.wraps(handler)
             async def supplied_async(**arguments: Any) -> Any:
+                raised: BaseException | None = None
                 async with AsyncExitStack() as stack:
                     made: dict[Any, Any] = {}
-                    for name, annotation in wanted.items():
-                        if name not in arguments:
-                            arguments[name] = await self._make_async(annotation, stack, made)
-                    return await handler(**arguments)
+                    try:
+                        for name, annotation in wanted.items():
+                            if name not in arguments:
+                                arguments[name] = await self._make_async(annotation, stack, made)
+                        return await handler(**arguments)
+                    except BaseException as error:
+                        raised = error
+                        raise
+                assert raised is not None
+                raise raised  # a clean-up that caught it cannot make a failed job a completed one
 
             return supplied_async
 
         @functools.wraps(handler)
         def supplied(**arguments: Any) -> Any:
+            raised: BaseException | None = None
             with ExitStack() as stack:
                 made: dict[Any, Any] = {}
-                for name, annotation in wanted.items():
-                    if name not in arguments:
-                        arguments[name] = self._make(annotation, stack, made)
-                return handler(**arguments)
+                try:
+                    for name, annotation in wanted.items():
+                        if name not in arguments:
+                            arguments[name] = self._make(annotation, stack, made)
+                    return handler(**arguments)
+                except BaseException as error:
+                    raised = error
+                    raise
+            assert raised is not None
+            raise raised  # as above
 
         return supplied
 
@@ -174,6 +201,8 @@ class Container:
     def _shared(self, provider: Provider) -> Any:
         with self._lock:
             if provider.wanted not in self._made:
+                if problems := self._too_short(provider):
+                    raise ConfigError("dependency", _name(provider.wanted), "; ".join(problems))
                 needs = {name: self._make(item, self._stack, {}) for name, item in provider.needs.items()}
                 self._made[provider.wanted] = _enter(provider, needs, self._stack)
             return self._made[provider.wanted]
