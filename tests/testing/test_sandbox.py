@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -201,3 +203,59 @@ def test_pipelines_and_dependents_in_one_drain(app: windlass.App, windlass_sandb
     child = box.app.enqueue("after", after=[parent])
     box.drain()
     assert box.store.jobs.get(parent.id).result == 8 and box.store.jobs.get(child.id).result == "last"
+
+
+def test_inline_runs_what_coroutines_enqueue(app: windlass.App, windlass_sandbox: Make) -> None:
+    @app.job
+    async def note(n: int) -> int:
+        return n
+
+    box = windlass_sandbox(app)
+
+    async def request() -> None:
+        note.enqueue(n=1)
+        assert [job.result for job in box.jobs("note")] == [1], "also by a plain call on the test's event loop"
+        await note.enqueue_async(n=2)
+        await note.enqueue_many_async([{"n": 3}, {"n": 4}])
+        assert [job.result for job in box.jobs("note")] == [1, 2, 3, 4]
+
+    with box.inline():
+        asyncio.run(request())
+
+
+def test_a_handler_knows_nothing_of_the_block_it_was_enqueued_in(
+    app: windlass.App, windlass_sandbox: Make
+) -> None:
+    """As in a worker: a job has the rights that were captured with it, not those of whoever waits for it."""
+
+    @app.job
+    def child(ctx: windlass.Context) -> str:
+        return ctx.principal.subject if ctx.principal else "nobody"
+
+    @app.job
+    def parent() -> None:
+        child.enqueue()
+
+    box = windlass_sandbox(app)
+    box.app.enqueue("parent")
+    with app.as_principal(windlass.Principal("admin")), box.inline():
+        parent.enqueue(principal=windlass.Principal("guest"))
+    assert sorted(str(job.result) for job in box.jobs("child")) == ["guest", "nobody"]
+
+
+def test_tokens_are_kept_with_the_keys_of_the_app(windlass_sandbox: Make) -> None:
+    key = base64.b64encode(bytes(32)).decode()
+    app = windlass.App("sqlite:///never-opened.db", config={"principal.keys": f"k:{key}"})
+
+    @app.job
+    def size(ctx: windlass.Context) -> int:
+        return len(ctx.token())
+
+    box = windlass_sandbox(app)
+    user = windlass.Principal("u-7")
+    with box.app.as_principal(user, token="raw-token"):
+        box.app.enqueue("size", keep_token=True)
+    box.drain()
+    with box.inline(), app.as_principal(user, token="raw-token"):
+        size.enqueue(keep_token=True)
+    assert [job.result for job in box.jobs("size")] == [9, 9]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import inspect
 import tempfile
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -187,8 +189,8 @@ class Sandbox:
             return call
         self.faults.reached(lease.kind, "start", lease.attempt)
         try:
-            is_async = inspect.iscoroutinefunction(inspect.unwrap(call.handler))
-            value = asyncio.run(call()) if is_async else call()
+            # As in a worker, whose threads know nothing of the block (as_principal) that somebody enqueued in.
+            value = contextvars.Context().run(_called, call)
         except Killed:
             raise
         except LeaseLost:
@@ -223,6 +225,18 @@ class Sandbox:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _called(call: Call) -> Any:
+    """What a handler returns; a coroutine runs on an event loop of its own, also where the test has one."""
+    if not inspect.iscoroutinefunction(inspect.unwrap(call.handler)):
+        return call()
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(call())
+    with ThreadPoolExecutor(1, thread_name_prefix="windlass-sandbox") as thread:
+        return thread.submit(lambda: asyncio.run(call())).result()
 
 
 class _Hold:
@@ -276,6 +290,9 @@ class _Inline(Submitter):
 
     async def submit_async(self, job: NewJob) -> Enqueued:
         return await asyncio.to_thread(self.submit, job)
+
+    async def submit_many_async(self, jobs: Iterable[NewJob]) -> list[Enqueued]:
+        return await asyncio.to_thread(self.submit_many, jobs)
 
     def submit_many(self, jobs: Iterable[NewJob]) -> list[Enqueued]:
         made = self._box.store.enqueue(list(jobs))

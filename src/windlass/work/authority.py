@@ -64,6 +64,12 @@ class Authority:
         self._recheck: Recheck | None = None
         self._asker: ContextVar[_Asker | None] = ContextVar("windlass_asker", default=None)
 
+    @property
+    def keys(self) -> TokenKeys | None:
+        """The keys of kept tokens; an application that is bound to another database and has none of its own has those of the original."""
+        own = self._keys()
+        return self._like.keys if own is None and self._like is not None else own
+
     # ------------------------------------------------------------------ asking
 
     @contextmanager
@@ -104,7 +110,7 @@ class Authority:
         return {"principal": principal, **self._sealed(principal, token, options.get("id"))}
 
     def _sealed(self, principal: Any, token: str | None, job_id: str | None) -> dict[str, Any]:
-        keys = self._keys()
+        keys = self.keys
         if keys is None:
             raise ConfigError("keep_token", True, "used with keys only: set principal.keys")
         if not isinstance(principal, Principal) or not isinstance(token, str):
@@ -137,7 +143,7 @@ class Authority:
             raise SealError(
                 "token_not_kept", f"none was kept with job {job_id}; enqueue it with keep_token=True"
             )
-        keys = self._keys()
+        keys = self.keys
         if keys is None:
             raise SealError(
                 "seal_key_missing",
