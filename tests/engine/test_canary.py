@@ -139,6 +139,22 @@ def careless(app: App) -> list[str]:
         with ctx.transaction() as tx:
             tx.put_output("token", ctx.token())
 
+    @app.job(**once)
+    def names_an_output_by_it(ctx: Context) -> None:
+        ctx.put_output(ctx.token(), 1)
+
+    @app.job(**once)
+    def keys_a_job_by_it(ctx: Context) -> None:
+        takes_text.enqueue("text", key=f"sync-{ctx.token()}")
+
+    @app.job(**once)
+    def correlates_by_it(ctx: Context) -> None:
+        ctx.enqueue(NewJob(kind="logs_it", correlation_id=ctx.token()))
+
+    @app.job(**once)
+    def returns_it_in_a_url(ctx: Context) -> str:
+        return f"https://x.example/?q={quote(ctx.token(), safe='')}"
+
     @pipe.phase("first", **once)
     def first(ctx: Context) -> str:
         return ctx.token()
@@ -147,7 +163,8 @@ def careless(app: App) -> list[str]:
     def second() -> None: ...
 
     return ["logs_it", "raises_it", "fails_with_it", "retries_with_it", "cancels_with_it", "returns_it", "outputs_it",
-             "checkpoints_it", "enqueues_it", "passes_it_on", "commits_it", "outputs_it_in_a_transaction", "advances"]  # fmt: skip
+             "checkpoints_it", "enqueues_it", "passes_it_on", "commits_it", "outputs_it_in_a_transaction", "advances",
+             "names_an_output_by_it", "keys_a_job_by_it", "correlates_by_it", "returns_it_in_a_url"]  # fmt: skip
 
 
 def test_a_canary_is_found_nowhere(shop: Shop, written: io.StringIO) -> None:
@@ -203,6 +220,10 @@ def test_a_canary_is_found_nowhere(shop: Shop, written: io.StringIO) -> None:
         "commits_it": "bad_result",
         "outputs_it_in_a_transaction": "payload",
         "advances": "bad_result",
+        "names_an_output_by_it": "payload",
+        "keys_a_job_by_it": "payload",
+        "correlates_by_it": "payload",
+        "returns_it_in_a_url": "bad_result",
     }
     assert "***" in told["log lines"] and "401 for ***" in told["jobs"] and "later, ***" in told["attempts"]
 
@@ -240,6 +261,38 @@ def test_the_looking_would_find_it(shop: Shop, written: io.StringIO) -> None:
     shop.drained(shop.serve())
     for text in (written.getvalue(), str(shop.job(job)), str(shop.store.jobs.timeline(job.id)), dump(shop)):
         assert plain in text
+
+
+def test_no_beginning_of_a_long_token_is_left_where_a_text_was_cut(shop: Shop, written: io.StringIO) -> None:
+    """Messages of errors and keys of mappings are short: a token of ordinary length does not fit in, and half of it must not either."""
+    shop.app = app = App(
+        shop.app.url, config={"principal.keys": f"k:{KEY}"}, settings=QUICK, store=shop.store
+    )
+    token = "opaque+" + "".join(f"{n:03d}-{n * 7919:08x}/" for n in range(40))
+
+    @app.job(retry=fixed(1))
+    def raises_it(ctx: Context) -> None:
+        raise ConnectionError(f"401 for {ctx.token()}")
+
+    @app.job(retry=fixed(1))
+    def names_it(ctx: Context) -> None:
+        app.enqueue(ctx.token())
+
+    @app.job(retry=fixed(1))
+    def logs_it(ctx: Context) -> None:
+        log.info("kept", extra={"cache": {ctx.token(): 1}})
+
+    with app.as_principal(USER, token=token):
+        jobs = [kind.enqueue(keep_token=True) for kind in (raises_it, names_it, logs_it)]
+    shop.drained(shop.serve())
+    told = {
+        "log lines": written.getvalue(),
+        "jobs": "".join(f"{shop.job(job)}{shop.job(job).error}" for job in jobs),
+        "database": dump(shop),
+    }
+    pieces = {token[place : place + 16] for place in range(0, len(token) - 16, 8)}
+    assert {place: piece for place, text in told.items() for piece in pieces if piece in text} == {}
+    assert "401 for ***" in told["jobs"]
 
 
 def test_a_token_is_known_to_the_logs_no_longer_than_its_handler_runs(

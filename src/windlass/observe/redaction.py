@@ -10,6 +10,7 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Iterable
+from os.path import commonprefix
 from urllib.parse import quote, unquote, urlsplit
 
 from windlass.urls import without_secrets
@@ -17,6 +18,9 @@ from windlass.urls import without_secrets
 HIDDEN = "***"
 SHORTEST = 4
 """Literals shorter than this are not looked for in text: they would shred it. Their names still hide them."""
+
+BEGINNING = 12
+"""So much of a long literal is hidden wherever it stands, with as much of the rest as follows: whoever cut the text left that of it."""
 
 # The first group hides wherever it stands in a name (dbpassword), the second only as a word of its own: access_token and
 # accessToken, but not prompt_tokens or tokenizer.
@@ -53,6 +57,7 @@ class Secrets:
         self._lock = threading.Lock()
         self._given: Counter[str] = Counter()
         self._find: re.Pattern[str] | None = None
+        self._begin: tuple[str, ...] = ()
         self.longest = 0
         self.add(*values)
 
@@ -73,6 +78,7 @@ class Secrets:
         by_length = sorted(looks, key=lambda look: (-len(look), look))
         self.longest = len(by_length[0]) if by_length else 0
         self._find = re.compile("|".join(map(re.escape, by_length))) if by_length else None
+        self._begin = tuple(look for look in by_length if len(look) >= 2 * BEGINNING)
 
     def add_url(self, url: str) -> None:
         """Hide the password of a URL, wherever it shows up."""
@@ -93,9 +99,19 @@ class Secrets:
         return name.lower() in self._names or bool(_NAME.search(_CAMEL.sub("_", name[:200])))
 
     def hide_values(self, text: str) -> str:
-        """The text with the values it was told replaced, and nothing else."""
+        """The text with the values it was told replaced, and what is left of those that were cut; nothing else."""
         find = self._find
-        return text if find is None else find.sub(HIDDEN, text)
+        if find is None:
+            return text
+        text = find.sub(HIDDEN, text)
+        for look in self._begin:
+            if look[:BEGINNING] in text:
+                text = _without_beginnings(text, look)
+        return text
+
+    def holds(self, text: str) -> bool:
+        """Whether one of the values it was told is in a text."""
+        return self._find is not None and self._find.search(text) is not None
 
     def hide(self, text: str) -> str:
         """The text with everything secret in it replaced."""
@@ -107,6 +123,16 @@ class Secrets:
         if "eyJ" in text:
             text = _JWT.sub(HIDDEN, text)
         return _BEARER.sub(rf"\1 {HIDDEN}", text)
+
+
+def _without_beginnings(text: str, look: str) -> str:
+    """The text without pieces that a look begins with."""
+    kept, place = [], 0
+    while (start := text.find(look[:BEGINNING], place)) >= 0:
+        end = start + len(commonprefix([look, text[start : start + len(look)]]))
+        kept += [text[place:start], HIDDEN]
+        place = end
+    return "".join([*kept, text[place:]])
 
 
 def _looks(value: str) -> set[str]:

@@ -43,6 +43,9 @@ Keys = Callable[[], TokenKeys | None]
 ASKING = frozenset({"principal", "token", "keep_token"})
 """Options of ``enqueue`` that are about who asks."""
 
+NAMES = frozenset({"key", "debounce", "throttle", "limit_key", "correlation_id"})
+"""Options that are stored as they are given, and so may hold no token."""
+
 current_context: ContextVar[Context | None] = ContextVar("windlass_current_context", default=None)
 """The context of the job with a principal that this thread or task runs; None outside of such jobs."""
 
@@ -96,6 +99,8 @@ class Authority:
             token = token or asker.token
         if running is not None:
             running.refuse_tokens("args", args)
+            for name in NAMES & options.keys():
+                running.refuse_tokens(name, options[name])
             principal = running.passed_on(principal)
         if principal is None and not options.get("after") and _needs_one(first):
             raise NoPrincipalError(f"a job of kind {first.kind}")

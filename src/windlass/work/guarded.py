@@ -28,6 +28,10 @@ from windlass.model import (
 from windlass.observe.redaction import Secrets
 
 
+STORED = ("args", "key", "debounce", "throttle", "correlation_id", "limits")
+"""What of a new job is stored as it was given."""
+
+
 class Warden(Protocol):
     """Who knows a job's rights and its tokens."""
 
@@ -56,6 +60,7 @@ class GuardedHold:
 
     def put_output(self, lease: Lease, value: Any, *, name: str = "") -> Any:
         self._warden.refuse_tokens("output", value)
+        self._warden.refuse_tokens("name", name)
         return self._hold.put_output(lease, value, name=name)
 
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
@@ -100,6 +105,7 @@ class GuardedEffect:
 
     def put_output(self, value: Any, *, name: str) -> Any:
         self._warden.refuse_tokens("output", value)
+        self._warden.refuse_tokens("name", name)
         return self._effect.put_output(value, name=name)
 
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
@@ -130,7 +136,8 @@ class GuardedFence:
 
 def _passed(warden: Warden, jobs: Sequence[NewJob]) -> list[NewJob]:
     for job in jobs:
-        warden.refuse_tokens("args", job.args)
+        for what in STORED:
+            warden.refuse_tokens(what, getattr(job, what))
     return [warden.inherited(job) for job in jobs]
 
 
@@ -142,14 +149,13 @@ def refuse(what: str, value: Any, tokens: Sequence[str]) -> None:
         text = value if isinstance(value, str) else to_json(value, fallback=repr).decode()
     except Exception:  # noqa: BLE001  what cannot be written is refused by whoever writes it
         return
-    for token in tokens:
-        if token in text or to_json(token)[1:-1].decode() in text:
-            raise PayloadError(
-                what,
-                what,
-                "holds the token that was kept with this job",
-                "store who may do what instead, and ask ctx.token() again",
-            )
+    if any(token in text for token in tokens) or Secrets(tokens).holds(text):
+        raise PayloadError(
+            what,
+            what,
+            "holds the token that was kept with this job",
+            "store who may do what instead, and ask ctx.token() again",
+        )
 
 
 def cleaned(outcome: Outcome, tokens: Sequence[str]) -> Outcome:
