@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -207,7 +208,9 @@ def test_what_lives_as_long_as_the_process_cannot_keep_what_is_one_attempts(shop
     report.__annotations__ = {"repository": Repository, "return": str}
     shop.app.provide(Repository, make)
     kind = shop.app.job(report)
-    with pytest.raises(ConfigError, match="Repository lives as long as the process and cannot need Principal"):
+    with pytest.raises(
+        ConfigError, match="Repository lives as long as the process and cannot need Principal"
+    ):
         shop.app.worker()
     with pytest.raises(ConfigError, match="lives as long as one attempt"):
         shop.app.container.wrap(report, {"repository": Repository})()
@@ -219,10 +222,8 @@ def test_what_lives_as_long_as_the_process_cannot_keep_what_is_one_attempts(shop
 
 def test_a_clean_up_that_catches_everything_does_not_complete_a_failed_job(shop: Shop) -> None:
     def careless(mailer: Mailer) -> Iterator[Session]:
-        try:
+        with suppress(Exception):  # rolled back, say, and not raised again
             yield Session(mailer)
-        except Exception:  # noqa: BLE001, S110  rolled back, say, and not raised again
-            pass
 
     @shop.app.job(retry=fixed(1))
     def plain(session: Session) -> None:

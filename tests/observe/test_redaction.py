@@ -181,3 +181,13 @@ def test_hostile_texts_cost_no_more_than_long_ones(text: str) -> None:
     began = time.process_time()
     Secrets([CANARY]).hide(text[:64_000])
     assert time.process_time() - began < 0.5
+
+
+def test_what_is_left_of_a_long_value_where_a_text_was_cut_is_hidden() -> None:
+    value = "".join(f"{n:02x}" for n in range(100))
+    secrets = Secrets([value])
+    assert secrets.hide_values(f"401 for {value[:150]}") == "401 for ***"
+    assert secrets.hide_values(f"{value[-150:]} was refused") == "*** was refused"
+    assert secrets.hide_values(f"{value[-20:]} {value} {value[:20]}… {value[:20]}") == "*** *** ***… ***"
+    assert secrets.hide_values(value[:11]) == value[:11], "so little is anybody's"
+    assert Secrets(["short-password"]).hide_values("short-pass") == "short-pass"

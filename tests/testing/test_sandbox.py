@@ -214,7 +214,9 @@ def test_inline_runs_what_coroutines_enqueue(app: windlass.App, windlass_sandbox
 
     async def request() -> None:
         note.enqueue(n=1)
-        assert [job.result for job in box.jobs("note")] == [1], "also by a plain call on the test's event loop"
+        assert [job.result for job in box.jobs("note")] == [1], (
+            "also by a plain call on the test's event loop"
+        )
         await note.enqueue_async(n=2)
         await note.enqueue_many_async([{"n": 3}, {"n": 4}])
         assert [job.result for job in box.jobs("note")] == [1, 2, 3, 4]

@@ -10,7 +10,6 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Iterable
-from os.path import commonprefix
 from urllib.parse import quote, unquote, urlsplit
 
 from windlass.urls import without_secrets
@@ -19,8 +18,9 @@ HIDDEN = "***"
 SHORTEST = 4
 """Literals shorter than this are not looked for in text: they would shred it. Their names still hide them."""
 
-BEGINNING = 12
-"""So much of a long literal is hidden wherever it stands, with as much of the rest as follows: whoever cut the text left that of it."""
+PIECE = 12
+"""So much of the beginning or the end of a long literal is hidden wherever it stands, with as much of the rest as is there: where a
+text was cut, that is what is left of it."""
 
 # The first group hides wherever it stands in a name (dbpassword), the second only as a word of its own: access_token and
 # accessToken, but not prompt_tokens or tokenizer.
@@ -57,7 +57,7 @@ class Secrets:
         self._lock = threading.Lock()
         self._given: Counter[str] = Counter()
         self._find: re.Pattern[str] | None = None
-        self._begin: tuple[str, ...] = ()
+        self._long: tuple[str, ...] = ()
         self.longest = 0
         self.add(*values)
 
@@ -78,7 +78,7 @@ class Secrets:
         by_length = sorted(looks, key=lambda look: (-len(look), look))
         self.longest = len(by_length[0]) if by_length else 0
         self._find = re.compile("|".join(map(re.escape, by_length))) if by_length else None
-        self._begin = tuple(look for look in by_length if len(look) >= 2 * BEGINNING)
+        self._long = tuple(look for look in by_length if len(look) >= 2 * PIECE)
 
     def add_url(self, url: str) -> None:
         """Hide the password of a URL, wherever it shows up."""
@@ -104,9 +104,11 @@ class Secrets:
         if find is None:
             return text
         text = find.sub(HIDDEN, text)
-        for look in self._begin:
-            if look[:BEGINNING] in text:
+        for look in self._long:
+            if look[:PIECE] in text:
                 text = _without_beginnings(text, look)
+            if look[-PIECE:] in text:
+                text = _without_beginnings(text[::-1], look[::-1])[::-1]
         return text
 
     def holds(self, text: str) -> bool:
@@ -128,10 +130,11 @@ class Secrets:
 def _without_beginnings(text: str, look: str) -> str:
     """The text without pieces that a look begins with."""
     kept, place = [], 0
-    while (start := text.find(look[:BEGINNING], place)) >= 0:
-        end = start + len(commonprefix([look, text[start : start + len(look)]]))
+    while (start := text.find(look[:PIECE], place)) >= 0:
         kept += [text[place:start], HIDDEN]
-        place = end
+        place = start + PIECE
+        while place < len(text) and place - start < len(look) and text[place] == look[place - start]:
+            place += 1
     return "".join([*kept, text[place:]])
 
 

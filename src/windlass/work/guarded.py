@@ -27,7 +27,6 @@ from windlass.model import (
 )
 from windlass.observe.redaction import Secrets
 
-
 STORED = ("args", "key", "debounce", "throttle", "correlation_id", "limits")
 """What of a new job is stored as it was given."""
 

@@ -143,7 +143,7 @@ class Container:
             @functools.wraps(handler)
             async def supplied_async(**arguments: Any) -> Any:
                 raised: BaseException | None = None
-                async with AsyncExitStack() as stack:
+                async with AsyncExitStack[bool]() as stack:
                     made: dict[Any, Any] = {}
                     try:
                         for name, annotation in wanted.items():
@@ -161,7 +161,7 @@ class Container:
         @functools.wraps(handler)
         def supplied(**arguments: Any) -> Any:
             raised: BaseException | None = None
-            with ExitStack() as stack:
+            with ExitStack[bool]() as stack:
                 made: dict[Any, Any] = {}
                 try:
                     for name, annotation in wanted.items():
