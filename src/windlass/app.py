@@ -11,10 +11,12 @@ app.worker().start()              # or: windlass worker app:app
 
 from __future__ import annotations
 
+import functools
 import inspect
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
+from contextvars import ContextVar
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self
@@ -71,6 +73,7 @@ class App(Defining):
         self._submitter: Submitter | None = None
         self._transaction_submitter: TransactionSubmitter | None = None
         self._lock = threading.Lock()
+        self._origin: App | None = None
 
     def bound(self, *, config: Config, store: Store) -> App:
         """An app with the same kinds and providers on another database; this one stays as it is."""
@@ -78,7 +81,19 @@ class App(Defining):
         other.registry = self.registry
         other.container = self.container.copy()
         other.authority = Authority(lambda: other.config["principal.keys"], like=self.authority)
+        other._origin = self._origin or self
         return other
+
+    def serving(self) -> App:
+        """The app to enqueue through. While a job of an app that is bound to another database runs, what its handler enqueues through
+        the app it was defined in is a job of that database, too."""
+        bound = _running_in.get()
+        return bound if bound is not None and bound._origin is self else self
+
+    def wrap(self, handler: Callable[..., Any], wanted: Mapping[str, Any]) -> Callable[..., Any]:
+        """The handler with these parameters supplied, for jobs of this app's database."""
+        supplied = self.container.wrap(handler, wanted) if wanted else handler
+        return supplied if self._origin is None else _in_app(self, supplied)
 
     # ------------------------------------------------------------------ settings
 
@@ -176,7 +191,8 @@ class App(Defining):
         found = self.registry.kind(kind)
         if found is None:
             raise self.unknown_kind(kind)
-        return self.submitter.submit(new_job(found.first, (), arguments, {}, self.authority))
+        home = self.serving()
+        return home.submitter.submit(new_job(found.first, (), arguments, {}, home.authority))
 
     # ------------------------------------------------------------------ serving
 
@@ -196,7 +212,7 @@ class App(Defining):
             self.store,
             self.registry,
             (settings or self.settings).changed(**changes),
-            wrap=self.container.wrap,
+            wrap=self.wrap,
             authority=self.authority,
             stats=stats,
             degraded=degraded,
@@ -238,6 +254,34 @@ class App(Defining):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+_running_in: ContextVar[App | None] = ContextVar("windlass_running_in", default=None)
+"""The bound app whose job this thread or task runs."""
+
+
+def _in_app(app: App, handler: Callable[..., Any]) -> Callable[..., Any]:
+    if inspect.iscoroutinefunction(inspect.unwrap(handler)):
+
+        @functools.wraps(handler)
+        async def served_async(**arguments: Any) -> Any:
+            was = _running_in.set(app)
+            try:
+                return await handler(**arguments)
+            finally:
+                _running_in.reset(was)
+
+        return served_async
+
+    @functools.wraps(handler)
+    def served(**arguments: Any) -> Any:
+        was = _running_in.set(app)
+        try:
+            return handler(**arguments)
+        finally:
+            _running_in.reset(was)
+
+    return served
 
 
 class _ConfiguredRetry:

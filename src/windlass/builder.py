@@ -127,7 +127,7 @@ def build(
             app.registry,
             settings=settings,
             locks=locks,
-            wrap=app.container.wrap,
+            wrap=app.wrap,
             authority=app.authority,
             semaphore=semaphore,
             sleep=sleep,

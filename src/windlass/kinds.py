@@ -37,6 +37,10 @@ class Home(Protocol):
 
     def is_injected(self, annotation: Any) -> bool: ...
 
+    def serving(self) -> Home:
+        """The app to enqueue through: the one on another database whose job runs here, else this one."""
+        ...
+
 
 class Submittable(ABC):
     """What can be enqueued: a first phase, and options that stick."""
@@ -53,19 +57,21 @@ class Submittable(ABC):
     def enqueue(self, /, *args: Any, **kwargs: Any) -> Enqueued:
         """Submit a job with these arguments. Options (key, delay, run_at, priority, after, correlation_id, …) may be given beside
         them; where the handler has a parameter of that name, use ``with_options``."""
-        return self._app.submitter.submit(self._new(args, kwargs))
+        return self._app.serving().submitter.submit(self._new(args, kwargs))
 
     async def enqueue_async(self, /, *args: Any, **kwargs: Any) -> Enqueued:
         """The same from a coroutine, without blocking its event loop."""
-        return await self._app.submitter.submit_async(self._new(args, kwargs))
+        return await self._app.serving().submitter.submit_async(self._new(args, kwargs))
 
     def enqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[Enqueued]:
         """Submit many jobs, all or none: one mapping of arguments (and options) each."""
-        return self._app.submitter.submit_many([self._new((), dict(call)) for call in calls])
+        return self._app.serving().submitter.submit_many([self._new((), dict(call)) for call in calls])
 
     async def enqueue_many_async(self, calls: Iterable[Mapping[str, Any]]) -> list[Enqueued]:
         """The same from a coroutine."""
-        return await self._app.submitter.submit_many_async([self._new((), dict(call)) for call in calls])
+        return await self._app.serving().submitter.submit_many_async(
+            [self._new((), dict(call)) for call in calls]
+        )
 
     def enqueue_in(self, where: Any, /, *args: Any, **kwargs: Any) -> Enqueued:
         """Submit a job in the caller's own transaction: it exists if and only if that commits.
@@ -92,7 +98,7 @@ class Submittable(ABC):
     def _submit_in(self, where: Any, jobs: Sequence[NewJob]) -> list[Enqueued]:
         if isinstance(where, JobTransaction | ChunkTransaction):
             return [where.enqueue(job) for job in jobs]
-        return self._app.transaction_submitter.submit(where, jobs)
+        return self._app.serving().transaction_submitter.submit(where, jobs)
 
     async def _submit_in_async(self, where: Any, jobs: Sequence[NewJob]) -> list[Enqueued]:
         if isinstance(where, JobTransaction):
@@ -100,10 +106,10 @@ class Submittable(ABC):
         if isinstance(where, ChunkTransaction):
             made: list[Enqueued] = await where.run_here(lambda: [where.enqueue(job) for job in jobs])
             return made
-        return await self._app.transaction_submitter.submit_async(where, jobs)
+        return await self._app.serving().transaction_submitter.submit_async(where, jobs)
 
     def _new(self, args: Sequence[Any], kwargs: dict[str, Any]) -> NewJob:
-        return new_job(self._first, args, kwargs, self._options, self._app.authority)
+        return new_job(self._first, args, kwargs, self._options, self._app.serving().authority)
 
 
 class JobKind(Submittable, Generic[P, R]):

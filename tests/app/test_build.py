@@ -159,3 +159,36 @@ def test_with_a_real_redis_the_lock_is_there_while_the_job_runs(tmp_path: Path, 
         runner.join(10)
         assert answers[0].status is Status.COMPLETED and client.get(f"bg:req:{job.id}") is None
         assert two.process_request(job.id).status is Status.ALREADY_DONE
+
+
+def test_what_handlers_enqueue_is_a_job_of_the_database_they_run_for(tmp_path: Path) -> None:
+    """Also through the app they were defined in, whose own database is another one, or none."""
+    app = windlass.App(f"sqlite:///{tmp_path}/original.db")
+
+    @app.job
+    def child(ctx: windlass.Context) -> str:
+        return ctx.principal.subject if ctx.principal else "nobody"
+
+    @app.job
+    def plain() -> None:
+        child.enqueue()
+        app.enqueue("child")
+
+    @app.job
+    async def coloured() -> None:
+        await child.enqueue_async()
+        await child.enqueue_many_async([{}])
+
+    with windlass.build(config(tmp_path), app=app) as one, windlass.build(config(tmp_path, "two"), app=app):
+        for kind in ("plain", "coloured"):
+            with app.as_principal(windlass.Principal("u-7")):
+                job = one.enqueue(kind)
+            assert one.process_request(job.id).status is Status.COMPLETED
+        children = [job for job in one.store.jobs.list().jobs if job.kind == "child"]
+        assert [one.process_request(job.id).job.result for job in children] == ["u-7"] * 4
+    assert not (tmp_path / "original.db").exists()
+    child.enqueue()
+    assert [job.kind for job in app.store.jobs.list().jobs] == ["child"], (
+        "outside of jobs it is the app's own"
+    )
+    app.close()

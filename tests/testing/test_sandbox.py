@@ -7,6 +7,7 @@ import base64
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -261,3 +262,19 @@ def test_tokens_are_kept_with_the_keys_of_the_app(windlass_sandbox: Make) -> Non
     with box.inline(), app.as_principal(user, token="raw-token"):
         size.enqueue(keep_token=True)
     assert [job.result for job in box.jobs("size")] == [9, 9]
+
+
+def test_what_handlers_enqueue_stays_in_the_sandbox(windlass_sandbox: Make, tmp_path: Path) -> None:
+    app = windlass.App(f"sqlite:///{tmp_path}/real.db")
+
+    @app.job
+    def child() -> None: ...
+
+    @app.job
+    def parent() -> None:
+        child.enqueue()
+
+    box = windlass_sandbox(app)
+    box.app.enqueue("parent")
+    assert box.drain() == 2 and box.only("child").state is State.COMPLETED
+    assert not (tmp_path / "real.db").exists()

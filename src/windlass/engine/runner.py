@@ -76,7 +76,7 @@ class Runner:
 
     def _handler(self, phase: Phase) -> Callable[..., Any]:
         """The handler, with what it asks for by type supplied."""
-        if not phase.supplied or self._wrap is None:
+        if self._wrap is None:
             return phase.handler
         found = self._wrapped.get(phase.name)
         if found is None:

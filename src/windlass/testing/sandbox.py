@@ -43,7 +43,7 @@ class Sandbox:
         self.config: Config = load({"database.url": self.url}, environ={})
         self.app = app.bound(config=self.config, store=self.store)
         self._original = app
-        self._runner = Runner(self.app.registry, wrap=self.app.container.wrap, authority=self.app.authority)
+        self._runner = Runner(self.app.registry, wrap=self.app.wrap, authority=self.app.authority)
         self._holder: Holder | None = None
         self._lease: Lease | None = None
         self.faults = Faults(self._lose_lease)

@@ -65,7 +65,10 @@ class Authority:
         self._keys = keys
         self._like = like
         self._recheck: Recheck | None = None
-        self._asker: ContextVar[_Asker | None] = ContextVar("windlass_asker", default=None)
+        # Who asks is the same whichever database is asked: a block of the original app counts for one that is bound to another.
+        self._asker: ContextVar[_Asker | None] = (
+            ContextVar("windlass_asker", default=None) if like is None else like._asker
+        )
 
     @property
     def keys(self) -> TokenKeys | None:

@@ -138,6 +138,8 @@ class Container:
 
     def wrap(self, handler: Callable[..., Any], wanted: Mapping[str, Any]) -> Callable[..., Any]:
         """The handler with these parameters supplied, and cleaned up after each call; what the caller gives itself stays."""
+        if not wanted:
+            return handler
         if inspect.iscoroutinefunction(inspect.unwrap(handler)):
 
             @functools.wraps(handler)
