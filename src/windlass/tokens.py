@@ -244,7 +244,7 @@ class _Ring:
     def _refresh(self, fetch: Callable[[], Mapping[str, Any]]) -> None:
         self._asked_at = self._monotonic()
         try:
-            self._keys = _keys(fetch(), self._algorithms)
+            self._keys = _keys(_jwks(fetch()), self._algorithms)
         except Exception:
             log.exception(
                 "the keys of tokens could not be fetched; those from before are used for an hour at most"
@@ -295,6 +295,13 @@ def _keys(source: Mapping[str, Any], algorithms: frozenset[str]) -> dict[str, _K
     return made
 
 
+def _jwks(fetched: Any) -> Mapping[str, Any]:
+    """What was fetched, if it is a JWKS: of the error that somebody answers instead, no text may become a shared secret."""
+    if not isinstance(fetched, Mapping) or not isinstance(fetched.get("keys"), list):
+        raise ConfigError("keys", type(fetched).__name__, 'a JWKS, {"keys": [...]}, from the function given')
+    return fetched
+
+
 def _key(name: str, item: Key) -> _Key:
     from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
@@ -306,8 +313,8 @@ def _key(name: str, item: Key) -> _Key:
         algorithm = item.get("alg")
         try:
             item = jwt.PyJWK(dict(item), algorithm).key
-        except Exception as error:
-            raise ConfigError(f"keys.{name}", "***", "a JSON Web Key of a type that is known") from error
+        except Exception:  # noqa: BLE001  whatever the library says, it quotes the key, which may be a secret
+            raise ConfigError(f"keys.{name}", "***", "a JSON Web Key of a type that is known") from None
     text = item.encode() if isinstance(item, str) else item
     if isinstance(text, bytes):
         if b"-----BEGIN" not in text:

@@ -8,6 +8,7 @@ import hmac
 import json
 import logging
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -426,3 +427,20 @@ def test_verifying_is_fast_enough_for_every_request() -> None:
     for _ in range(200):
         checked.verify(token)
     assert (time.perf_counter() - began) / 200 < 0.002
+
+
+def test_no_error_that_is_answered_instead_of_keys_becomes_a_secret() -> None:
+    """A text of 32 characters would do for HS256."""
+    answer = {"message": "The identity provider is away for maintenance."}
+    checked = verifier(keys=lambda: answer, algorithms=["RS256", "HS256"])
+    token = jwt.encode(claims(), answer["message"], "HS256", {"kid": "message"})
+    with pytest.raises(TokenError) as refused:
+        checked.verify(token)
+    assert refused.value.code == "token_keys_unavailable"
+
+
+def test_no_traceback_quotes_a_secret_key() -> None:
+    secret = b64(SECRET)
+    with pytest.raises(ConfigError) as refused:
+        verifier(keys={"k": {"kty": "oct", "k": secret, "alg": "HS999"}}, algorithms=["HS256"])
+    assert secret not in "".join(traceback.format_exception(refused.value))
