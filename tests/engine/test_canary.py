@@ -7,7 +7,9 @@ it is spelled.
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import gc
 import io
 import json
 import logging
@@ -293,6 +295,34 @@ def test_no_beginning_of_a_long_token_is_left_where_a_text_was_cut(shop: Shop, w
     pieces = {token[place : place + 16] for place in range(0, len(token) - 16, 8)}
     assert {place: piece for place, text in told.items() for piece in pieces if piece in text} == {}
     assert "401 for ***" in told["jobs"]
+
+
+def test_what_a_failed_handler_leaves_behind_is_logged_without_its_token(
+    shop: Shop, written: io.StringIO
+) -> None:
+    """A traceback keeps the handler's variables; a task among them that failed is logged by asyncio when it is let go."""
+    shop.app = app = App(
+        shop.app.url, config={"principal.keys": f"k:{KEY}"}, settings=QUICK, store=shop.store
+    )
+
+    @app.job(retry=fixed(1))
+    async def work(ctx: Context) -> None:
+        token = await ctx.token_async()
+
+        async def call() -> None:
+            raise ConnectionError(f"401 for {token}")
+
+        task = asyncio.create_task(call())
+        await asyncio.sleep(0.01)
+        raise RuntimeError(f"something else, {task.done()}")
+
+    with app.as_principal(USER, token=CANARY):
+        job = work.enqueue(keep_token=True)
+    shop.drained(shop.serve())
+    gc.collect()
+    assert (shop.job(job).error or {})["message"] == "RuntimeError: something else, True"
+    assert "never retrieved" in written.getvalue() and "401 for ***" in written.getvalue()
+    assert {spelling for spelling in SPELLINGS if spelling in written.getvalue()} == set()
 
 
 def test_a_token_is_known_to_the_logs_no_longer_than_its_handler_runs(

@@ -228,6 +228,9 @@ def gated(
                 if must_look:
                     await authority.admit_async(context, phase.principal_expiry)
                 return await handler(**arguments)
+            except BaseException as error:
+                context.drop_locals(error)
+                raise
             finally:
                 current_context.reset(was)
                 context.forget_tokens()
@@ -241,6 +244,9 @@ def gated(
             if must_look:
                 authority.admit(context, phase.principal_expiry)
             return handler(**arguments)
+        except BaseException as error:
+            context.drop_locals(error)
+            raise
         finally:
             current_context.reset(was)
             context.forget_tokens()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar, overload
@@ -433,6 +434,17 @@ class Context:
         """The handler has ended: its log lines are written."""
         if self._tokens:
             logs.forget(*self._tokens)
+
+    def drop_locals(self, error: BaseException) -> None:
+        """Let go of the variables that an error's tracebacks keep, where a token may be among them. What is logged when they go (a task
+        whose exception nobody asked for) is logged while the token is still hidden, and no reporter of errors finds it there."""
+        seen: set[int] = set()
+        left: list[BaseException | None] = [error] if self._tokens else []
+        while left:
+            if (one := left.pop()) is not None and id(one) not in seen:
+                seen.add(id(one))
+                traceback.clear_frames(one.__traceback__)
+                left += [one.__cause__, one.__context__]
 
     def cleaned(self, outcome: Outcome) -> Outcome:
         """An outcome without the tokens that this job was given."""
