@@ -7,6 +7,7 @@ import base64
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -278,3 +279,15 @@ def test_what_handlers_enqueue_stays_in_the_sandbox(windlass_sandbox: Make, tmp_
     box.app.enqueue("parent")
     assert box.drain() == 2 and box.only("child").state is State.COMPLETED
     assert not (tmp_path / "real.db").exists()
+
+
+def test_arguments_are_compared_as_they_are_stored(app: windlass.App, windlass_sandbox: Make) -> None:
+    @app.job
+    def bill(due: date, tags: set[str]) -> None: ...
+
+    box = windlass_sandbox(app)
+    box.app.enqueue("bill", due=date(2026, 1, 31), tags={"b", "a"})
+    box.assert_enqueued("bill", due=date(2026, 1, 31), tags={"a", "b"})
+    box.refute_enqueued("bill", due=date(2026, 2, 1))
+    with pytest.raises(AssertionError, match="none wanted"):
+        box.refute_enqueued("bill", due=date(2026, 1, 31))

@@ -23,6 +23,7 @@ from windlass.engine.runner import Call, Runner
 from windlass.engine.running import Running
 from windlass.errors import LeaseLost
 from windlass.model import Enqueued, Job, JobFilter, Lease, NewJob, Outcome, State
+from windlass.payload import decode, encode
 from windlass.store import Store, open_store
 from windlass.store.holder import Holder
 from windlass.submit import Submitter
@@ -130,10 +131,12 @@ class Sandbox:
 
     def _matching(self, kind: str, arguments: dict[str, Any]) -> list[Job]:
         missing = object()
+        # As they are stored: a date is a text there, and would equal none.
+        wanted = decode(encode(arguments, what="arguments"), what="arguments")
         return [
             job
             for job in self.jobs(kind)
-            if all(job.args.get(name, missing) == value for name, value in arguments.items())
+            if all(job.args.get(name, missing) == value for name, value in wanted.items())
         ]
 
     # ------------------------------------------------------------------ how it is done
