@@ -164,6 +164,12 @@ def test_circles_and_bad_factories_are_refused(shop: Shop) -> None:
         shop.app.provide(Mailer, Mailer, scope="request")
     with pytest.raises(ConfigError, match="annotated"):
         shop.app.provide(Mailer, lambda host: Mailer(host))
+    with pytest.raises(ConfigError, match=r"mailer.*annotated"):
+
+        def unresolved(mailer: Nowhere) -> Mailer:  # type: ignore[name-defined]  # noqa: F821
+            return Mailer()
+
+        shop.app.provide(Mailer, unresolved)
     with pytest.raises(ConfigError, match="async factory"):
 
         async def make() -> Mailer:

@@ -258,9 +258,15 @@ def _needs(factory: Callable[..., Any]) -> dict[str, Any]:
         function, skipped = factory, 0
     try:
         parameters = list(inspect.signature(function).parameters.values())[skipped:]
-        hints = typing.get_type_hints(function)
-    except (TypeError, ValueError, NameError):
+    except (TypeError, ValueError):
         return {}
+    try:
+        hints = typing.get_type_hints(function)
+    except (
+        TypeError,
+        NameError,
+    ):  # no annotations that mean something here; a parameter that needs one is named below
+        hints = {}
     needed = {}
     for parameter in parameters:
         if (
@@ -272,7 +278,7 @@ def _needs(factory: Callable[..., Any]) -> dict[str, Any]:
             raise ConfigError(
                 f"a parameter of {_name(factory)}",
                 parameter.name,
-                "annotated, so that it can be supplied by its type",
+                "annotated with a type that is known where it is defined, so that it can be supplied",
             )
         needed[parameter.name] = hints[parameter.name]
     return needed
