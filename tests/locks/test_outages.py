@@ -398,3 +398,21 @@ def test_one_holder_per_process_whatever_happens_to_redis(
         assert locks.state().held == 0
     with own_valkey.client() as seen:
         until(lambda: seen.keys("*") == [])
+
+
+def test_a_release_that_finds_somebody_elses_key_says_so(own_valkey: OwnValkey, opened_locks: Opener) -> None:
+    """Also before the next renewal would have noticed."""
+    held = take(opened_locks(own_valkey.url), REQUEST)
+    with own_valkey.client() as seen:
+        seen.set(KEY, "somebody else's")
+        assert not held.is_lost and not held.release() and held.is_lost
+        assert seen.get(KEY) == "somebody else's"
+
+
+def test_a_time_out_as_long_as_the_ttl_lets_no_second_thread_in(
+    own_valkey: OwnValkey, opened_locks: Opener
+) -> None:
+    locks = opened_locks(own_valkey.url, ttl_ms=1000)
+    with own_valkey.frozen():
+        held = take(locks, REQUEST)  # two time-outs of half a second
+        assert not held.is_lost and not locks.acquire(REQUEST)

@@ -99,6 +99,13 @@ class FallbackLocks:
         if isinstance(shared, NotHeld):
             local.release()
             return self._skipped(shared)
+        if not local.renew():  # asking Redis took longer than the TTL
+            again = self._local.acquire(request_id)
+            if not again:
+                if shared is not None:
+                    shared.release()
+                return self._skipped(again)
+            local = again
         hold = _Hold(self, local, shared)
         with self._lock:
             self._holds[id(hold)] = weakref.ref(hold)
@@ -270,6 +277,7 @@ class _Hold:
             was_ours = not self.is_lost
             if self._shared is not None:
                 self._shared.release()
+                was_ours = was_ours and not self._shared.is_lost  # the last one to be asked knows best
             self._local.release()
         self._locks.forget(self)
         return was_ours

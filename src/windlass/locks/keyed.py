@@ -118,9 +118,11 @@ class KeyHeld:
         was_lost = self.is_lost
         self._is_released = True
         try:
-            return self._keys.drop(self.key, self.value) and not was_lost
+            is_ours = self._keys.drop(self.key, self.value)
         except LockUnavailableError:
             return False
+        self._is_lost = was_lost or not is_ours
+        return is_ours and not was_lost
 
     def _is_over(self) -> bool:
         return self._is_released or self.is_lost
