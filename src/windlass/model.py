@@ -354,11 +354,18 @@ class Run(NamedTuple):
     ran_ms: int
 
 
+Route = tuple[tuple[str, int], ...]
+"""The phases of a kind in their order, each with its number of attempts; empty for a kind of one phase."""
+
+
 @dataclass(frozen=True, slots=True)
 class Completed:
+    """The last phase is done. With a ``route`` it is looked whether it was the last that the job had not been in."""
+
     lease: Lease
     result: Any = None
     run: Run | None = None
+    route: Route = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,6 +413,7 @@ class Advanced:
     output: Any = None
     max_attempts: int = DEFAULT_MAX_ATTEMPTS
     run: Run | None = None
+    route: Route = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -425,6 +433,9 @@ class Verdict(StrEnum):
 
     RECORDED = "recorded"
     ALREADY_RECORDED = "already_recorded"  # this very attempt's outcome is there: the earlier reply was lost
+    REROUTED = (
+        "rerouted"  # the pipeline was changed meanwhile: the job is somewhere else than the outcome says
+    )
     CANCELLED = "cancelled"  # a cancel came first: the job ended cancelled instead of going on
     LOST = "lost"  # the lease is gone; nothing was changed
 

@@ -142,7 +142,7 @@ class Requests:
                 return Processed(Status.LOST, self._store.jobs.get(request_id), attempts)
             if isinstance(outcome, Retried) and verdict is Verdict.RECORDED:
                 self._wait(lease, outcome)
-            elif not isinstance(outcome, Advanced):
+            elif not isinstance(outcome, Advanced) and verdict is not Verdict.REROUTED:
                 return self._answer(request_id, attempts, unclaimed=False)
             if has_flag(lease.flags, Flag.LIMIT):
                 self._store.limits.let_in()

@@ -13,7 +13,7 @@ from windlass.callers.spelling import Style, as_rows, as_sqlite, as_text, spell
 from windlass.store.statements import PARAMETER, load
 
 # What an enqueue or an end may run, whatever a job has: keys, children, outputs.
-PREFIXES = ("enqueue", "record.", "settle.", "output.put", "checkpoint", "fence", "tell", "cancel.later")
+PREFIXES = ("enqueue", "record.", "settle.", "output.p", "checkpoint", "fence", "tell", "cancel.later")
 NOT_FOR_CALLERS = {"enqueue.copy", "enqueue.copy_at", "enqueue.copied", "record.plain"}
 
 

@@ -34,7 +34,11 @@ class Shop:
         self._engines: list[Engine] = []
 
     def serve(self, **changes: Any) -> Engine:
-        engine = self.app.worker(**changes)
+        return self.serve_app(self.app, **changes)
+
+    def serve_app(self, app: App, **changes: Any) -> Engine:
+        """Serve another app's jobs from the same database."""
+        engine = app.worker(**changes)
         engine.start()
         self._engines.append(engine)
         return engine

@@ -18,9 +18,7 @@ from windlass.engine.running import Running
 from windlass.engine.wire import Message
 from windlass.model import (
     ON_REQUEST,
-    Advanced,
     Cancelled,
-    Completed,
     Failed,
     JobError,
     Json,
@@ -51,13 +49,8 @@ class Ends:
             case "returned" if running.context is not None and running.context.awaits_commit:
                 return self._bench.returned(running, None)
             case "returned":
-                text, following = Json(message["text"]), phase.following
-                outcome: Outcome = (
-                    Completed(lease, None if message["is_none"] else text)
-                    if following is None
-                    else Advanced(lease, following.name, text, following.retry.attempts)
-                )
-                return self._bench.timed(running, outcome)
+                text = None if message["is_none"] else Json(message["text"])
+                return self._bench.timed(running, phase.ended(lease, text))
             case "refused":
                 error = JobError(type="PayloadError", code=message["code"], message=message["message"])
                 return self._bench.timed(running, Failed(lease, error))

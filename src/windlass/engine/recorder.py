@@ -124,6 +124,8 @@ def _name(outcome: Outcome, verdict: Verdict) -> str:
         return "lost"
     if verdict is Verdict.CANCELLED:
         return "cancelled"
+    if verdict is Verdict.REROUTED:  # the store's log says where it is
+        return "completed" if isinstance(outcome, Advanced) else "advanced"
     if (
         isinstance(outcome, Retried)
         and outcome.counted

@@ -17,7 +17,6 @@ from windlass.errors import LeaseLost, NotAllowedError, PayloadError, WindlassEr
 from windlass.json_tree import explain
 from windlass.model import (
     ON_REQUEST,
-    Advanced,
     Cancelled,
     Completed,
     Failed,
@@ -114,14 +113,12 @@ class Runner:
         """The outcome of a handler that returned."""
         following = phase.following
         if value is None and following is None and phase.signature.accepts_none:
-            return Completed(lease, None, run)
+            return Completed(lease, None, run, phase.route)
         try:
             text = Json(phase.signature.encode_result(value))
         except PayloadError as error:
             return Failed(lease, JobError(type="PayloadError", code="bad_result", message=str(error)), run)
-        if following is not None:
-            return Advanced(lease, following.name, text, following.retry.attempts, run)
-        return Completed(lease, None if value is None else text, run)
+        return phase.ended(lease, None if value is None and following is None else text, run)
 
     def raised(self, lease: Lease, phase: Phase, error: BaseException) -> Outcome | None:
         """The outcome of a handler that raised; None where its lease is lost and there is nothing to say."""

@@ -25,6 +25,7 @@ from windlass.model import (
     NewJob,
     Outcome,
     Output,
+    Route,
     Run,
     Verdict,
 )
@@ -78,13 +79,20 @@ class EffectTransaction:
             )
         return self._tx
 
-    def complete(self, result: Any = None) -> None:
+    def complete(self, result: Any = None, *, route: Route = ()) -> None:
         """Complete the job when this transaction commits."""
-        self._outcome = Completed(self._lease, result)
+        self._outcome = Completed(self._lease, result, route=route)
 
-    def advance(self, phase: str, output: Any = None, *, max_attempts: int = DEFAULT_MAX_ATTEMPTS) -> None:
+    def advance(
+        self,
+        phase: str,
+        output: Any = None,
+        *,
+        max_attempts: int = DEFAULT_MAX_ATTEMPTS,
+        route: Route = (),
+    ) -> None:
         """Store the phase's output and move the job on when this transaction commits."""
-        self._outcome = Advanced(self._lease, phase, output, max_attempts)
+        self._outcome = Advanced(self._lease, phase, output, max_attempts, route=route)
 
     def checkpoint(
         self, *, done: int, total: int | None = None, position: Any = None, must_go_on: bool = True

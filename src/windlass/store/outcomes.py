@@ -61,15 +61,17 @@ def divided(outcomes: Iterable[Outcome]) -> tuple[list[PlainEnd], list[Outcome]]
     plain: list[PlainEnd] = []
     aside: list[Outcome] = []
     for outcome in outcomes:
-        if isinstance(outcome, _ENDS) and not has_flag(outcome.lease.flags, ASIDE) and not _asks_why(outcome):
+        if isinstance(outcome, _ENDS) and not has_flag(outcome.lease.flags, ASIDE) and not _asks(outcome):
             plain.append(outcome)
         else:
             aside.append(outcome)
     return plain, aside
 
 
-def _asks_why(outcome: PlainEnd) -> bool:
-    """Whether an end is to be written with the reason that stands on its job's row."""
+def _asks(outcome: PlainEnd) -> bool:
+    """Whether an end depends on what is stored: on the reason of a cancel, or on where its job has been."""
+    if outcome.__class__ is Completed:
+        return bool(outcome.route)
     return outcome.__class__ is Cancelled and outcome.reason == ON_REQUEST
 
 
@@ -96,7 +98,7 @@ def _checked(outcome: Outcome) -> Outcome:
         case Completed():
             if outcome.result is None or isinstance(outcome.result, Json):
                 return outcome
-            return Completed(outcome.lease, Json(json_text(outcome.result, "result")), outcome.run)
+            return replace(outcome, result=Json(json_text(outcome.result, "result")))
         case Failed():
             if not outcome.error.details:
                 return outcome

@@ -41,6 +41,7 @@ from windlass.store.contract import Database, Transaction
 from windlass.store.enqueueing import Enqueuer
 from windlass.store.firing import fire
 from windlass.store.outputs import output_row
+from windlass.store.routes import routed
 from windlass.store.rows import (
     MAX_MESSAGE,
     array,
@@ -111,15 +112,19 @@ def apply(
     verdicts: dict[str, Verdict] = {}
     writes = _Writes()
     missing: list[Lease] = []
-    for outcome in outcomes:
+    for told, outcome in zip(outcomes, routed(tx, outcomes), strict=True):
         if outcome.lease.id not in locked:
             missing.append(outcome.lease)
             continue
         flags, cancel_asked, reason = locked[outcome.lease.id]
         if isinstance(outcome, Cancelled) and outcome.reason == ON_REQUEST:
             outcome = replace(outcome, reason=reason)
-        verdicts[outcome.lease.id] = _sort(
+        verdict = _sort(
             writes, outcome, flags, reason if cancel_asked else None, outcome.lease.id in recovering
+        )
+        is_elsewhere = told is not outcome and not isinstance(outcome, Cancelled)
+        verdicts[outcome.lease.id] = (
+            Verdict.REROUTED if is_elsewhere and verdict is Verdict.RECORDED else verdict
         )
     _write(db, enqueuer, tx, writes, is_foreign)
     if missing:

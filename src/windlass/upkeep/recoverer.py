@@ -16,8 +16,6 @@ from typing import Any
 
 from windlass.errors import WindlassError
 from windlass.model import (
-    Advanced,
-    Completed,
     Failed,
     Flag,
     JobError,
@@ -110,9 +108,7 @@ class Recoverer:
             text = None if found is True else Json(phase.signature.encode_result(found))
         except WindlassError as error:
             return Failed(lease, JobError(type="PayloadError", code="bad_result", message=str(error)))
-        if phase.following is not None:
-            return Advanced(lease, phase.following.name, text, phase.following.retry.attempts)
-        return Completed(lease, text)
+        return phase.ended(lease, text)
 
 
 def probe(phase: Phase, lease: Lease) -> Any:

@@ -466,16 +466,12 @@ class Context:
 
 def _ending(phase: Phase, lease: Lease, value: Any) -> Completed | Advanced:
     """What a phase that ends with this value comes to."""
-    following = phase.following
-    if following is None and value is None:
-        return Completed(lease)
+    if value is None and phase.following is None:
+        return phase.ended(lease, None)
     try:
-        text = Json(phase.signature.encode_result(value))
+        return phase.ended(lease, Json(phase.signature.encode_result(value)))
     except PayloadError as error:
         raise BadResult(str(error)) from error
-    if following is None:
-        return Completed(lease, text)
-    return Advanced(lease, following.name, text, following.retry.attempts)
 
 
 def monotonic_touch(processor: Any) -> Callable[[], None]:

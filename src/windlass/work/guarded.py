@@ -90,9 +90,9 @@ class GuardedEffect:
     def __exit__(self, *how: Any) -> Any:
         return self._effect.__exit__(*how)
 
-    def complete(self, result: Any = None) -> None:
+    def complete(self, result: Any = None, **options: Any) -> None:
         self._warden.refuse_tokens("result", result)
-        self._effect.complete(result)
+        self._effect.complete(result, **options)
 
     def advance(self, phase: str, output: Any = None, **options: Any) -> None:
         self._warden.refuse_tokens("output", output)

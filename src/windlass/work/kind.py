@@ -16,7 +16,7 @@ from typing import Any
 
 from windlass import rates
 from windlass.errors import ConfigError
-from windlass.model import Flow, JobLimit, Rate, as_duration
+from windlass.model import Advanced, Completed, Flow, JobLimit, Json, Lease, Rate, Route, Run, as_duration
 from windlass.principal import Expiry
 from windlass.retry import RetryPolicy, exponential, linear
 from windlass.signature import Signature
@@ -70,6 +70,19 @@ class Phase:
         return self._owner.limits(args_json, key)
 
     @property
+    def route(self) -> Route:
+        """All phases of a kind that has several."""
+        return self._owner.route if self._owner is not None and len(self._owner.phases) > 1 else ()
+
+    def ended(self, lease: Lease, value: Json | None, run: Run | None = None) -> Completed | Advanced:
+        """What a phase that ended with this value comes to."""
+        following = self.following
+        if following is None:
+            return Completed(lease, value, run, self.route)
+        output = Json("null") if value is None else value
+        return Advanced(lease, following.name, output, following.retry.attempts, run, self.route)
+
+    @property
     def following(self) -> Phase | None:
         """The phase after this one; None after the last. Looked up when asked: later phases are defined later."""
         return self._owner.after(self.name) if self._owner else None
@@ -90,6 +103,10 @@ class Kind:
     @property
     def first(self) -> Phase:
         return self.phases[0]
+
+    @property
+    def route(self) -> Route:
+        return tuple((phase.name, phase.retry.attempts) for phase in self.phases)
 
     def after(self, phase: str) -> Phase | None:
         """The phase that follows the one of this name; None after the last."""

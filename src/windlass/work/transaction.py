@@ -115,9 +115,10 @@ class JobTransaction:
         value = None if self._result is _NOTHING else self._result
         following = self._phase.following
         if following is not None:
-            self._effect.advance(following.name, self._encoded(value), max_attempts=following.retry.attempts)
+            attempts, route = following.retry.attempts, self._phase.route
+            self._effect.advance(following.name, self._encoded(value), max_attempts=attempts, route=route)
         else:
-            self._effect.complete(None if value is None else self._encoded(value))
+            self._effect.complete(None if value is None else self._encoded(value), route=self._phase.route)
 
     def _encoded(self, value: Any) -> Json:
         try:

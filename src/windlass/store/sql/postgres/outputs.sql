@@ -1,5 +1,13 @@
 -- What phases produced, once.
 
+-- name: output.phases
+-- The phases that jobs have been through, by their own outputs.
+SELECT o.job, o.phase
+FROM windlass.output AS o
+JOIN windlass.job AS j ON j.id = o.job AND j.generation = o.generation
+WHERE o.job = ANY(:ids::uuid[])
+    AND o.name = '';
+
 -- name: output.put
 -- Stores outputs of held jobs under (job, generation, phase, name); the first value stands. Answers one row for each that
 -- was asked for by the holder: whether it is new, and the value that stands. No row means the lease is lost.

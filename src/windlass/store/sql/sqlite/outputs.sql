@@ -1,5 +1,13 @@
 -- What phases produced, once.
 
+-- name: output.phases
+-- The phases that jobs have been through, by their own outputs.
+SELECT o.job, o.phase
+FROM json_each(:ids) AS g
+CROSS JOIN windlass_job AS j ON j.id = g.value
+CROSS JOIN windlass_output AS o ON o.job = j.id AND o.generation = j.generation
+WHERE o.name = '';
+
 -- name: output.put
 -- Stores outputs of held jobs under (job, generation, phase, name); the first value stands. Answers one row for each that
 -- was asked for by the holder: whether it is new, and the value that stands. No row means the lease is lost.
