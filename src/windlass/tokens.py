@@ -21,7 +21,7 @@ import math
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, NoReturn
@@ -103,6 +103,8 @@ class Verifier:
         self._issuers = _names("issuer", issuer)
         self._audiences = _names("audience", audience)
         self._leeway = _leeway(leeway)
+        if isinstance(required, str):
+            raise ConfigError("required", required, "a list of claims' names")
         self._required = ("exp", *required)
         self._claims = claims or ClaimPaths()
         self._clock = clock or SystemClock()
@@ -407,8 +409,8 @@ def _leeway(given: object) -> float:
     return float(given)
 
 
-def _names(key: str, given: str | Sequence[Any]) -> frozenset[str]:
-    names = [given] if isinstance(given, str) else list(given)
+def _names(key: str, given: object) -> frozenset[str]:
+    names = [given] if isinstance(given, str) else list(given) if isinstance(given, Sequence | Set) else []
     if not names or not all(isinstance(name, str) and name for name in names):
         raise ConfigError(key, given, "a text, or several; a token for anybody is a token for nobody")
     return frozenset(names)

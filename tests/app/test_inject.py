@@ -160,6 +160,8 @@ def test_circles_and_bad_factories_are_refused(shop: Shop) -> None:
     shop.app.job(work)
     with pytest.raises(ConfigError, match="A → B → A needs itself"):
         shop.app.worker()
+    with pytest.raises(ConfigError, match="value="):
+        shop.app.provide(int)
     with pytest.raises(ConfigError, match="scope"):
         shop.app.provide(Mailer, Mailer, scope="request")
     with pytest.raises(ConfigError, match="annotated"):

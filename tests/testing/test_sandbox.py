@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import windlass
+from windlass.errors import ConfigError
 from windlass.model import State
 from windlass.testing import ManualClock, Sandbox
 
@@ -291,3 +292,8 @@ def test_arguments_are_compared_as_they_are_stored(app: windlass.App, windlass_s
     box.refute_enqueued("bill", due=date(2026, 2, 1))
     with pytest.raises(AssertionError, match="none wanted"):
         box.refute_enqueued("bill", due=date(2026, 1, 31))
+
+
+def test_a_kind_that_is_spelled_wrong_is_told(app: windlass.App, windlass_sandbox: Make) -> None:
+    with pytest.raises(ConfigError, match="one of the kinds"):
+        windlass_sandbox(app).refute_enqueued("no such kind")

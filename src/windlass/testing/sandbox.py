@@ -130,6 +130,10 @@ class Sandbox:
         )
 
     def _matching(self, kind: str, arguments: dict[str, Any]) -> list[Job]:
+        if self.app.registry.kind(kind) is None and not self.jobs(kind):
+            raise self.app.unknown_kind(
+                kind
+            )  # a spelling mistake would be no job, and none is what a test may want
         missing = object()
         # As they are stored: a date is a text there, and would equal none.
         wanted = decode(encode(arguments, what="arguments"), what="arguments")

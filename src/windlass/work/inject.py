@@ -68,6 +68,8 @@ class Container:
     ) -> None:
         """Say how a type is made; a later call replaces an earlier one, which is how tests put doubles in."""
         if factory is None:
+            if value is None:
+                raise ConfigError("factory", None, f"a function that makes a {_name(wanted)}, or value=")
             given = value
             factory = lambda: given  # noqa: E731  a value is a factory that has it
         if not callable(factory):
