@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 
 from windlass.cli.stop_signals import StopSignals
 
@@ -37,3 +39,25 @@ def test_nothing_heard_is_no_stop() -> None:
     assert (signals.wait(0.01), signals.is_stopping, signals.is_interrupted) == (False, False, False)
     signals.hear(signal.SIGINT)
     assert (signals.wait(), signals.is_stopping, signals.is_interrupted) == (True, True, True)
+
+
+def test_a_signal_that_another_thread_gets_is_heard_at_once() -> None:
+    """The kernel may give it to any thread; the main one, which runs handlers, is not woken by that."""
+    program = """
+import os, signal, threading, time
+from windlass.cli.stop_signals import StopSignals
+signals = StopSignals()
+signals.install()
+began = time.monotonic()
+def get_it():
+    time.sleep(0.3)
+    signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+    time.sleep(5)
+threading.Thread(target=get_it, daemon=True).start()
+print(signals.wait(4), time.monotonic() - began < 2)
+os._exit(0)
+"""
+    answer = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True
+    )
+    assert answer.stdout.split() == ["True", "True"]

@@ -3,50 +3,64 @@
 A service manager sends SIGTERM to all processes of a service, and the parent of several workers passes it on: so each of them hears one request
 twice. A SIGTERM within a second of the first signal is therefore an echo of it. A second Ctrl-C is a person's, and counts at once.
 
-The handlers put into a queue and do nothing else. That may be done in the middle of anything, unlike setting an event: its lock is
-not reentrant, and a signal that comes while the main thread has it would wait for itself.
+Signals are read from a pipe that the interpreter writes them to the moment they arrive, in whatever thread that is. A handler in Python
+would not do: it runs in the main thread, when that comes round to it, and one that waits for a lock may not (2 of 90 signals to
+a busy worker were heard of only when something else woke it).
 """
 
 from __future__ import annotations
 
+import os
+import select
 import signal
 import time
+from collections import deque
 from collections.abc import Callable
-from queue import Empty, SimpleQueue
 
 ECHO = 1.0
 
 
 class StopSignals:
-    """What this process was told since ``install``."""
+    """What this process was told since ``install``. Any thread may wait, one at a time."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
-        self._heard: SimpleQueue[tuple[int, float]] = SimpleQueue()
+        self._reader, self._writer = os.pipe()
+        for end in (self._reader, self._writer):
+            os.set_blocking(end, False)
+        self._unread: deque[tuple[int, float]] = deque()
         self._first: tuple[int, float] | None = None
 
     def install(self) -> None:
-        """Hear both signals from here on; main thread only."""
+        """Hear both signals from here on; main thread only. The pipe stays open as long as the process."""
+        signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self.hear)
+            signal.signal(number, _is_in_the_pipe)
 
-    def hear(self, number: int, _frame: object = None) -> None:
-        self._heard.put((number, self._monotonic()))
+    def hear(self, number: int) -> None:
+        """Take a signal that came another way."""
+        os.write(self._writer, bytes([number]))
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for a signal that counts; False when none came in time."""
         deadline = None if timeout is None else self._monotonic() + timeout
         while True:
             left = None if deadline is None else max(0.0, deadline - self._monotonic())
-            try:
-                number, at = self._heard.get(timeout=left)
-            except Empty:
+            if not self._unread and not self._read(left):
                 return False
+            number, at = self._unread.popleft()
             if self._first is None:
                 self._first = number, at
                 return True
             if number != signal.SIGTERM or at - self._first[1] >= ECHO:
                 return True
+
+    def _read(self, timeout: float | None) -> bool:
+        if not select.select([self._reader], [], [], timeout)[0]:
+            return False
+        heard = [number for number in os.read(self._reader, 512) if number in (signal.SIGTERM, signal.SIGINT)]
+        self._unread.extend((number, self._monotonic()) for number in heard)
+        return bool(heard) or self._read(timeout)
 
     @property
     def is_stopping(self) -> bool:
@@ -56,3 +70,7 @@ class StopSignals:
     def is_interrupted(self) -> bool:
         """Whether the first one was Ctrl-C."""
         return self._first is not None and self._first[0] == signal.SIGINT
+
+
+def _is_in_the_pipe(_number: int, _frame: object) -> None:
+    """A signal needs a handler, or it would end the process."""
