@@ -37,16 +37,23 @@ def handler(label: str, ran: list[str], *, in_transaction: bool) -> Callable[...
     return work
 
 
-@pytest.mark.parametrize("in_transaction", [False, True])
 @pytest.mark.parametrize(
-    ("before", "at", "after", "expected", "is_told"),
+    ("before", "at", "after", "expected", "is_told", "in_transaction"),
     [
-        ("abc", 1, "cab", "abc", True),  # c is before it now: it is not left out
-        ("abc", 1, "bac", "abc", True),  # a is after it now: it is not visited twice
-        ("abc", 0, "bca", "abc", True),  # it is in the last phase now, and has been in none of the others
-        ("ab", 1, "axb", "abx", True),  # one came between
-        ("abc", 1, "ab", "ab", False),  # the last one is gone
-        ("abc", 1, "abc", "abc", False),
+        ("abc", 1, "cab", "abc", True, False),  # c is before it now: it is not left out
+        ("abc", 1, "bac", "abc", True, False),  # a is after it now: it is not visited twice
+        (
+            "abc",
+            0,
+            "bca",
+            "abc",
+            True,
+            False,
+        ),  # it is in the last phase now, and has been in none of the others
+        ("abc", 0, "bca", "abc", True, True),
+        ("ab", 1, "axb", "abx", True, True),  # one came between
+        ("abc", 1, "ab", "ab", False, False),  # the last one is gone
+        ("abc", 1, "abc", "abc", False, True),
     ],
 )
 def test_no_phase_is_left_out_or_visited_twice(
