@@ -52,7 +52,7 @@ def application(jobs: App, **options: Any) -> tuple[FastAPI, threading.Event]:
 
     web = FastAPI(lifespan=lifespan(jobs, **options))
 
-    @web.post("/work/{n}", status_code=202)
+    @web.post("/orders/{n}", status_code=202)
     async def submit(n: int, request: Request) -> dict[str, str]:
         assert request.state.windlass is jobs
         return {"job": (await work.enqueue_async(n=n)).id}
@@ -77,7 +77,7 @@ def test_jobs_are_served_beside_the_application(url: str, jobs: App) -> None:
     may_go_on.set()
     for _ in range(2):  # an application may be started again
         with TestClient(web) as client:
-            job = client.post("/work/7").json()["job"]
+            job = client.post("/orders/7").json()["job"]
             until(lambda: jobs.store.jobs.get(job).result == 7)  # noqa: B023
         assert jobs._store is None, "what was opened is closed"
     assert not [thread.name for thread in threading.enumerate() if thread.name == "windlass-step"]
@@ -86,7 +86,7 @@ def test_jobs_are_served_beside_the_application(url: str, jobs: App) -> None:
 def test_without_a_worker_jobs_are_only_submitted(url: str, jobs: App) -> None:
     web, _ = application(jobs, worker=False)
     with TestClient(web) as client:
-        job = client.post("/work/7").json()["job"]
+        job = client.post("/orders/7").json()["job"]
         assert jobs.store.instances.list() == []
     assert state(url, job) is State.QUEUED
 
@@ -94,7 +94,7 @@ def test_without_a_worker_jobs_are_only_submitted(url: str, jobs: App) -> None:
 def test_a_running_job_has_its_grace_time(url: str, jobs: App) -> None:
     web, may_go_on = application(jobs, grace=10.0)
     with TestClient(web) as client:
-        job = client.post("/work/7").json()["job"]
+        job = client.post("/orders/7").json()["job"]
         until(lambda: jobs.store.jobs.get(job).state is State.PROCESSING)
         threading.Timer(0.3, may_go_on.set).start()
     assert state(url, job) is State.COMPLETED
@@ -104,7 +104,7 @@ def test_a_running_job_has_its_grace_time(url: str, jobs: App) -> None:
 def test_a_job_that_takes_too_long_is_given_back(url: str, jobs: App) -> None:
     web, may_go_on = application(jobs, grace=0.1)
     with TestClient(web) as client:
-        job = client.post("/work/7").json()["job"]
+        job = client.post("/orders/7").json()["job"]
         until(lambda: jobs.store.jobs.get(job).state is State.PROCESSING)
     assert state(url, job) is State.QUEUED
     may_go_on.set()
