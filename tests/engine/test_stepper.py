@@ -98,3 +98,80 @@ def test_nothing_is_claimed_while_the_database_does_not_answer(shop: Shop) -> No
     away.clear()
     shop.drained(engine)
     assert shop.job(job).state is State.COMPLETED and engine.report().store_reachable
+
+
+def test_full_batches_are_written_while_another_step_has_no_answer(shop: Shop) -> None:
+    begun, gate, answer = threading.Semaphore(0), threading.Event(), threading.Event()
+
+    @shop.app.job(processors=40)
+    def work(n: int) -> int:
+        begun.release()
+        gate.wait(10)
+        return n
+
+    engine = shop.serve(batch=10)
+    jobs = work.enqueue_many({"n": n} for n in range(40))
+    for _ in jobs:
+        assert begun.acquire(timeout=10)
+    waiting: list[int] = []
+
+    def first_waits(outcomes: Any, number: int) -> None:
+        if outcomes and not waiting:
+            waiting.append(number)
+            answer.wait(20)
+
+    break_step(engine, first_waits)
+    gate.set()
+
+    def written() -> int:
+        return sum(shop.job(job).state is State.COMPLETED for job in jobs)
+
+    if shop.store.db.steps_at_once > 1:
+        shop.until(lambda: written() >= 30)
+    else:
+        time.sleep(0.3)
+        assert written() == 0
+    assert waiting and not engine.is_idle
+    answer.set()
+    shop.drained(engine)
+    assert [shop.job(job).result for job in jobs] == list(range(40))
+
+
+def test_two_steps_at_once_claim_no_more_than_there_is_room_for(shop: Shop) -> None:
+    @shop.app.job(processors=20)
+    async def work(n: int) -> int:
+        return n
+
+    jobs = work.enqueue_many({"n": n} for n in range(3000))
+    engine = shop.serve(batch=50, capacity=100)
+    shop.drained(engine)
+    refused = {name: n for name, n in engine.stats.report().counts.items() if name[0] == "refused"}
+    assert not refused, "each refusal is a job claimed in vain"
+    assert sum(shop.job(job).attempt for job in jobs[::50]) == 60
+
+
+def test_a_stop_waits_for_both_steps(shop: Shop) -> None:
+    begun, gate, answer = threading.Semaphore(0), threading.Event(), threading.Event()
+
+    @shop.app.job(processors=40)
+    def work(n: int) -> int:
+        begun.release()
+        gate.wait(10)
+        return n
+
+    engine = shop.serve(batch=10)
+    jobs = work.enqueue_many({"n": n} for n in range(40))
+    for _ in jobs:
+        assert begun.acquire(timeout=10)
+    late: list[int] = []
+
+    def second_waits(outcomes: Any, number: int) -> None:
+        if outcomes:
+            late.append(number)
+            if len(late) == 2:
+                answer.wait(0.5)
+
+    break_step(engine, second_waits)
+    gate.set()
+    engine.stop()
+    assert [shop.job(job).state for job in jobs] == [State.COMPLETED] * 40

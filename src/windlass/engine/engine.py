@@ -156,6 +156,7 @@ class Engine:
             settings=settings,
             stats=self.stats,
             waker=self._waker,
+            helped=self._store.db.steps_at_once > 1,
         )
         self._recoverer = Recoverer(
             self._store,
@@ -340,7 +341,7 @@ class Engine:
                 self._recorder.recorded_elsewhere(item.running)
         if following:
             self._stepper.begin(following)
-        self._waker.wake()
+        self._stepper.wake()
 
     def _on_recorded(self, lease: Lease) -> None:
         """A child process ended its job in a transaction of its own."""

@@ -162,17 +162,17 @@ class Floor:
 
     # ------------------------------------------------------------------ looking
 
-    def room(self, phase: str) -> Room:
-        """How much a phase can take now."""
+    def room(self, phase: str, coming: int = 0) -> Room:
+        """How much a phase can take now, if ``coming`` more were here already."""
         with self._lock:
-            pool, waiting = self._pools[phase], self._queue.size(phase)
+            pool, waiting = self._pools[phase], self._queue.size(phase) + coming
             busy = pool.size - pool.free
             free = pool.free
             size = pool.size
             if self._limit is not None:
                 free = min(free, max(0, self._limit - len(self._running)))
                 size = min(size, self._limit)
-            return Room(max(0, free - waiting), busy, waiting, size, self._queue.room(phase))
+            return Room(max(0, free - waiting), busy, waiting, size, self._queue.room(phase) - coming)
 
     def running_one(self, lease: Lease) -> Running | None:
         """The running attempt of this very lease."""

@@ -46,21 +46,25 @@ class Recorder:
         self._waiting: deque[Outcome] = deque()
         self._elsewhere: deque[tuple[Lease, str, Run]] = deque()
         self._expected: set[tuple[str, int]] = set()
-        self._taken = 0  # being written; changed by the step thread alone
+        self._taken = 0  # being written; changed by step threads, in turn
 
     def put(self, outcomes: Iterable[Outcome]) -> None:
         """Take outcomes in; from any thread."""
         self._waiting.extend(outcomes)
 
     def take(self, limit: int) -> list[Outcome]:
-        """Up to ``limit`` outcomes, oldest first; step thread only."""
+        """Up to ``limit`` outcomes, oldest first; step threads only, in turn."""
         waiting = self._waiting
-        self._taken = count = min(limit, len(waiting))
+        count = min(limit, len(waiting))
+        self._taken += count
         return [waiting.popleft() for _ in range(count)]
 
     def put_back(self, outcomes: Sequence[Outcome]) -> None:
         """Outcomes that could not be written: they are next again."""
         self._waiting.extendleft(reversed(outcomes))
+
+    def settled(self, outcomes: Sequence[Outcome]) -> None:
+        """What became of outcomes that were taken is known: they were written and counted, put back, or given up."""
         self._taken -= len(outcomes)
 
     def recorded(self, outcomes: Sequence[Outcome], verdicts: Sequence[Verdict]) -> Counter[str]:
@@ -82,11 +86,10 @@ class Recorder:
         for phase, runs in plain.items():
             self._stats.ended_many(phase, "completed", runs)
             ended[phase] += len(runs)
-        self._taken -= len(outcomes)
         return ended
 
     def count_elsewhere(self) -> Counter[str]:
-        """Count the jobs that were recorded elsewhere since; step thread only."""
+        """Count the jobs that were recorded elsewhere since; step threads only, in turn."""
         ended: Counter[str] = Counter()
         while self._elsewhere:
             lease, name, run = self._elsewhere[0]
@@ -112,6 +115,11 @@ class Recorder:
         was_expected = key in self._expected
         self._expected.discard(key)
         return was_expected
+
+    @property
+    def waiting(self) -> int:
+        """How many nobody has begun to write."""
+        return len(self._waiting)
 
     def __len__(self) -> int:
         """How many are not written and counted yet."""

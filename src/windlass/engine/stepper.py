@@ -2,6 +2,10 @@
 
 Everything else waits for nobody: executors put outcomes in and go on, and this thread writes as many as there are. When the
 database does not answer it keeps what it has, tries again with growing pauses, and claims nothing meanwhile.
+
+Where the database can do two steps at once, a second thread lends a hand while the first one waits for its answer and half a batch
+is waiting already: so the database works while rows are read, and less than that is left to form a batch. Apart from the step itself
+both do everything under one lock.
 """
 
 from __future__ import annotations
@@ -9,10 +13,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from windlass.engine.discovery import Discovery
 from windlass.engine.floor import Floor, needs_start
+from windlass.engine.helper import Helper
 from windlass.engine.recorder import Recorder
 from windlass.engine.running import Running
 from windlass.engine.stats import Stats
@@ -21,7 +27,7 @@ from windlass.errors import StoreError, StoreUnreachableError, WindlassError
 from windlass.model import Failed, JobError, Lease, Outcome, Released, Verdict, Want
 from windlass.observe import events
 from windlass.settings import Settings
-from windlass.store.holder import Holder
+from windlass.store.holder import Holder, Step
 
 log = logging.getLogger("windlass.engine")
 
@@ -30,7 +36,8 @@ REFUSED_PAUSE = 1.0
 
 
 class Stepper:
-    """Owns the step thread. ``holder`` is asked for each time: after a lost lease there is another one."""
+    """Owns the step threads. ``holder`` is asked for each time: after a lost lease there is another one. ``helped`` says whether there
+    is a second one."""
 
     def __init__(
         self,
@@ -45,6 +52,7 @@ class Stepper:
         settings: Settings,
         stats: Stats,
         waker: Waker,
+        helped: bool = False,
     ) -> None:
         self._holder = holder
         self._floor = floor
@@ -63,12 +71,25 @@ class Stepper:
         self._pause = 0.0
         self.is_reachable = True
         self.turned_at = time.monotonic()
+        self._turns = threading.Lock()
+        self._is_stepping = False
+        self._coming: Counter[str] = Counter()  # asked for, not answered yet
         self._thread = threading.Thread(target=self._run, name="windlass-step", daemon=True)
+        self._helper = Helper(self._help) if helped else None
+        self._enough = max(1, settings.batch // 2)
 
     # ------------------------------------------------------------------ from other threads
 
     def start(self) -> None:
         self._thread.start()
+        if self._helper:
+            self._helper.start()
+
+    def wake(self) -> None:
+        """There are outcomes to write."""
+        self.waker.wake()
+        if self._helper and self._is_stepping and self._recorder.waiting >= self._enough:
+            self._helper.waker.wake()
 
     def begin(self, batch: Sequence[Running]) -> None:
         """Give jobs to their executors; those whose start must be durable first pass through this thread."""
@@ -90,6 +111,9 @@ class Stepper:
         """Write what is left and end the thread; False when the database did not take it in time."""
         self._is_over = True
         self.waker.wake()
+        if self._helper:
+            self._helper.end(deadline)
+        self.waker.wake()  # it may have slept over the helper's last step
         self._thread.join(max(0.0, deadline - time.monotonic()))
         return not self._thread.is_alive() and not len(self._recorder)
 
@@ -102,8 +126,10 @@ class Stepper:
     def _run(self) -> None:
         while True:
             try:
+                self._is_stepping = True
                 if self._turn():
                     continue
+                self._is_stepping = False
             except Exception:
                 log.exception("the step thread met an error it did not expect; it goes on")
                 self._stats.count("step_errors")
@@ -114,8 +140,31 @@ class Stepper:
                 return
             self.waker.sleep(min(self._discovery.wait() if self._is_claiming else 60.0, 60.0))
 
-    def _turn(self) -> bool:
-        """One step, if there is anything to do; False when there is not."""
+    def _turn(self, least: int = 0) -> bool:
+        """One step, if there is anything to do, and ``least`` outcomes to write; False when there is not."""
+        with self._turns:
+            if self._recorder.waiting < least:
+                return False
+            asked = self._prepare()
+            if asked is None:
+                return False
+        outcomes, want = asked
+        step: Step | Exception
+        try:
+            step = self._holder().step(outcomes, want)
+        except Exception as error:  # noqa: BLE001  told apart below
+            step = error
+        with self._turns:
+            if want is not None:
+                self._coming[want.phase] -= want.limit
+            try:
+                self._settle(outcomes, want, step)
+            finally:
+                self._recorder.settled(outcomes)
+        return True
+
+    def _prepare(self) -> tuple[list[Outcome], Want | None] | None:
+        """What the next step is to write and to claim; None when there is neither."""
         self.turned_at = time.monotonic()
         self._start_careful()
         if elsewhere := self._recorder.count_elsewhere():
@@ -123,17 +172,23 @@ class Stepper:
         want = self._want()
         outcomes = self._recorder.take(self._settings.batch)
         if not outcomes and want is None:
-            return False
-        try:
-            step = self._holder().step(outcomes, want)
-        except StoreError as error:
-            self._failed(outcomes, want, error)
-            return True
-        except Exception as error:
+            return None
+        if want is not None:
+            self._coming[want.phase] += want.limit
+        return outcomes, want
+
+    def _settle(self, outcomes: Sequence[Outcome], want: Want | None, step: Step | Exception) -> None:
+        """Take in what a step came to."""
+        if isinstance(step, StoreError):
+            self._failed(outcomes, want, step)
+            return
+        if isinstance(step, Exception):
             self._stats.count("step_errors")
-            log.exception("a step failed in a way nobody expected; its outcomes are written one by one")
-            self._one_by_one(outcomes, error)
-            return True
+            log.error(
+                "a step failed in a way nobody expected; its outcomes are written one by one", exc_info=step
+            )
+            self._one_by_one(outcomes, step)
+            return
         self._succeeded()
         if want is not None:
             self._discovery.learn(want, len(step.claimed))
@@ -141,7 +196,11 @@ class Stepper:
                 self._take_in(step.claimed)
         if outcomes:
             self._discovery.finished(self._recorder.recorded(outcomes, step.verdicts))
-        return True
+
+    def _help(self) -> None:
+        """What the helper does when it is woken: steps while there are full ones to make."""
+        while self._turn(self._enough):
+            self.waker.wake()  # what became of it may be for the first thread to see
 
     def _want(self) -> Want | None:
         if not self._is_claiming or not self._may_claim():
@@ -151,7 +210,9 @@ class Stepper:
             return None
         if len(due) > 1:  # by the clock, not by hints: one look for all of them
             due = self._look(due)
-        return self._discovery.next(self._floor.room) if due else None
+        if not due:
+            return None
+        return self._discovery.next(lambda phase: self._floor.room(phase, self._coming[phase]))
 
     def _look(self, due: Sequence[str]) -> Sequence[str]:
         if any(self._discovery.is_hot(phase) for phase in due):
