@@ -41,7 +41,10 @@ LEAST = {
     "sqlite": {
         "claim": 4,
         "claim.token": 5,
-        "record.plain": 7,
+        "record.plain": 2,
+        "record.plain_gone": 2,
+        "record.plain_told": 2,
+        "record.plain_counted": 2,
         "record.finish": 8,
         "record.retry": 5,
         "start": 2,

@@ -426,6 +426,7 @@ class Released:
 
 
 Outcome = Completed | Failed | Retried | Cancelled | Advanced | Released
+PlainEnd = Completed | Failed | Cancelled
 
 
 class Verdict(StrEnum):

@@ -12,9 +12,9 @@ from tests.plans import big
 from tests.servers.postgres import PostgresServers
 from windlass.model import Completed, JobFilter, Lease, NewJob, Released, State
 from windlass.store.contract import Row
+from windlass.store.ends import finish_row
 from windlass.store.holder import Holder
 from windlass.store.marks import Scan
-from windlass.store.recording import finish_row
 from windlass.store.rows import array
 from windlass.store.store import Store
 

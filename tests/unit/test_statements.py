@@ -21,7 +21,10 @@ ONLY_POSTGRES = {
     "wait": "says who wants notifications",
 }
 ONLY_SQLITE = {
-    "record.plain": "the recording half of step",
+    "record.plain": "the recording half of step …",
+    "record.plain_gone": "…",
+    "record.plain_told": "…",
+    "record.plain_counted": "…",
     "claim.ready": "a read before the write lock is taken, so that an idle instance never writes",
     "claim.token": "the claiming half of step …",
     "claim": "…",

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
 from windlass.clock import Clock
-from windlass.model import Retention, Want
+from windlass.model import PlainEnd, Retention, Want
 
 Row = tuple[Any, ...]
 T = TypeVar("T")
@@ -108,6 +108,10 @@ class Database(Protocol):
 
         Answers the ids that were finished (None when all ``expected`` were) and the claimed rows.
         """
+        ...
+
+    def ends(self, outcomes: Sequence[PlainEnd]) -> str:
+        """Plain ends as ``step`` takes them."""
         ...
 
     bulk_from: float

@@ -28,6 +28,7 @@ from windlass.model import (
     JobError,
     Lease,
     Outcome,
+    PlainEnd,
     Released,
     Retried,
     Verdict,
@@ -37,8 +38,8 @@ from windlass.store.contract import Database
 from windlass.store.enqueueing import Enqueuer
 from windlass.store.ids import is_id, new_id
 from windlass.store.marks import Marks, as_text
-from windlass.store.outcomes import PlainEnd, all_sound, divided, have_doubles, rounds, sound
-from windlass.store.recording import apply, finish_row, release_row, resolve
+from windlass.store.outcomes import all_sound, divided, have_doubles, rounds, sound
+from windlass.store.recording import apply, release_row, resolve
 from windlass.store.rows import LANE, READY_AT, array, in_order, leases_json, to_leases
 from windlass.store.writes import LEASE, JobWrites
 
@@ -234,7 +235,7 @@ class Holder(JobWrites):
         try:
             finished, rows = self._db.step(
                 instance=self.id,
-                outcomes=array([finish_row(outcome) for outcome in plain]),
+                outcomes=self._db.ends(plain),
                 expected=len(plain),
                 aside=int(ASIDE),
                 emptied=emptied,

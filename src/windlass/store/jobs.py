@@ -35,9 +35,10 @@ from windlass.payload import body_hash
 from windlass.store import limits, progress
 from windlass.store.contract import Database, Row, Transaction
 from windlass.store.dependencies import counts
+from windlass.store.ends import cancelled_error
 from windlass.store.enqueueing import Enqueuer
 from windlass.store.ids import LARGEST, is_id
-from windlass.store.recording import after_end, cancelled_error
+from windlass.store.recording import after_end
 from windlass.store.rows import MAX_MESSAGE, clean, to_attempt, to_job, to_span
 
 MAX_PAGE = 1000

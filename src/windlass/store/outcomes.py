@@ -21,6 +21,7 @@ from windlass.model import (
     JobError,
     Json,
     Outcome,
+    PlainEnd,
     Retried,
     has_flag,
 )
@@ -28,7 +29,6 @@ from windlass.payload import encode
 from windlass.store.names import LONGEST_DELAY, MAX_ATTEMPTS, NAME_RULE, is_name, is_whole
 from windlass.store.rows import MAX_MESSAGE, clean, json_text
 
-PlainEnd = Completed | Failed | Cancelled
 _ENDS = (Completed, Failed, Cancelled)
 
 

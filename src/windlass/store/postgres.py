@@ -21,15 +21,17 @@ from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from windlass.clock import Clock
 from windlass.errors import ConfigError, StoreError, StoreUnreachableError
-from windlass.model import Retention, Want
+from windlass.model import PlainEnd, Retention, Want
 from windlass.store import partitions
 from windlass.store.contract import EFFECT, ENDED_BY_HANDLER, NUDGE, NULL, Effect, Listener, Row, Transaction
+from windlass.store.ends import finish_row
 from windlass.store.enqueueing import RepeatRaced
 from windlass.store.marks import as_text
 from windlass.store.migrations import require_current
 from windlass.store.postgres_errors import REPEATABLE, lacks_partition, translated
 from windlass.store.postgres_listener import KEEPALIVE, PostgresListener
 from windlass.store.postgres_migrate import migrate_postgres, read_status
+from windlass.store.rows import array
 from windlass.store.statements import load
 
 log = logging.getLogger("windlass.store")
@@ -297,6 +299,9 @@ class PostgresDatabase:
         finished = next((row[0] for row in rows if row[1] is None), "")
         claimed = [row[1:] for row in rows if row[1] is not None]
         return (None if finished is None else [part for part in finished.split(",") if part]), claimed
+
+    def ends(self, outcomes: Sequence[PlainEnd]) -> str:
+        return array([finish_row(outcome) for outcome in outcomes])
 
     def bulk(self, lines: Sequence[Sequence[str]], phases: str) -> list[Row]:
         # COPY's text form: tabs between fields, backslashes doubled, \N for NULL. JSON escapes tabs and newlines itself.

@@ -38,22 +38,18 @@ from windlass.model import (
 )
 from windlass.store import dependencies, limits
 from windlass.store.contract import Database, Transaction
+from windlass.store.ends import finish_row
 from windlass.store.enqueueing import Enqueuer
 from windlass.store.firing import fire
 from windlass.store.outputs import output_row
 from windlass.store.routes import routed
 from windlass.store.rows import (
-    MAX_MESSAGE,
     array,
-    clean,
     error_json,
-    json_text,
     leases_json,
     run_json,
     traceback_json,
 )
-
-CANCELLED_ERROR = json.dumps({"type": "Cancelled", "code": "cancelled", "message": ON_REQUEST})
 
 
 @dataclass(slots=True)
@@ -71,27 +67,6 @@ class _Writes:
     told: set[str] = field(default_factory=set)
     nudged: set[str] = field(default_factory=set)
     is_later: bool = False
-
-
-def finish_row(outcome: Completed | Failed | Cancelled, *, recovered: bool = False) -> str:
-    """The JSON row that ends a job."""
-    lease = outcome.lease
-    head = f'{{"id":"{lease.id}","token":{lease.token}{run_json(outcome.run)}'
-    if recovered:
-        head += ',"recovered":true'
-    if isinstance(outcome, Completed):
-        if outcome.result is None:
-            return head + ',"state":"completed"}'
-        return f'{head},"state":"completed","result":{json_text(outcome.result, "result")}}}'
-    if isinstance(outcome, Failed):
-        error, traceback = error_json(lease, outcome.error), traceback_json(outcome.error)
-        return f'{head},"state":"failed","error":{error},"traceback":{traceback}}}'
-    return f'{head},"state":"cancelled","error":{cancelled_error(outcome.reason)}}}'
-
-
-def cancelled_error(reason: str) -> str:
-    """What a cancelled job keeps as its error."""
-    return json.dumps({"type": "Cancelled", "code": "cancelled", "message": clean(reason, MAX_MESSAGE)})
 
 
 def apply(

@@ -79,17 +79,28 @@ def traceback_json(error: JobError) -> str:
 
 
 def run_json(run: Run | None) -> str:
-    """Where an attempt ran, as a part of a JSON row; nothing where nobody said.
-
-    Numbers that the columns cannot hold become the nearest that they can: a clock went back, a job hung for a month.
-    """
+    """Where an attempt ran, as a part of a JSON row; nothing where nobody said."""
     if run is None:
         return ""
-    processor, waited, ran = run
-    if not (0 <= processor <= MAX_PROCESSOR and 0 <= waited <= LONGEST_MS and 0 <= ran <= LONGEST_MS):
-        processor = min(max(processor, 0), MAX_PROCESSOR)
-        waited, ran = (min(max(value, 0), LONGEST_MS) for value in (waited, ran))
+    processor, waited, ran = _bounded(run)
     return f',"p":{processor},"w":{waited},"r":{ran}'
+
+
+def run_numbers(run: Run | None) -> str:
+    """The same as a part of a JSON array: processor, waited, ran."""
+    if run is None:
+        return "null,null,null"
+    processor, waited, ran = _bounded(run)
+    return f"{processor},{waited},{ran}"
+
+
+def _bounded(run: Run) -> tuple[int, int, int]:
+    """Numbers that the columns cannot hold become the nearest that they can: a clock went back, a job hung for a month."""
+    processor, waited, ran = run
+    if 0 <= processor <= MAX_PROCESSOR and 0 <= waited <= LONGEST_MS and 0 <= ran <= LONGEST_MS:
+        return run
+    waited, ran = (min(max(value, 0), LONGEST_MS) for value in (waited, ran))
+    return min(max(processor, 0), MAX_PROCESSOR), waited, ran
 
 
 class _Flags(dict[int, Flag]):

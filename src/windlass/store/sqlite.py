@@ -22,9 +22,11 @@ from weakref import WeakSet
 
 from windlass.clock import Clock, SystemClock
 from windlass.errors import StoreError
-from windlass.model import Retention, Want
+from windlass.model import PlainEnd, Retention, Want
 from windlass.store.contract import EFFECT, ENDED_BY_HANDLER, Effect, Listener, Row, Transaction
+from windlass.store.ends import finish_places
 from windlass.store.enqueueing import RepeatRaced
+from windlass.store.rows import array
 from windlass.store.sqlite_connection import (
     BUSY_TIMEOUT,
     GuardedConnection,
@@ -218,17 +220,29 @@ class SqliteDatabase:
             return None, []  # an idle instance reads; it never writes
 
         def work(tx: Transaction) -> tuple[Sequence[str] | None, list[Row]]:
-            finished = (
-                [row[0] for row in tx.run("record.plain", outcomes=outcomes, aside=aside, instance=instance)]
-                if expected
-                else []
-            )
+            finished = self._end(tx, outcomes, expected, aside, instance) if expected else None
             if emptied:
                 tx.run("claim.emptied", emptied=list(emptied), instance=instance)
             claimed = self._claim(tx, instance, want) if want and want.limit else []
-            return (None if len(finished) == expected else finished), claimed
+            return finished, claimed
 
         return self.transact(work)
+
+    def ends(self, outcomes: Sequence[PlainEnd]) -> str:
+        return array([finish_places(outcome) for outcome in outcomes])
+
+    def _end(
+        self, tx: Transaction, outcomes: str, expected: int, aside: int, instance: str
+    ) -> Sequence[str] | None:
+        """End jobs the short way; which ones, unless it is all of them."""
+        ((count,),) = tx.run("record.plain", outcomes=outcomes, aside=aside, instance=instance)
+        if count == expected:  # as good as always: to name each of them would cost as much as to delete it
+            tx.run("record.plain_gone")
+            finished = None
+        else:
+            finished = [row[0] for row in tx.run("record.plain_told")]
+        tx.run("record.plain_counted")
+        return finished
 
     def _upto(self, want: Want) -> int:
         return to_micros(self._clock.now() - want.quiet) if want.quiet else FOREVER
