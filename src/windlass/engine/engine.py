@@ -156,7 +156,6 @@ class Engine:
             settings=settings,
             stats=self.stats,
             waker=self._waker,
-            helped=self._store.db.steps_at_once > 1,
         )
         self._recoverer = Recoverer(
             self._store,

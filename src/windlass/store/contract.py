@@ -78,8 +78,6 @@ class Database(Protocol):
     dialect: str
     low_water: bool
     """Whether claims and promotions should start at a low-water mark (see marks.py)."""
-    steps_at_once: int
-    """How many steps of one instance are faster at the same time than one after the other."""
 
     def run(self, verb: str, **parameters: object) -> list[Row]:
         """One verb in a transaction of its own. A deadlock or a serialisation failure is repeated, not raised."""

@@ -114,7 +114,6 @@ class PostgresDatabase:
 
     dialect = "postgres"
     low_water = True
-    steps_at_once = 2  # measured: 33k jobs/s with one, 41k with two, 39k with three
     bulk_from = (
         500.0  # measured: 31k jobs/s both ways at 100, 44k against 84k at 1,000, 53k against 115k at 20,000
     )

@@ -99,7 +99,6 @@ class SqliteDatabase:
 
     dialect = "sqlite"
     low_water = False
-    steps_at_once = 1  # one writer at a time
     bulk_from = float("inf")  # a multi-row insert is all there is
 
     def __init__(
