@@ -41,8 +41,8 @@ WINDLASS_SQLITE = _own(
     "windlass-sqlite",
     "windlass_peer.py",
     "sqlite",
-    "async handler, 500 processors, synchronous=FULL",
-    processors=500,
-    batch=500,
+    "async handler, 1000 processors, batches of 1000, synchronous=FULL",
+    processors=1000,
+    batch=1000,
 )
 RAW = _own("raw-sql", "raw_peer.py", "postgresql", "the bare statement, batches of 1000", batch_size=1000)

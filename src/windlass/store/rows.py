@@ -161,7 +161,7 @@ def to_leases(db: Database, rows: Sequence[Row]) -> list[Lease]:
 def _with_moments(db: Database, rows: Sequence[Row]) -> list[Row]:
     """Rows whose last three columns are times in the dialect's form, with datetimes in their place. Most are shared: of one
     claim, of one enqueue."""
-    known = {value: db.moment(value) for row in rows for value in row[-3:]}
+    known = {value: db.moment(value) for value in {value for row in rows for value in row[-3:]}}
     return [(*row[:-3], known[row[-3]], known[row[-2]], known[row[-1]]) for row in rows]
 
 
