@@ -15,7 +15,7 @@ from windlass.work.authority import Authority
 from windlass.work.chunks import ChunkTransaction
 from windlass.work.inject import Container
 from windlass.work.kind import Phase, Registry, check_options
-from windlass.work.new_jobs import known_options, new_job
+from windlass.work.new_jobs import known_options, new_job, new_jobs
 from windlass.work.transaction import JobTransaction
 
 P = ParamSpec("P")
@@ -65,13 +65,14 @@ class Submittable(ABC):
 
     def enqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[Enqueued]:
         """Submit many jobs, all or none: one mapping of arguments (and options) each."""
-        return self._app.serving().submitter.submit_many([self._new((), dict(call)) for call in calls])
+        home = self._app.serving()
+        return home.submitter.submit_many(new_jobs(self._first, calls, self._options, home.authority))
 
     async def enqueue_many_async(self, calls: Iterable[Mapping[str, Any]]) -> list[Enqueued]:
         """The same from a coroutine."""
-        return await self._app.serving().submitter.submit_many_async(
-            [self._new((), dict(call)) for call in calls]
-        )
+        home = self._app.serving()
+        jobs = new_jobs(self._first, calls, self._options, home.authority)
+        return await home.submitter.submit_many_async(jobs)
 
     def enqueue_in(self, where: Any, /, *args: Any, **kwargs: Any) -> Enqueued:
         """Submit a job in the caller's own transaction: it exists if and only if that commits.

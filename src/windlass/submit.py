@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from windlass.errors import StoreError, StoreUnreachableError
 from windlass.model import Enqueued, NewJob
 from windlass.store import Store
+from windlass.store.bulk import Alike
 from windlass.store.entries import check
 
 MOST = 1000
@@ -84,13 +85,17 @@ class Submitter:
             self._thread.submit(self._write_all)
         return await future
 
-    def submit_many(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    def submit_many(self, jobs: Sequence[NewJob] | Alike) -> list[Enqueued]:
         """Store many jobs, all or none."""
+        if isinstance(jobs, Alike):
+            return self._store.enqueue_alike(jobs)
         return self._store.enqueue(jobs)
 
-    async def submit_many_async(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    async def submit_many_async(self, jobs: Sequence[NewJob] | Alike) -> list[Enqueued]:
         """The same without blocking the event loop."""
         loop = asyncio.get_running_loop()
+        if isinstance(jobs, Alike):  # validators are the application's: they run where it called
+            return await loop.run_in_executor(self._pool(), self._store.enqueue_alike, jobs.encoded())
         return await loop.run_in_executor(self._pool(), self._store.enqueue, jobs)
 
     def close(self) -> None:

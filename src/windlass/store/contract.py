@@ -17,9 +17,6 @@ from windlass.model import PlainEnd, Retention, Want
 Row = tuple[Any, ...]
 T = TypeVar("T")
 
-NULL = "\x00"
-"""A field of a bulk line that is NULL; no text that can be stored holds this character."""
-
 CHANNEL = "windlass"
 """The one notification channel. A payload is a phase name, or one of the words below."""
 
@@ -115,8 +112,11 @@ class Database(Protocol):
     bulk_from: float
     """From how many plain jobs on ``bulk`` pays; infinity where it never does."""
 
-    def bulk(self, lines: Sequence[Sequence[str]], phases: str) -> list[Row]:
-        """Stream plain jobs into the queue and count them, in one commit; answers the phases that were told."""
+    def bulk(self, lines: Callable[[str], Iterable[str]], phases: str) -> list[Row]:
+        """Stream plain jobs into the queue and count them, in one commit; answers the phases that were told.
+
+        ``lines`` is given how a line ends and answers text; it may be asked again.
+        """
         ...
 
     def effect(self, seconds: float) -> AbstractContextManager[Effect]:

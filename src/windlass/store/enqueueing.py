@@ -18,10 +18,11 @@ from datetime import datetime
 from typing import Any
 
 from windlass.errors import KeyConflictError, StoreUnreachableError, UnknownParentError
-from windlass.model import HIGHEST_PRIORITY, After, Enqueued, Flag, Flow, KeyScope, NewJob, has_flag
+from windlass.model import HIGHEST_PRIORITY, After, Enqueued, Flag, Flow, Json, KeyScope, NewJob, has_flag
 from windlass.payload import body_hash
 from windlass.store import debouncing, limits
-from windlass.store.contract import LATER, NULL, Database, Transaction
+from windlass.store.bulk import Alike, Stream, kinds_with_rules, lines_of, made, phases_json
+from windlass.store.contract import LATER, Database, Transaction
 from windlass.store.entries import ALONE, PLAIN, Entry, check
 from windlass.store.inheritance import Heir, inherit
 from windlass.store.principals import principal_row, read_all
@@ -31,8 +32,6 @@ NOTIFY_EVERY = 0.005
 FLOWS_EVERY = 5.0
 INBOX_WINDOW, INBOX_FREE = 0.1, 20
 INBOX = "@inbox"  # what is remembered here under this name is told to LATER
-# JSON has no raw line breaks or tabs but between its tokens, where a blank does as well; a bulk line may have none.
-_ONE_LINE = str.maketrans("\n\r\t", "   ")
 
 
 class Inserter:
@@ -334,39 +333,42 @@ class Enqueuer(Inserter):
         try:
             if way == PLAIN:
                 self._insert_plain(entries)
-                return [Enqueued(entry.id, created=True) for entry in entries]
+                return made([entry.id for entry in entries])
             return self._db.transact(lambda tx: self.insert(tx, entries, inbox=False, is_repeat=way == ALONE))
         except StoreUnreachableError:
             return self._db.transact(lambda tx: self.insert(tx, entries, inbox=False, is_repeat=True))
+
+    def enqueue_alike(self, alike: Alike) -> list[Enqueued]:
+        """The same for jobs that differ in nothing but their arguments; many of them are streamed as their arguments are encoded."""
+        count = len(alike.calls)
+        if count < self._db.bulk_from:
+            return self.enqueue(alike.jobs())
+        (like,) = check([alike.job])
+        if like.way != PLAIN or alike.job.delay or alike.job.run_at:
+            return self.enqueue(alike.jobs())
+        stream = Stream(alike, has_rules=like.job.kind in kinds_with_rules(self._db))
+        loud = {like.phase} if self._speakers([like], inbox=False) else set()
+        try:
+            told = self._db.bulk(stream.lines, phases_json({like.phase: count}, loud))
+        except StoreUnreachableError:
+            entries = [
+                Entry(replace(like.job, args=Json(args)), job, like.phase, args) for job, args in stream.all()
+            ]
+            return self._db.transact(lambda tx: self.insert(tx, entries, inbox=False, is_repeat=True))
+        self.note_told([row[0] for row in told])
+        return stream.answers
 
     def _insert_plain(self, entries: Sequence[Entry]) -> None:
         """One statement; many jobs that are all ready now are streamed instead, which is twice as fast."""
         if len(entries) < self._db.bulk_from or any(entry.job.delay or entry.job.run_at for entry in entries):
             self._insert(self._db, entries, inbox=False)
             return
-        ruled = {row[0] for row in self._db.read("rule.kinds")}
+        ruled = kinds_with_rules(self._db)
         speakers = self._speakers(entries, inbox=False)
-        counts = Counter(entry.phase for entry in entries)
         loud = {entry.phase for entry in entries if entry.id in speakers}
-        phases = json.dumps([{"phase": phase, "n": n, "tell": phase in loud} for phase, n in counts.items()])
-        lines = [_line(entry, has_rules=entry.job.kind in ruled) for entry in entries]
-        self.note_told([row[0] for row in self._db.bulk(lines, phases)])
-
-
-def _line(entry: Entry, *, has_rules: bool) -> list[str]:
-    """A plain job as a line of a bulk enqueue."""
-    job = entry.job
-    has_own = job.correlation_id is not None and job.correlation_id != entry.id
-    return [
-        entry.id,
-        str(HIGHEST_PRIORITY - job.priority),
-        str(job.max_attempts),
-        str(int(Flag.RULES)) if has_rules else "0",
-        job.kind,
-        entry.phase,
-        str(job.correlation_id) if has_own else NULL,
-        entry.args.translate(_ONE_LINE),
-    ]
+        counts = Counter(entry.phase for entry in entries)
+        told = self._db.bulk(lambda tail: [lines_of(entries, ruled, tail)], phases_json(counts, loud))
+        self.note_told([row[0] for row in told])
 
 
 class RepeatRaced(Exception):  # noqa: N818  a signal between this module and the database, never seen by callers

@@ -34,11 +34,10 @@ def new_ids(count: int) -> list[str]:
     noise = os.urandom(8 * count).hex()
     made = []
     for number in range(count):
-        stamp = first + number
-        time_part, random_part = f"{stamp >> 12:012x}", noise[16 * number : 16 * number + 16]
+        digits, random_part = f"{first + number:015x}", noise[16 * number : 16 * number + 16]
         variant = _VARIANT[random_part[0]]
         made.append(
-            f"{time_part[:8]}-{time_part[8:]}-7{stamp & 0xFFF:03x}-{variant}{random_part[1:4]}-{random_part[4:]}"
+            f"{digits[:8]}-{digits[8:12]}-7{digits[12:]}-{variant}{random_part[1:4]}-{random_part[4:]}"
         )
     return made
 

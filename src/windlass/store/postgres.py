@@ -23,7 +23,7 @@ from windlass.clock import Clock
 from windlass.errors import ConfigError, StoreError, StoreUnreachableError
 from windlass.model import PlainEnd, Retention, Want
 from windlass.store import partitions
-from windlass.store.contract import EFFECT, ENDED_BY_HANDLER, NUDGE, NULL, Effect, Listener, Row, Transaction
+from windlass.store.contract import EFFECT, ENDED_BY_HANDLER, NUDGE, Effect, Listener, Row, Transaction
 from windlass.store.ends import finish_row
 from windlass.store.enqueueing import RepeatRaced
 from windlass.store.marks import as_text
@@ -302,18 +302,15 @@ class PostgresDatabase:
     def ends(self, outcomes: Sequence[PlainEnd]) -> str:
         return array([finish_row(outcome) for outcome in outcomes])
 
-    def bulk(self, lines: Sequence[Sequence[str]], phases: str) -> list[Row]:
-        # COPY's text form: tabs between fields, backslashes doubled, \N for NULL. JSON escapes tabs and newlines itself.
-        at = f"\t{self._clock.now().isoformat()}" * 2 if self._clock else ""
-        rows = "".join(
-            ["\t".join(line).replace("\\", "\\\\").replace(NULL, "\\N") + f"{at}\n" for line in lines]
-        )
-        verb = "enqueue.copy_at" if at else "enqueue.copy"
+    def bulk(self, lines: Callable[[str], Iterable[str]], phases: str) -> list[Row]:
+        tail = f"\t{self._clock.now().isoformat()}" * 2 + "\n" if self._clock else "\n"
+        verb = "enqueue.copy_at" if self._clock else "enqueue.copy"
 
         def stream(connection: psycopg.Connection) -> list[Row]:
             with connection.transaction():
                 with connection.cursor() as cursor, cursor.copy(STATEMENTS[verb][0][0]) as copy:
-                    copy.write(rows)
+                    for chunk in lines(tail):
+                        copy.write(chunk)
                 return self._on(connection).run("enqueue.copied", phases=phases)
 
         return self._repeat(stream)

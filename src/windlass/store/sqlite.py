@@ -327,7 +327,7 @@ class SqliteDatabase:
         with translated(self._path):
             self._reader().execute("PRAGMA wal_checkpoint(PASSIVE)")
 
-    def bulk(self, lines: Sequence[Sequence[str]], phases: str) -> list[Row]:
+    def bulk(self, lines: Callable[[str], Iterable[str]], phases: str) -> list[Row]:
         raise AssertionError("bulk_from says never")
 
     def drop_history(self, keep: Retention, *, only_empty: bool = False) -> int:

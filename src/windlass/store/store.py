@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from windlass.model import Enqueued, Lease, NewJob, Output, Progress
+from windlass.store.bulk import Alike
 from windlass.store.contract import Database, Listener
 from windlass.store.dependencies import Dependencies
 from windlass.store.enqueueing import Enqueuer
@@ -70,6 +71,10 @@ class Store:
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """Store jobs durably, all or none; answers in the order given."""
         return self.enqueuer.enqueue(jobs)
+
+    def enqueue_alike(self, alike: Alike) -> list[Enqueued]:
+        """The same for jobs that differ in nothing but their arguments."""
+        return self.enqueuer.enqueue_alike(alike)
 
     def join(self, *, lease: timedelta = LEASE, info: Mapping[str, Any] | None = None) -> Holder:
         """Become an instance that may claim jobs."""

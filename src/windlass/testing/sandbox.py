@@ -6,7 +6,7 @@ import asyncio
 import contextvars
 import inspect
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -25,6 +25,7 @@ from windlass.errors import LeaseLost
 from windlass.model import Enqueued, Job, JobFilter, Lease, NewJob, Outcome, State
 from windlass.payload import decode, encode
 from windlass.store import Store, open_store
+from windlass.store.bulk import Alike
 from windlass.store.holder import Holder
 from windlass.submit import Submitter
 from windlass.testing.faults import Faults, Killed
@@ -298,10 +299,10 @@ class _Inline(Submitter):
     async def submit_async(self, job: NewJob) -> Enqueued:
         return await asyncio.to_thread(self.submit, job)
 
-    async def submit_many_async(self, jobs: Iterable[NewJob]) -> list[Enqueued]:
+    async def submit_many_async(self, jobs: Sequence[NewJob] | Alike) -> list[Enqueued]:
         return await asyncio.to_thread(self.submit_many, jobs)
 
-    def submit_many(self, jobs: Iterable[NewJob]) -> list[Enqueued]:
-        made = self._box.store.enqueue(list(jobs))
+    def submit_many(self, jobs: Sequence[NewJob] | Alike) -> list[Enqueued]:
+        made = super().submit_many(jobs)
         self._box.drain()
         return made

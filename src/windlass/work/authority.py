@@ -91,6 +91,10 @@ class Authority:
         finally:
             self._asker.reset(was)
 
+    def is_nobody(self, first: Phase) -> bool:
+        """Whether nobody asks here and now: no block, no running job; and the kind can do without."""
+        return self._asker.get() is None and current_context.get() is None and not _needs_one(first)
+
     def capture(self, first: Phase, options: Mapping[str, Any], args: str) -> dict[str, Any]:
         """Who asks for a job: the fields of a ``NewJob`` that say so. What is given comes before the block's principal, and that before
         the running job's."""

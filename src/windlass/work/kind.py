@@ -61,6 +61,11 @@ class Phase:
     )  # parameters that are provided by type, besides the context
     _owner: Kind | None = field(default=None, compare=False, repr=False)
 
+    @property
+    def is_limited(self) -> bool:
+        """Whether this phase or one after it is."""
+        return self._owner is not None and bool(self._owner.limited)
+
     def limits(self, args_json: str, key: str | None = None) -> list[JobLimit]:
         """What a job of this phase's kind brings along, for each phase of it that is limited."""
         if self._owner is None or not self._owner.limited:

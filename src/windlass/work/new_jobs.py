@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from windlass.errors import ConfigError
 from windlass.model import DEFAULT_PRIORITY, After, Debounce, Enqueued, Json, Key, NewJob, as_duration
+from windlass.store.bulk import Alike
 from windlass.work.authority import ASKING, Authority
 from windlass.work.kind import Phase
 
@@ -68,6 +69,23 @@ def new_job(
         limits=limits,
         **{"id": options.get("id"), **asked},
     )
+
+
+def new_jobs(
+    first: Phase, calls: Iterable[Mapping[str, Any]], options: Mapping[str, Any], authority: Authority
+) -> list[NewJob] | Alike:
+    """The requests that a call of ``enqueue_many`` stands for; as one, where they differ in nothing but their arguments."""
+    given = [dict(call) for call in calls]
+    is_bare = not options and not first.is_limited and authority.is_nobody(first)
+    if not is_bare or not all(map(_has_no_options(first), given)):
+        return [new_job(first, (), call, options, authority) for call in given]
+    encode = first.signature.encode_args
+    like = NewJob(kind=first.kind, phase=first.name, max_attempts=first.retry.attempts)
+    return Alike(like, given, lambda call: encode(**call))
+
+
+def _has_no_options(first: Phase) -> Callable[[Iterable[str]], bool]:
+    return (OPTIONS - set(first.signature.parameters)).isdisjoint
 
 
 def known_options(options: Mapping[str, Any]) -> Mapping[str, Any]:

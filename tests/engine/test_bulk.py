@@ -1,0 +1,207 @@
+"""Many jobs that differ in their arguments alone: streamed while they are encoded, and the same as if they were not."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any
+
+import psycopg
+import pytest
+from pydantic import AfterValidator
+
+from tests.engine.shop import Shop
+from windlass.errors import PayloadError
+from windlass.model import NewJob
+from windlass.principal import Principal
+from windlass.store.bulk import CHUNK, Alike, Stream
+from windlass.store.ids import is_id
+
+MANY = 700  # more than a stream's least
+ODD = ["\\", "\\N", "\\.", "a\tb", "line\nline", "\r\n", '"quoted"', "żółw 🐢", "\u2028", "{}", "'; --", " "]
+
+
+HOOKS: list[Callable[[int], None]] = []
+
+
+def hooked(value: int) -> int:
+    for hook in HOOKS:
+        hook(value)
+    return value
+
+
+Watched = Annotated[int, AfterValidator(hooked)]
+
+
+@pytest.fixture(autouse=True)
+def no_hooks() -> Iterator[None]:
+    yield
+    HOOKS.clear()
+
+
+def counts(shop: Shop) -> int:
+    return sum(count.queued for count in shop.store.phases.counts().values())
+
+
+def test_order_arguments_and_answers_are_as_given(shop: Shop) -> None:
+    seen: list[tuple[int, str]] = []
+
+    @shop.app.job(processors=1)
+    async def work(n: int, text: str) -> None:
+        seen.append((n, text))
+
+    calls = [{"n": n, "text": ODD[n % len(ODD)]} for n in range(MANY)]
+    made = work.enqueue_many(iter(calls))
+    assert len({answer.id for answer in made}) == MANY and all(is_id(answer.id) for answer in made)
+    assert {(answer.created, answer.replaced) for answer in made} == {(True, False)}
+    assert [shop.job(answer).args for answer in made[:30]] == calls[:30]
+    shop.drained(shop.serve())
+    assert seen == [(call["n"], call["text"]) for call in calls]
+
+
+def test_a_call_that_is_refused_takes_all_of_them_with_it(shop: Shop) -> None:
+    @shop.app.job
+    async def work(n: int) -> None: ...
+
+    for bad in (0, CHUNK * 3 + 7, MANY - 1):
+        calls: list[dict[str, Any]] = [{"n": n} for n in range(MANY)]
+        calls[bad] = {"n": "many"}
+        with pytest.raises(PayloadError, match="n"):
+            work.enqueue_many(calls)
+        assert counts(shop) == 0
+    assert len(work.enqueue_many({"n": n} for n in range(MANY))) == MANY
+    assert counts(shop) == MANY
+
+
+def test_what_is_no_mapping_is_refused_before_anything_is_stored(shop: Shop) -> None:
+    @shop.app.job
+    async def work(n: int) -> None: ...
+
+    with pytest.raises((TypeError, ValueError)):
+        work.enqueue_many([{"n": 1}] * MANY + [7])  # type: ignore[list-item]
+    assert counts(shop) == 0
+
+
+def test_an_option_in_one_call_counts_for_that_one(shop: Shop) -> None:
+    @shop.app.job
+    async def work(n: int) -> None: ...
+
+    calls: list[dict[str, Any]] = [{"n": n} for n in range(MANY)]
+    calls[3] |= {"priority": 9, "correlation_id": "mine"}
+    made = work.enqueue_many(calls)
+    assert shop.job(made[3]).priority == 9 and shop.job(made[3]).correlation_id == "mine"
+    assert {shop.job(answer).priority for answer in made[4:20]} == {5}
+
+
+def test_a_parameter_that_is_named_as_an_option_is_an_argument(shop: Shop) -> None:
+    @shop.app.job
+    async def work(key: str, n: int) -> None: ...
+
+    made = work.enqueue_many({"key": "k", "n": n} for n in range(MANY))
+    assert len({answer.id for answer in made}) == MANY
+    assert shop.job(made[-1]).args == {"key": "k", "n": MANY - 1}
+
+
+def test_who_asks_is_captured_for_each_of_them(shop: Shop) -> None:
+    @shop.app.job
+    async def work(n: int) -> None: ...
+
+    with shop.app.as_principal(Principal(subject="anna")):
+        made = work.enqueue_many({"n": n} for n in range(MANY))
+    captured = [shop.store.principals.get(answer.id) for answer in (made[0], made[-1])]
+    assert [item.principal.subject for item in captured if item] == ["anna", "anna"]
+
+
+def test_limits_and_sticky_options_count_as_ever(shop: Shop) -> None:
+    @shop.app.job(limit=2)
+    async def limited(n: int) -> None: ...
+
+    @shop.app.job
+    async def later(n: int) -> None: ...
+
+    made = limited.enqueue_many({"n": n} for n in range(MANY))
+    assert len(made) == MANY
+    delayed = later.with_options(delay=3600).enqueue_many({"n": n} for n in range(MANY))
+    assert str(shop.job(delayed[0]).state) == "scheduled"
+
+
+def test_rules_see_them(shop: Shop) -> None:
+    @shop.app.job(processors=100)
+    async def work(n: int) -> None: ...
+
+    @shop.app.job(processors=100)
+    async def following() -> None: ...
+
+    shop.app.when(work, create=following, args={})
+    shop.app.sync()
+    work.enqueue_many({"n": n} for n in range(MANY))
+    shop.drained(shop.serve(), timeout=60)
+    assert shop.store.phases.counts()[following.name].completed == MANY
+
+
+def test_validators_of_an_async_caller_run_where_it_called(shop: Shop) -> None:
+    threads: set[int] = set()
+
+    HOOKS.append(lambda value: threads.add(threading.get_ident()))
+
+    @shop.app.job
+    async def work(n: Watched) -> None: ...
+
+    made = asyncio.run(work.enqueue_many_async({"n": n} for n in range(MANY)))
+    assert len(made) == MANY and threads == {threading.get_ident()}
+
+
+def test_a_connection_that_breaks_in_the_middle_makes_each_job_once(shop: Shop) -> None:
+    if shop.store.db.dialect == "sqlite":
+        pytest.skip("there is no connection to break")
+    broken: list[int] = []
+
+    def cut(value: int) -> None:
+        if value == CHUNK * 4 and not broken:
+            broken.append(value)
+            with psycopg.connect(shop.app.url, autocommit=True) as other:
+                other.execute(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                    " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+                )
+            time.sleep(0.1)
+
+    HOOKS.append(cut)
+
+    @shop.app.job
+    async def work(n: Watched) -> None: ...
+
+    made = work.enqueue_many({"n": n} for n in range(MANY))
+    assert broken and len({answer.id for answer in made}) == MANY
+    assert counts(shop) == MANY
+    assert [shop.job(answer).args["n"] for answer in made[::100]] == list(range(0, MANY, 100))
+
+
+def test_slow_validators_are_not_waited_for_inside_a_transaction() -> None:
+    def slow(call: int) -> str:
+        time.sleep(0.001)
+        return "{}"
+
+    done: list[int] = []
+
+    def quick(call: int) -> str:
+        done.append(call)
+        return "{}"
+
+    like = NewJob(kind="a")
+    assert sum(1 for _ in Stream(Alike(like, range(300), slow), has_rules=False).all()) == 300
+    stream = Stream(Alike(like, range(300), quick), has_rules=False)
+    assert len(done) == CHUNK, "the rest is encoded while the first lines are sent"
+    lines = "".join(stream.lines("\n"))
+    assert lines == "".join(stream.lines("\n")) and lines.count("\n") == 300, "may be read again"
+    assert done == list(range(300)) and len(stream.answers) == 300
+    calls: list[int] = []
+
+    def slow_too(call: int) -> str:
+        calls.append(call)
+        return slow(call)
+
+    Stream(Alike(like, range(300), slow_too), has_rules=False)
+    assert calls == list(range(300)), "all of it before the first line is asked for"
