@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.engine.shop import Shop
-from windlass.model import CancelAnswer, NewJob, State
+from windlass.model import CancelAnswer, Flag, NewJob, State
 from windlass.retry import fixed
 from windlass.store import open_store
 from windlass.work.context import Context
@@ -374,3 +374,36 @@ def test_a_paused_phase_is_served_when_it_is_resumed(shop: Shop) -> None:
     shop.store.phases.resume("wait_for_it")
     shop.drained(engine)
     assert shop.job(job).state is State.COMPLETED
+
+
+def test_what_is_claimed_while_the_engine_stops_is_given_back_by_it(shop: Shop) -> None:
+    """A step may be under way when a stop comes: its jobs were left to recovery, as if their instance had died."""
+
+    @shop.app.job(processors=5)
+    async def work(n: int) -> None: ...
+
+    engine = shop.serve()
+    real = engine.holder.step
+    claimed, answer = threading.Event(), threading.Event()
+
+    def step(outcomes: Any = (), want: Any = None) -> Any:
+        done = real(outcomes, want)
+        if done.claimed:
+            claimed.set()
+            answer.wait(10)
+        return done
+
+    engine.holder.step = step  # type: ignore[method-assign]
+    jobs = work.enqueue_many({"n": n} for n in range(20))
+    assert claimed.wait(10)
+    stopper = threading.Thread(target=engine.stop)
+    stopper.start()
+    shop.until(lambda: engine.state == "stopping")
+    time.sleep(0.2)
+    answer.set()
+    stopper.join(10)
+    assert [shop.job(job).state for job in jobs] == [State.QUEUED] * 20
+    leases = shop.store.join().claim(shop.job(jobs[0]).phase, 50)
+    assert len(leases) == 20
+    assert {lease.attempt for lease in leases} == {1}
+    assert not any(lease.flags & Flag.SUSPECT for lease in leases), "nobody died"

@@ -33,6 +33,7 @@ log = logging.getLogger("windlass.engine")
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
 REFUSED_PAUSE = 1.0
+SETTLE_WAIT = 1.0
 
 
 class Stepper:
@@ -101,7 +102,10 @@ class Stepper:
             self._dispatch(batch)
 
     def stop_claiming(self) -> None:
+        """Take in nothing more: what a step under way still claims is given back."""
         self._is_claiming = False
+        if self._turns.acquire(timeout=SETTLE_WAIT):  # whoever takes in at this moment has done so
+            self._turns.release()
         self.waker.wake()
 
     def finish(self, deadline: float) -> bool:
@@ -223,6 +227,9 @@ class Stepper:
         return sorted(found)
 
     def _take_in(self, claimed: Sequence[Lease]) -> None:
+        if not self._is_claiming:
+            self._recorder.put(Released(lease) for lease in claimed)
+            return
         refused = self._floor.offer(claimed)
         for lease, reason in refused:
             events.refused(lease, reason)
