@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ import pytest
 
 from tests.conformance.bystanders import Crowd, gather, rows, rows_without
 from tests.conformance.life import assert_counts_are_true, claim_one, enqueue, one
-from windlass.model import ASIDE, Flag, Lease
+from windlass.model import ASIDE, Completed, Flag, Lease
 from windlass.store import Store
 from windlass.store.ids import new_id
 
@@ -101,12 +102,9 @@ def test_the_short_way_ends_what_is_held_and_needs_nothing_else(store: Store, ba
     asked = json.loads(batch.rows(state="completed"))
     asked[-1]["token"] = batch.mine.token  # held under our token, but its end needs the long way
     before = rows_without(store, batch.mine.id)
-    if store.db.dialect == "sqlite":
-        asked = [[row["id"], row["token"], row["state"], None, None, None] for row in asked]
     finished, _ = store.db.step(
         instance=new_id(),
-        outcomes=json.dumps(asked),
-        expected=len(asked),
+        outcomes=[Completed(replace(batch.mine, id=row["id"], token=row["token"])) for row in asked],
         aside=int(ASIDE),
         emptied=[],
         want=None,

@@ -35,6 +35,7 @@ from windlass.model import (
     State,
     Verdict,
 )
+from windlass.store.ends import finish_columns
 
 ENDS: dict[str, tuple[Callable[[Lease], Outcome], State, Verdict]] = {
     "completed": (lambda lease: Completed(lease), State.COMPLETED, Verdict.RECORDED),
@@ -126,7 +127,7 @@ def test_a_claim_passes_over_a_job_that_is_being_cancelled(postgres_dsn_every: s
     with user_transaction(postgres_dsn_every) as tx:
         rows = tx.run(
             "step",
-            instance=holder.id, outcomes="[]", expected=0, aside=0, emptied=[], phase="work", limit=1, starting=1,
+            instance=holder.id, **finish_columns([]), expected=0, aside=0, emptied=[], phase="work", limit=1, starting=1,
             quiet=0.0, lanes=list(range(10)), marks=["-infinity"] * 10,
         )  # fmt: skip
         assert len(rows) == 2
@@ -236,7 +237,7 @@ def test_jobs_claimed_while_the_instance_was_declared_dead_are_recovered(
     with user_transaction(postgres_dsn_every) as tx:
         rows = tx.run(
             "step",
-            instance=holder.id, outcomes="[]", expected=0, aside=0, emptied=[], phase="work", limit=4, starting=1,
+            instance=holder.id, **finish_columns([]), expected=0, aside=0, emptied=[], phase="work", limit=4, starting=1,
             quiet=0.0, lanes=list(range(10)), marks=["-infinity"] * 10,
         )  # fmt: skip
         assert len(rows) == 5

@@ -142,7 +142,7 @@ def test_a_claim_begins_at_the_mark_of_each_lane(store: Store) -> None:
     def claimed(**marks: datetime) -> list[str]:
         lanes = [marks.get(f"lane{lane}") for lane in range(10)]
         _, rows = store.db.step(
-            instance=holder.id, outcomes="[]", expected=0, aside=0, emptied=[], want=Want("m", 9), marks=lanes
+            instance=holder.id, outcomes=[], aside=0, emptied=[], want=Want("m", 9), marks=lanes
         )
         return [row[0] for row in rows]
 

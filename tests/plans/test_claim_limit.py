@@ -75,8 +75,7 @@ class StepInTransaction(PostgresDatabase):
         self._kept = kept
         self.step(
             instance=self.instance,
-            outcomes="[]",
-            expected=0,
+            outcomes=[],
             aside=0,
             emptied=[],
             want=want,

@@ -12,10 +12,9 @@ from tests.plans import big
 from tests.servers.postgres import PostgresServers
 from windlass.model import Completed, JobFilter, Lease, NewJob, Released, State
 from windlass.store.contract import Row
-from windlass.store.ends import finish_row
+from windlass.store.ends import finish_columns
 from windlass.store.holder import Holder
 from windlass.store.marks import Scan
-from windlass.store.rows import array
 from windlass.store.store import Store
 
 SIZES = (1, 10, 100, 500)
@@ -142,9 +141,8 @@ def claims_and_finishes_are_bounded(watched: Watched, holder: Holder, n: int, ex
     expect(f"claim of {n}: rows", n <= claim.touched("job") <= rows_bound(n), claim)
     expect(f"claim of {n}: buffers", claim.buffers <= buffers_bound(n), claim)
 
-    outcomes = array(finish_row(Completed(lease)) for lease in leases)
     holder.step()  # makes no claim: the statement as a recorder without room sends it
-    ends = {"outcomes": outcomes, "expected": n}
+    ends = {**finish_columns([Completed(lease) for lease in leases]), "expected": n}
     finish = watched.again("step", **ends, limit=0, lanes=[], marks=[])
     expect(f"finish of {n}: by primary key", finish.ways("job") == {"job_pkey"}, finish)
     expect(f"finish of {n}: rows", n <= finish.touched("job") <= rows_bound(n), finish)

@@ -13,6 +13,7 @@ from protocol import Order, Tally, payload, serve  # type: ignore[import-not-fou
 
 from windlass.model import Json, NewJob
 from windlass.store import open_store
+from windlass.store.ends import finish_columns
 from windlass.store.migrate import migrate
 from windlass.store.postgres import LANES, STATEMENTS
 
@@ -45,10 +46,10 @@ class RawClient:
         with psycopg.connect(self._url, autocommit=True) as connection:
             connection.execute("SET plan_cache_mode = force_generic_plan")
             connection.execute("SET jit = off")
-            outcomes, held = "[]", 0
+            ends, held = finish_columns([]), 0
             while True:
                 values = {
-                    "instance": holder.id, "outcomes": outcomes, "expected": held, "aside": 0, "emptied": [], "phase": "noop",
+                    **ends, "instance": holder.id, "expected": held, "aside": 0, "emptied": [], "phase": "noop",
                     "limit": batch, "starting": batch, "quiet": 0.0, "lanes": LANES, "marks": marks, "now": None,
                 }  # fmt: skip
                 rows = connection.execute(
@@ -56,12 +57,13 @@ class RawClient:
                 ).fetchall()
                 claimed = [row for row in rows if row[1] is not None]
                 for row in claimed:
-                    tally.start(row[11]["number"])
+                    tally.start(json.loads(row[11])["number"])
                 if not claimed and not held:
                     break
-                outcomes = json.dumps(
-                    [{"id": str(row[1]), "token": row[2], "state": "completed"} for row in claimed]
-                )
+                ends |= {
+                    "ids": f"{{{','.join([row[1] for row in claimed])}}}",
+                    "tokens": f"{{{','.join([str(row[2]) for row in claimed])}}}",
+                }
                 held = len(claimed)
                 if claimed:  # the low-water mark, as the engine has it
                     marks[claimed[-1][5]] = max(row[14] for row in claimed).isoformat()

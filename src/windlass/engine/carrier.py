@@ -21,7 +21,7 @@ from windlass.engine.runner import Call
 from windlass.engine.running import Running
 from windlass.observe.current import current_job
 
-AT_A_TIME = 50
+AT_A_TIME = 200
 """So many jobs may come and go before the loop looks after everything else."""
 
 

@@ -92,8 +92,7 @@ class Database(Protocol):
         self,
         *,
         instance: str,
-        outcomes: str,
-        expected: int,
+        outcomes: Sequence[PlainEnd],
         aside: int,
         emptied: Sequence[int],
         want: Want | None,
@@ -101,12 +100,8 @@ class Database(Protocol):
     ) -> tuple[Sequence[str] | None, list[Row]]:
         """Record plain ends and claim the next batch in one commit.
 
-        Answers the ids that were finished (None when all ``expected`` were) and the claimed rows.
+        Answers the ids that were finished (None when all were) and the claimed rows.
         """
-        ...
-
-    def ends(self, outcomes: Sequence[PlainEnd]) -> str:
-        """Plain ends as ``step`` takes them."""
         ...
 
     bulk_from: float

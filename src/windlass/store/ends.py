@@ -1,12 +1,16 @@
-"""The ends of jobs as JSON rows: by name where a verb reads a few of them, by place where every field that is looked up counts."""
+"""The ends of jobs as the databases read them: JSON by name for the long way; for the short one, where every field counts, JSON by
+place on SQLite and columns on PostgreSQL."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Sequence
 
 from windlass.model import Cancelled, Completed, Failed, PlainEnd
 from windlass.store.rows import (
     MAX_MESSAGE,
+    MAX_TRACEBACK,
+    bounded,
     clean,
     error_json,
     json_text,
@@ -41,6 +45,56 @@ def finish_places(outcome: PlainEnd) -> str:
     if isinstance(outcome, Failed):
         return f"{head},{error_json(lease, outcome.error)},{traceback_json(outcome.error)}]"
     return f"{head},{cancelled_error(outcome.reason)}]"
+
+
+def finish_columns(outcomes: Sequence[PlainEnd]) -> dict[str, str]:
+    """Ends as columns in PostgreSQL's text form; most are of completed jobs without a result, and need five of the nine."""
+    leases = [outcome.lease for outcome in outcomes]
+    runs = [(None, None, None) if outcome.run is None else bounded(outcome.run) for outcome in outcomes]
+    columns = {
+        "ids": _column([lease.id for lease in leases]),
+        "tokens": _numbers([lease.token for lease in leases]),
+        "processors": _numbers([run[0] for run in runs]),
+        "waited": _numbers([run[1] for run in runs]),
+        "ran": _numbers([run[2] for run in runs]),
+    }
+    if all(outcome.__class__ is Completed and outcome.result is None for outcome in outcomes):
+        return columns | dict.fromkeys(("states", "results", "errors", "tracebacks"), "{}")
+    said = [_said(outcome) for outcome in outcomes]
+    return columns | {
+        "states": _column([_STATES[outcome.__class__] for outcome in outcomes]),
+        "results": _column([_quoted(result) for result, _, _ in said]),
+        "errors": _column([_quoted(error) for _, error, _ in said]),
+        "tracebacks": _column([_quoted(traceback) for _, _, traceback in said]),
+    }
+
+
+def _said(outcome: PlainEnd) -> tuple[str | None, str | None, str | None]:
+    """Result, error and traceback of an end."""
+    if isinstance(outcome, Completed):
+        return None if outcome.result is None else json_text(outcome.result, "result"), None, None
+    if isinstance(outcome, Failed):
+        traceback = outcome.error.traceback
+        told = None if traceback is None else clean(traceback, MAX_TRACEBACK)
+        return None, error_json(outcome.lease, outcome.error), told
+    return None, cancelled_error(outcome.reason), None
+
+
+def _column(items: Iterable[str]) -> str:
+    return f"{{{','.join(items)}}}"
+
+
+def _numbers(numbers: Sequence[int | None]) -> str:
+    """Numbers as an array; a list of Python's own writes itself as one, but for its brackets, and for None."""
+    text = f"{{{str(numbers)[1:-1]}}}"
+    return text.replace("None", "NULL") if None in numbers else text
+
+
+def _quoted(text: str | None) -> str:
+    if text is None:
+        return "NULL"
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 def cancelled_error(reason: str) -> str:

@@ -235,8 +235,7 @@ class Holder(JobWrites):
         try:
             finished, rows = self._db.step(
                 instance=self.id,
-                outcomes=self._db.ends(plain),
-                expected=len(plain),
+                outcomes=plain,
                 aside=int(ASIDE),
                 emptied=emptied,
                 want=want,

@@ -24,14 +24,13 @@ from windlass.errors import ConfigError, StoreError, StoreUnreachableError
 from windlass.model import PlainEnd, Retention, Want
 from windlass.store import partitions
 from windlass.store.contract import EFFECT, ENDED_BY_HANDLER, NUDGE, Effect, Listener, Row, Transaction
-from windlass.store.ends import finish_row
+from windlass.store.ends import finish_columns
 from windlass.store.enqueueing import RepeatRaced
 from windlass.store.marks import as_text
 from windlass.store.migrations import require_current
 from windlass.store.postgres_errors import REPEATABLE, lacks_partition, translated
 from windlass.store.postgres_listener import KEEPALIVE, PostgresListener
 from windlass.store.postgres_migrate import migrate_postgres, read_status
-from windlass.store.rows import array
 from windlass.store.statements import load
 
 log = logging.getLogger("windlass.store")
@@ -77,7 +76,8 @@ class PostgresTransaction:
             if "now" in names:
                 parameters["now"] = self._clock.now() if self._clock else None
             cursor = self._cursor()
-            cursor.execute(text, {name: parameters[name] for name in names}, prepare=self._prepare)
+            values = {name: parameters[name] for name in names}
+            cursor.execute(text, values, prepare=self._prepare, binary=verb in BINARY)
             if cursor.description is not None:
                 rows = cursor.fetchall()
         return rows
@@ -103,6 +103,9 @@ def _compile() -> dict[str, list[tuple[bytes, frozenset[str]]]]:
 
 
 STATEMENTS = _compile()
+BINARY = {
+    "step"
+}  # whose answer has many times in it: to write and to read them as text costs a microsecond a job
 
 
 class PostgresDatabase:
@@ -272,8 +275,7 @@ class PostgresDatabase:
         self,
         *,
         instance: str,
-        outcomes: str,
-        expected: int,
+        outcomes: Sequence[PlainEnd],
         aside: int,
         emptied: Sequence[int],
         want: Want | None,
@@ -284,8 +286,8 @@ class PostgresDatabase:
         rows = self.run(
             "step",
             instance=instance,
-            outcomes=outcomes,
-            expected=expected,
+            **finish_columns(outcomes),
+            expected=len(outcomes),
             aside=aside,
             emptied=list(emptied),
             phase=want.phase if want else "",
@@ -298,9 +300,6 @@ class PostgresDatabase:
         finished = next((row[0] for row in rows if row[1] is None), "")
         claimed = [row[1:] for row in rows if row[1] is not None]
         return (None if finished is None else [part for part in finished.split(",") if part]), claimed
-
-    def ends(self, outcomes: Sequence[PlainEnd]) -> str:
-        return array([finish_row(outcome) for outcome in outcomes])
 
     def bulk(self, lines: Callable[[str], Iterable[str]], phases: str) -> list[Row]:
         tail = f"\t{self._clock.now().isoformat()}" * 2 + "\n" if self._clock else "\n"

@@ -82,7 +82,7 @@ def run_json(run: Run | None) -> str:
     """Where an attempt ran, as a part of a JSON row; nothing where nobody said."""
     if run is None:
         return ""
-    processor, waited, ran = _bounded(run)
+    processor, waited, ran = bounded(run)
     return f',"p":{processor},"w":{waited},"r":{ran}'
 
 
@@ -90,11 +90,11 @@ def run_numbers(run: Run | None) -> str:
     """The same as a part of a JSON array: processor, waited, ran."""
     if run is None:
         return "null,null,null"
-    processor, waited, ran = _bounded(run)
+    processor, waited, ran = bounded(run)
     return f"{processor},{waited},{ran}"
 
 
-def _bounded(run: Run) -> tuple[int, int, int]:
+def bounded(run: Run) -> tuple[int, int, int]:
     """Numbers that the columns cannot hold become the nearest that they can: a clock went back, a job hung for a month."""
     processor, waited, ran = run
     if 0 <= processor <= MAX_PROCESSOR and 0 <= waited <= LONGEST_MS and 0 <= ran <= LONGEST_MS:

@@ -208,18 +208,19 @@ class SqliteDatabase:
         self,
         *,
         instance: str,
-        outcomes: str,
-        expected: int,
+        outcomes: Sequence[PlainEnd],
         aside: int,
         emptied: Sequence[int],
         want: Want | None,
         marks: Sequence[datetime | None],
     ) -> tuple[Sequence[str] | None, list[Row]]:
-        if not expected and not emptied and (want is None or not self._has_ready(want)):
+        if not outcomes and not emptied and (want is None or not self._has_ready(want)):
             return None, []  # an idle instance reads; it never writes
 
+        ends = array([finish_places(outcome) for outcome in outcomes])
+
         def work(tx: Transaction) -> tuple[Sequence[str] | None, list[Row]]:
-            finished = self._end(tx, outcomes, expected, aside, instance) if expected else None
+            finished = self._end(tx, ends, len(outcomes), aside, instance) if outcomes else None
             if emptied:
                 tx.run("claim.emptied", emptied=list(emptied), instance=instance)
             claimed = self._claim(tx, instance, want) if want and want.limit else []
@@ -227,14 +228,11 @@ class SqliteDatabase:
 
         return self.transact(work)
 
-    def ends(self, outcomes: Sequence[PlainEnd]) -> str:
-        return array([finish_places(outcome) for outcome in outcomes])
-
     def _end(
-        self, tx: Transaction, outcomes: str, expected: int, aside: int, instance: str
+        self, tx: Transaction, ends: str, expected: int, aside: int, instance: str
     ) -> Sequence[str] | None:
         """End jobs the short way; which ones, unless it is all of them."""
-        ((count,),) = tx.run("record.plain", outcomes=outcomes, aside=aside, instance=instance)
+        ((count,),) = tx.run("record.plain", outcomes=ends, aside=aside, instance=instance)
         if count == expected:  # as good as always: to name each of them would cost as much as to delete it
             tx.run("record.plain_gone")
             finished = None

@@ -114,14 +114,16 @@ GROUP BY id;
 -- every plan, because they are picked and locked in a materialised CTE, highest lane first, oldest first, from the
 -- low-water mark of each lane on. Answers one row about the finished ones, then the claimed ones. Times and counts that somebody wrote
 -- past us are bounded: one that the driver cannot read, or that does not fit, would fail every claim of its phase, after its commit.
+-- Outcomes come as columns, which are read in half the time of JSON; those that no outcome has anything in are left empty.
 WITH clock AS MATERIALIZED (
     SELECT c.at, CASE WHEN :quiet::double precision > 0 THEN c.at - :quiet::double precision * interval '1 second' ELSE 'infinity' END AS upto
     FROM (SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at) AS c
 ), given AS MATERIALIZED (
-    SELECT g.*
-    FROM json_to_recordset(:outcomes::json) AS g (
-        id uuid, token bigint, state text, result jsonb, error jsonb, traceback text, p smallint, w integer, r integer
-    )
+    SELECT g.id, g.token, COALESCE(g.state, 'completed') AS state, g.result::jsonb, g.error::jsonb, g.traceback, g.p, g.w, g.r
+    FROM unnest(
+            :ids::uuid[], :tokens::bigint[], :processors::smallint[], :waited::integer[], :ran::integer[],
+            :states::text[], :results::text[], :errors::text[], :tracebacks::text[]
+        ) AS g (id, token, p, w, r, state, result, error, traceback)
 ), finished AS (
     DELETE FROM windlass.job AS j
     USING given AS g
@@ -206,14 +208,15 @@ WITH clock AS MATERIALIZED (
     FROM claimed
     HAVING count(*) > 0
 )
-SELECT CASE WHEN count(*) = :expected THEN NULL ELSE COALESCE(string_agg(f.id::text, ','), '') END AS finished,
-    NULL::uuid AS id, NULL::bigint AS token, NULL::text AS kind, NULL::text AS phase, NULL::smallint AS lane,
+SELECT CASE WHEN count(*) < :expected THEN (SELECT COALESCE(string_agg(f.id::text, ','), '') FROM finished AS f) END AS finished,
+    NULL AS id, NULL::bigint AS token, NULL::text AS kind, NULL::text AS phase, NULL::smallint AS lane,
     NULL::smallint AS generation, NULL::smallint AS attempt, NULL::smallint AS max_attempts, NULL::smallint AS crashes,
-    NULL::smallint AS flags, NULL::jsonb AS args, NULL::text AS correlation, NULL::timestamptz AS created_at,
+    NULL::smallint AS flags, NULL AS args, NULL::text AS correlation, NULL::timestamptz AS created_at,
     NULL::timestamptz AS ready_at, NULL::timestamptz AS claimed_at
 FROM finished AS f
 UNION ALL
-SELECT NULL, c.*
+SELECT NULL, c.id::text, c.token, c.kind, c.phase, c.lane, c.generation, c.attempt, c.max_attempts, c.crashes, c.flags, c.args::text,
+    c.correlation, c.created_at, c.ready_at, c.claimed_at
 FROM claimed AS c;
 
 -- name: look
