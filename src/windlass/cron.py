@@ -205,6 +205,8 @@ def _parse(expression: str, tz: str) -> Expression:
 
 def _zone(tz: str) -> ZoneInfo:
     try:
+        if tz == "localtime":  # a name on some machines, and another zone on each
+            raise ValueError(tz)
         return ZoneInfo(tz)
     except (KeyError, ValueError, OSError):  # unknown; not a name; a folder of zones
         raise ConfigError("tz", tz, f"{_nearest(tz, available_timezones())}{ZONES}") from None

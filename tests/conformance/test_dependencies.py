@@ -18,7 +18,7 @@ from tests.conformance.life import (
     state,
 )
 from windlass.clock import ManualClock
-from windlass.errors import KeyConflictError
+from windlass.errors import ConfigError, KeyConflictError
 from windlass.model import After, DependencyPolicy, Key, NewJob, Retried, State
 from windlass.store import Store
 from windlass.store.holder import Holder
@@ -482,3 +482,12 @@ def test_a_graph_can_fail_and_go_on_more_than_once(store: Store) -> None:
         assert store.jobs.get(waiting).generation == generation
     ENDS["completed"](holder, store, "a")
     assert claim_one(holder, "child").id == waiting
+
+
+def test_a_parent_that_is_named_with_two_policies_is_refused(store: Store) -> None:
+    parent = one(store)
+    twice = [After(parent), After(parent, DependencyPolicy.RUN)]
+    with pytest.raises(ConfigError, match="one policy for each parent"):
+        store.enqueue([NewJob(kind="child", after=twice)])
+    (child,) = store.enqueue([NewJob(kind="child", after=[After(parent), After(parent)])])
+    assert store.jobs.get(child.id).state is State.WAITING

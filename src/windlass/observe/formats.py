@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import traceback
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -28,7 +29,7 @@ _LEVELS = {"WARNING": "WARN", "CRITICAL": "FATAL"}
 _COLOURS = {"DEBUG": "2", "INFO": "32", "WARNING": "33", "ERROR": "31", "CRITICAL": "31;1"}
 
 
-class _Formatter(logging.Formatter):
+class _Formatter(logging.Formatter, ABC):
     """What both forms need of a record."""
 
     def __init__(self, secrets: Secrets) -> None:
@@ -41,11 +42,13 @@ class _Formatter(logging.Formatter):
         except Exception as error:  # noqa: BLE001  a log line must not end a job
             return self._last_resort(record, type(error).__name__)
 
+    @abstractmethod
     def _line(self, record: logging.LogRecord) -> str:
-        raise NotImplementedError
+        """The record in this form."""
 
+    @abstractmethod
     def _last_resort(self, record: logging.LogRecord, why: str) -> str:
-        raise NotImplementedError
+        """What is left to say where the record cannot be formatted."""
 
     def _message(self, record: logging.LogRecord) -> str:
         try:

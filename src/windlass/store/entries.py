@@ -153,11 +153,14 @@ def _check_key(key: object) -> None:
 
 
 def _check_after(parents: Sequence[object]) -> None:
+    policies: dict[str, DependencyPolicy] = {}
     for after in parents:
         if not isinstance(after, After) or not is_id(after.parent):
             raise ConfigError("after", after, "a list of After(job id)")
         if not isinstance(after.policy, DependencyPolicy):
             raise ConfigError("after policy", after.policy, "DependencyPolicy.CANCEL, WAIT or RUN")
+        if policies.setdefault(after.parent, after.policy) is not after.policy:
+            raise ConfigError("after", after.parent, "one policy for each parent; this one is named with two")
 
 
 def _refuse_cycles(entries: Sequence[Entry]) -> None:
