@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from tests.engine.shop import Shop
+from windlass.engine.engine import Engine
 from windlass.errors import StoreError, StoreUnreachableError
-from windlass.model import State
+from windlass.model import Enqueued, State
 
 
 def break_step(engine: Any, raise_for: Any) -> list[int]:
@@ -100,8 +101,9 @@ def test_nothing_is_claimed_while_the_database_does_not_answer(shop: Shop) -> No
     assert shop.job(job).state is State.COMPLETED and engine.report().store_reachable
 
 
-def test_full_batches_are_written_while_another_step_has_no_answer(shop: Shop) -> None:
-    begun, gate, answer = threading.Semaphore(0), threading.Event(), threading.Event()
+def forty_running(shop: Shop) -> tuple[Engine, list[Enqueued], threading.Event]:
+    """An engine with batches of ten and forty jobs that run until the gate is opened."""
+    begun, gate = threading.Semaphore(0), threading.Event()
 
     @shop.app.job(processors=40)
     def work(n: int) -> int:
@@ -113,6 +115,12 @@ def test_full_batches_are_written_while_another_step_has_no_answer(shop: Shop) -
     jobs = work.enqueue_many({"n": n} for n in range(40))
     for _ in jobs:
         assert begun.acquire(timeout=10)
+    return engine, jobs, gate
+
+
+def test_full_batches_are_written_while_another_step_has_no_answer(shop: Shop) -> None:
+    engine, jobs, gate = forty_running(shop)
+    answer = threading.Event()
     waiting: list[int] = []
 
     def first_waits(outcomes: Any, number: int) -> None:
@@ -147,18 +155,8 @@ def test_two_steps_at_once_claim_no_more_than_there_is_room_for(shop: Shop) -> N
 
 
 def test_a_stop_waits_for_both_steps(shop: Shop) -> None:
-    begun, gate, answer = threading.Semaphore(0), threading.Event(), threading.Event()
-
-    @shop.app.job(processors=40)
-    def work(n: int) -> int:
-        begun.release()
-        gate.wait(10)
-        return n
-
-    engine = shop.serve(batch=10)
-    jobs = work.enqueue_many({"n": n} for n in range(40))
-    for _ in jobs:
-        assert begun.acquire(timeout=10)
+    engine, jobs, gate = forty_running(shop)
+    answer = threading.Event()
     late: list[int] = []
 
     def second_waits(outcomes: Any, number: int) -> None:
