@@ -11,6 +11,7 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+import re
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -28,6 +29,30 @@ from windlass.payload import DEFAULT_LIMITS, MAX_BYTES, RESULT_LIMITS, Limits, W
 
 # Called with fields known only at run time, which type checkers do not follow.
 _make_typed_dict: Any = TypedDict
+_TYPES = re.compile(r"'type': '([\w-]+)'").findall
+INERT = frozenset(
+    [
+        "typed-dict",
+        "typed-dict-field",
+        "int",
+        "float",
+        "str",
+        "bool",
+        "none",
+        "nullable",
+        "union",
+        "literal",
+        "list",
+        "tuple",
+        "dict",
+        "datetime",
+        "date",
+        "time",
+        "timedelta",
+        "uuid",
+    ]
+)
+"""The types of a schema that call nothing of the application's."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,6 +120,12 @@ class Signature:
             _result=result,
             accepts_none=result is None or hints.get("return") is type(None),
         )
+
+    @property
+    def is_inert(self) -> bool:
+        """Whether arguments are validated and written without any code of the application's: no validators, models, or objects of
+        unknown types."""
+        return self._args.is_inert
 
     def bind(self, /, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Validate a call for enqueue: the given arguments by name, as annotated types; defaults are left out."""
@@ -193,12 +224,15 @@ class _Schema:
     validate: Callable[[Any], Any]
     validate_json: Callable[[str | bytes], Any]
     writer: Writer
+    is_inert: bool
+    """Whether all of it is pydantic's own: nothing of the application's is called."""
 
     @classmethod
     def of(cls, annotation: Any) -> _Schema:
         adapter = TypeAdapter[Any](annotation)
         if not adapter.pydantic_complete:
             raise PydanticUserError("a class it refers to is not defined yet", code=None)
+        described = repr(adapter.core_schema)
         # Written by field name and read by name or alias, so that models with aliases come back.
         return cls(
             validate=functools.partial(adapter.validator.validate_python, by_alias=True, by_name=True),
@@ -208,8 +242,9 @@ class _Schema:
                 functools.partial(
                     adapter.serializer.to_json, by_alias=False, round_trip=True, warnings=False
                 ),
-                is_bare="'serialization'" not in repr(adapter.core_schema),
+                is_bare="'serialization'" not in described,
             ),
+            is_inert="'serialization'" not in described and INERT.issuperset(_TYPES(described)),
         )
 
 

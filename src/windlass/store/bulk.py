@@ -1,14 +1,13 @@
 """Many plain jobs at once, streamed to the database as lines of COPY's text form: tabs between fields, ``\\N`` for NULL.
 
-Jobs that differ in nothing but their arguments need not be requests of their own, and their arguments are written while the database
-takes in those before: 51k -> 140k jobs/s at a thousand a call. That happens inside the transaction, so only where it is quick: what was
-enqueued should not stay invisible because somebody's validators take their time.
+Jobs that differ in nothing but their arguments need not be requests of their own, and their arguments may be written while the database
+takes in those before: 51k -> 150k jobs/s at a thousand a call. That happens inside the transaction, on a connection of the pool, so only
+where no code of the application's is run by it: a validator may be slow, and may want a connection itself.
 """
 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,18 +18,19 @@ from windlass.store.entries import Entry
 from windlass.store.ids import new_ids
 
 CHUNK = 50
-LONGEST_STREAM = 0.1
 # JSON has no raw line breaks or tabs but between its tokens, where a blank does as well; a line may have none.
 _ONE_LINE = str.maketrans("\n\r\t", "   ")
 
 
 @dataclass(frozen=True, slots=True)
 class Alike:
-    """Jobs that are like ``job`` but for their arguments: what ``encode`` makes of each call, checked and as JSON."""
+    """Jobs that are like ``job`` but for their arguments: what ``encode`` makes of each call, checked and as JSON. ``may_wait`` says that
+    this may be done when the database is ready for it."""
 
     job: NewJob
     calls: Sequence[Any]
     encode: Callable[[Any], str]
+    may_wait: bool = True
 
     def jobs(self) -> list[NewJob]:
         """The same as requests of their own."""
@@ -44,15 +44,12 @@ class Alike:
 class Stream:
     """The lines of jobs that are alike, made while they are sent; may be read again from the beginning."""
 
-    def __init__(self, alike: Alike, *, has_rules: bool) -> None:
-        self._calls, self._encode = alike.calls, alike.encode
-        self._middle = _fields(alike.job, alike.job.phase or alike.job.kind, has_rules)
+    def __init__(self, alike: Alike) -> None:
+        self._job, self._calls, self._encode = alike.job, alike.calls, alike.encode
         self._ids: list[str] = []
         self._args: list[str] = []
         self.answers: list[Enqueued] = []
-        began = time.perf_counter()
-        self._make(CHUNK)
-        if (time.perf_counter() - began) / CHUNK * len(self._calls) > LONGEST_STREAM:
+        if not alike.may_wait:
             self._make(len(self._calls))
 
     def _make(self, count: int) -> None:
@@ -61,9 +58,9 @@ class Stream:
         self._args += [encode(call) for call in calls]
         self._ids += new_ids(len(calls))
 
-    def lines(self, tail: str) -> Iterator[str]:
+    def lines(self, tail: str, *, has_rules: bool = False) -> Iterator[str]:
         """Chunks of whole lines, each ending with ``tail``."""
-        middle, self.answers = self._middle, []
+        middle, self.answers = _fields(self._job, self._job.phase or self._job.kind, has_rules), []
         for start in range(0, len(self._calls), CHUNK):
             end = start + CHUNK
             self._make(end)

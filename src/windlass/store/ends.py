@@ -27,9 +27,12 @@ def finish_row(outcome: PlainEnd, *, recovered: bool = False) -> str:
     if recovered:
         head += ',"recovered":true'
     if isinstance(outcome, Completed):
-        if outcome.result is None:
-            return head + ',"state":"completed"}'
-        return f'{head},"state":"completed","result":{json_text(outcome.result, "result")}}}'
+        result = _result(outcome)
+        return (
+            f'{head},"state":"completed"}}'
+            if result is None
+            else f'{head},"state":"completed","result":{result}}}'
+        )
     if isinstance(outcome, Failed):
         error, traceback = error_json(lease, outcome.error), traceback_json(outcome.error)
         return f'{head},"state":"failed","error":{error},"traceback":{traceback}}}'
@@ -69,10 +72,16 @@ def finish_columns(outcomes: Sequence[PlainEnd]) -> dict[str, str]:
     }
 
 
+def _result(outcome: Completed) -> str | None:
+    """The result as JSON; none where it is null, so that all ways store the same."""
+    text = None if outcome.result is None else json_text(outcome.result, "result")
+    return None if text == "null" else text
+
+
 def _said(outcome: PlainEnd) -> tuple[str | None, str | None, str | None]:
     """Result, error and traceback of an end."""
     if isinstance(outcome, Completed):
-        return None if outcome.result is None else json_text(outcome.result, "result"), None, None
+        return _result(outcome), None, None
     if isinstance(outcome, Failed):
         traceback = outcome.error.traceback
         told = None if traceback is None else clean(traceback, MAX_TRACEBACK)

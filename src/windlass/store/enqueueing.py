@@ -15,6 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from windlass.errors import KeyConflictError, StoreUnreachableError, UnknownParentError
@@ -346,10 +347,11 @@ class Enqueuer(Inserter):
         (like,) = check([alike.job])
         if like.way != PLAIN or alike.job.delay or alike.job.run_at:
             return self.enqueue(alike.jobs())
-        stream = Stream(alike, has_rules=like.job.kind in kinds_with_rules(self._db))
+        stream = Stream(alike)
         loud = {like.phase} if self._speakers([like], inbox=False) else set()
         try:
-            told = self._db.bulk(stream.lines, phases_json({like.phase: count}, loud))
+            lines = partial(stream.lines, has_rules=like.job.kind in kinds_with_rules(self._db))
+            told = self._db.bulk(lines, phases_json({like.phase: count}, loud))
         except StoreUnreachableError:
             entries = [
                 Entry(replace(like.job, args=Json(args)), job, like.phase, args) for job, args in stream.all()

@@ -307,12 +307,16 @@ class PostgresDatabase:
 
         def stream(connection: psycopg.Connection) -> list[Row]:
             with connection.transaction():
-                with connection.cursor() as cursor, cursor.copy(STATEMENTS[verb][0][0]) as copy:
+                with connection.cursor() as cursor, cursor.copy(STATEMENTS[verb][0][0]) as copy, _unseen():
                     for chunk in lines(tail):
                         copy.write(chunk)
                 return self._on(connection).run("enqueue.copied", phases=phases)
 
-        return self._repeat(stream)
+        try:
+            return self._repeat(stream)
+        except _GivenUp as given_up:
+            error = given_up.error
+        raise error
 
     @contextmanager
     def effect(self, seconds: float) -> Iterator[PostgresTransaction]:
@@ -406,6 +410,25 @@ class PostgresDatabase:
     def close(self) -> None:
         for pool in (self._beats, self._effects, self._pool):
             pool.close()
+
+
+class _GivenUp(Exception):  # noqa: N818  a signal within this module
+    """Stands for an error of the caller's while a COPY is open: the driver sends what an exception says to the server, whose log it is not
+    meant for."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__("by the caller")
+        self.error = error
+
+
+@contextmanager
+def _unseen() -> Iterator[None]:
+    try:
+        yield
+    except psycopg.Error:
+        raise
+    except BaseException as error:  # noqa: BLE001  it is raised again outside
+        raise _GivenUp(error) from None
 
 
 def _try_again(pool: ConnectionPool[psycopg.Connection]) -> None:

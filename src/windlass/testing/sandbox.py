@@ -300,7 +300,7 @@ class _Inline(Submitter):
         return await asyncio.to_thread(self.submit, job)
 
     async def submit_many_async(self, jobs: Sequence[NewJob] | Alike) -> list[Enqueued]:
-        return await asyncio.to_thread(self.submit_many, jobs)
+        return await asyncio.to_thread(self.submit_many, jobs.encoded() if isinstance(jobs, Alike) else jobs)
 
     def submit_many(self, jobs: Sequence[NewJob] | Alike) -> list[Enqueued]:
         made = super().submit_many(jobs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -74,18 +74,29 @@ def new_job(
 def new_jobs(
     first: Phase, calls: Iterable[Mapping[str, Any]], options: Mapping[str, Any], authority: Authority
 ) -> list[NewJob] | Alike:
-    """The requests that a call of ``enqueue_many`` stands for; as one, where they differ in nothing but their arguments."""
-    given = [dict(call) for call in calls]
-    is_bare = not options and not first.is_limited and authority.is_nobody(first)
-    if not is_bare or not all(map(_has_no_options(first), given)):
-        return [new_job(first, (), call, options, authority) for call in given]
+    """The requests that a call of ``enqueue_many`` stands for; as one, where they differ in nothing but their arguments.
+
+    A generator may say who asks by a block around its ``yield``, and may use its objects again: what it gives is captured and encoded
+    before it goes on.
+    """
     encode = first.signature.encode_args
     like = NewJob(kind=first.kind, phase=first.name, max_attempts=first.retry.attempts)
-    return Alike(like, given, lambda call: encode(**call))
-
-
-def _has_no_options(first: Phase) -> Callable[[Iterable[str]], bool]:
-    return (OPTIONS - set(first.signature.parameters)).isdisjoint
+    may_be_bare = not options and not first.is_limited
+    has_no_options = (OPTIONS - set(first.signature.parameters)).isdisjoint
+    if isinstance(calls, list | tuple) and may_be_bare and authority.is_nobody(first):
+        given = [dict(call) for call in calls]
+        if all(map(has_no_options, given)):
+            return Alike(like, given, lambda call: encode(**call), may_wait=first.signature.is_inert)
+    texts: list[str] = []
+    jobs: list[NewJob] = []
+    for call in calls:
+        given_one = dict(call)
+        if may_be_bare and not jobs and has_no_options(given_one) and authority.is_nobody(first):
+            texts.append(encode(**given_one))
+        else:
+            jobs.append(new_job(first, (), given_one, options, authority))
+    bare = Alike(like, texts, str)
+    return [*bare.jobs(), *jobs] if jobs else bare
 
 
 def known_options(options: Mapping[str, Any]) -> Mapping[str, Any]:
