@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
 import threading
 import time
 from typing import Any
@@ -97,13 +98,15 @@ def test_a_job_that_cancels_its_own_task_and_is_done_harms_no_other(shop: Shop) 
 
 
 def test_a_job_that_takes_back_its_own_cancel_does_not_hold_up_the_line(shop: Shop) -> None:
-    @shop.app.job(processors=200, retry=fixed(3))
+    @shop.app.job(processors=200, retry=fixed(1))
     async def work(n: int) -> int:
         task = asyncio.current_task()
         assert task is not None
         if n == 0:
             task.cancel()
             task.uncancel()
+        if n == 1:
+            await asyncio.sleep(0.01)
         return n
 
     jobs = work.enqueue_many({"n": n} for n in range(150))
@@ -184,3 +187,104 @@ def test_each_job_knows_its_own_context_object_across_waits(shop: Shop) -> None:
     jobs = work.enqueue_many({"n": n} for n in range(20))
     shop.drained(shop.serve())
     assert [shop.job(job).result for job in jobs] == [job.id for job in jobs]
+
+
+def test_a_task_that_is_cancelled_before_its_first_step_stops_nobody_else(shop: Shop) -> None:
+    """`asyncio.all_tasks()` has the task that serves the line, too."""
+    enough = threading.Event()
+
+    @shop.app.job(processors=1)
+    async def rampage() -> None:
+        me = asyncio.current_task()
+        while not enough.is_set():
+            for task in asyncio.all_tasks():
+                if task is not me:
+                    task.cancel()
+            await asyncio.sleep(0)
+
+    @shop.app.job(processors=30, retry=fixed(5))
+    async def work(n: int) -> int:
+        return n
+
+    engine = shop.serve()
+    wild = rampage.enqueue()
+    shop.until(lambda: shop.job(wild).state is State.PROCESSING)
+    jobs = work.enqueue_many({"n": n} for n in range(25))
+    time.sleep(0.3)
+    enough.set()
+    shop.drained(engine)
+    more = work.enqueue_many({"n": n} for n in range(25))
+    shop.drained(engine)
+    assert [shop.job(job).result for job in (*jobs, *more)] == [*range(25), *range(25)]
+
+
+def test_what_a_job_leaves_on_its_task_no_other_gets(shop: Shop) -> None:
+    sessions: dict[Any, int] = {}
+    ends: list[float] = []
+
+    @shop.app.job(processors=1, retry=fixed(1))
+    async def work(n: int) -> tuple[int, str]:
+        task = asyncio.current_task()
+        assert task is not None
+        found, name = sessions.setdefault(task, n), task.get_name()
+        if n == 1:
+            asyncio.get_running_loop().call_later(0.05, task.cancel)
+        if n == 2:
+            task.add_done_callback(lambda _: ends.append(time.monotonic()))
+        if n == 3:
+            task.set_name("mine")
+        if n == 5:
+            await asyncio.sleep(0.2)
+        return found, name
+
+    jobs = work.enqueue_many({"n": n} for n in range(7))
+    shop.drained(shop.serve())
+    results = [shop.job(job).result for job in jobs]
+    assert [found for found, _ in results] == list(range(7)) and len(ends) == 1
+    assert "mine" not in [name for _, name in results]
+
+
+def test_a_decorator_that_raises_what_means_the_end_of_a_coroutine_has_not_run_it(shop: Shop) -> None:
+    nothing: list[int] = []
+
+    def careless(handler: Any) -> Any:
+        @functools.wraps(handler)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            next(iter(nothing))
+            return handler(*args, **kwargs)
+
+        return call
+
+    @shop.app.job(retry=fixed(1))
+    @careless
+    async def work() -> None: ...
+
+    job = work.enqueue()
+    shop.drained(shop.serve())
+    assert shop.job(job).state is State.FAILED
+    assert (shop.job(job).error or {})["type"] == "StopIteration"
+
+
+def test_jobs_that_wait_all_begin_in_the_same_turn_of_a_busy_loop(shop: Shop) -> None:
+    """One at a time they would each wait for all the others' steps."""
+    turns, begun = 0, []
+
+    @shop.app.job(processors=200)
+    async def work(n: int) -> None:
+        nonlocal turns
+        begun.append(turns)
+        if n == 0:
+            loop = asyncio.get_running_loop()
+
+            def turn() -> None:
+                nonlocal turns
+                turns += 1
+                if turns < 1000:
+                    loop.call_soon(turn)
+
+            loop.call_soon(turn)
+        await asyncio.sleep(0.05)
+
+    work.enqueue_many({"n": n} for n in range(100))
+    shop.drained(shop.serve(batch=100))
+    assert len(begun) == 100 and max(begun) <= 10

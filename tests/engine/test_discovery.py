@@ -134,3 +134,23 @@ def test_what_could_not_be_used_is_left_alone_for_a_while(clock: Clock) -> None:
     assert found.next(roomy) is None
     clock.now += 1.1
     assert found.next(roomy) is not None
+
+
+def test_a_hint_that_comes_while_a_claim_is_under_way_is_not_lost_with_its_answer(clock: Clock) -> None:
+    found = discovery(clock, scan=5.0)
+    want, began = must(found.next(roomy)), clock.now
+    clock.now += 0.05
+    found.hint("a")
+    clock.now += AGAIN * 4  # the answer takes longer than the second look waits
+    found.learn(want, 0, began)
+    assert must(found.next(roomy)).phase == "a", "the claim has not seen what the hint was about"
+    want, began = must(found.next(roomy)), clock.now + 0.001
+    clock.now += 0.01
+    found.learn(want, 0, began)
+    assert found.next(roomy) is None
+    clock.now += 6
+    began = clock.now
+    found.hint("a")
+    clock.now += AGAIN * 4
+    found.nothing(["a"], began)
+    assert must(found.next(roomy)).phase == "a"

@@ -27,15 +27,20 @@ RATE_WINDOW = 0.1
 class _Look:
     """What is known about one phase's queue in the database."""
 
-    __slots__ = ("again_at", "due_at", "finished", "is_hot", "rate", "since")
+    __slots__ = ("again_at", "due_at", "finished", "hinted_at", "is_hot", "rate", "since")
 
     def __init__(self, now: float) -> None:
         self.due_at = now
         self.again_at = FOREVER
+        self.hinted_at = -FOREVER
         self.is_hot = False
         self.rate = 0.0
         self.finished = 0
         self.since = now
+
+    def is_news(self, began: float | None) -> bool:
+        """Whether a hint came after a look had begun."""
+        return began is not None and self.hinted_at >= began
 
 
 class Discovery:
@@ -66,6 +71,7 @@ class Discovery:
             found = False
             for look in looks:
                 look.due_at, look.again_at, look.is_hot = now, now + AGAIN, True
+                look.hinted_at = now
                 found = True
             return found
 
@@ -115,12 +121,12 @@ class Discovery:
         quiet = timedelta(seconds=self._settings.quiet)
         return Want(phase, limit, min(limit, room.starting), quiet)
 
-    def learn(self, want: Want, claimed: int) -> None:
-        """Take in what a claim found."""
+    def learn(self, want: Want, claimed: int, began: float | None = None) -> None:
+        """Take in what a claim found that ``began`` then: it has not seen what was hinted at since."""
         now = self._monotonic()
         with self._lock:
             look = self._looks[want.phase]
-            look.is_hot = claimed >= want.limit
+            look.is_hot = claimed >= want.limit or look.is_news(began)
             if look.is_hot:
                 look.due_at = now
                 return
@@ -130,12 +136,14 @@ class Discovery:
                 look.again_at = now + AGAIN
             look.due_at = now + self._scan
 
-    def nothing(self, phases: Iterable[str]) -> None:
-        """A look found these phases empty."""
+    def nothing(self, phases: Iterable[str], began: float | None = None) -> None:
+        """A look that ``began`` then found these phases empty."""
         now = self._monotonic()
         with self._lock:
             for phase in phases:
                 look = self._looks[phase]
+                if look.is_news(began):
+                    continue
                 look.due_at, look.is_hot = now + self._scan, False
                 if look.again_at <= now:
                     look.again_at = FOREVER

@@ -68,7 +68,7 @@ class Bench:
         """The call a job asks for, or the outcome where there is none to make. Never raises."""
         try:
             return self._prepare(running)
-        except Exception as error:  # noqa: BLE001  a job that cannot be prepared must still come to an end
+        except BaseException as error:  # noqa: BLE001  a job that cannot be prepared must still come to an end
             return Failed(running.lease, describe(error))
 
     def _prepare(self, running: Running) -> Call | Outcome:

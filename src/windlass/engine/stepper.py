@@ -67,7 +67,8 @@ class Stepper:
         self._start_lock = threading.Lock()
         self._is_claiming = True
         self._is_over = False
-        self._pause = 0.0
+        self._pause = self._rest_until = 0.0
+        self._ending = threading.Event()
         self.is_reachable = True
         self.turned_at = time.monotonic()
         self._turns = threading.Lock()
@@ -111,6 +112,7 @@ class Stepper:
     def finish(self, deadline: float) -> bool:
         """Write what is left and end the thread; False when the database did not take it in time."""
         self._is_over = True
+        self._ending.set()
         self.waker.wake()
         self._helper.end(deadline)
         self.waker.wake()  # it may have slept over the helper's last step
@@ -135,7 +137,9 @@ class Stepper:
                 self._stats.count("step_errors")
                 self.waker.sleep(LONGEST_PAUSE)
                 continue
-            if self._is_over and not len(self._recorder):
+            with self._turns:
+                is_done = self._is_over and not len(self._recorder)
+            if is_done:
                 self._last()
                 return
             self.waker.sleep(min(self._discovery.wait() if self._is_claiming else 60.0, 60.0))
@@ -146,9 +150,11 @@ class Stepper:
             if self._recorder.waiting < least:
                 return False
             asked = self._prepare()
-            if asked is None:
-                return False
+        if asked is None:
+            self._rest()
+            return False
         outcomes, want = asked
+        began = time.monotonic()
         step: Step | Exception
         try:
             step = self._holder().step(outcomes, want)
@@ -158,9 +164,10 @@ class Stepper:
             if want is not None:
                 self._coming[want.phase] -= want.limit
             try:
-                self._settle(outcomes, want, step)
+                self._settle(outcomes, want, step, began)
             finally:
                 self._recorder.settled(outcomes)
+        self._rest()
         return True
 
     def _prepare(self) -> tuple[list[Outcome], Want | None] | None:
@@ -177,7 +184,9 @@ class Stepper:
             self._coming[want.phase] += want.limit
         return outcomes, want
 
-    def _settle(self, outcomes: Sequence[Outcome], want: Want | None, step: Step | Exception) -> None:
+    def _settle(
+        self, outcomes: Sequence[Outcome], want: Want | None, step: Step | Exception, began: float
+    ) -> None:
         """Take in what a step came to."""
         if isinstance(step, StoreError):
             self._failed(outcomes, want, step)
@@ -191,7 +200,7 @@ class Stepper:
             return
         self._succeeded()
         if want is not None:
-            self._discovery.learn(want, len(step.claimed))
+            self._discovery.learn(want, len(step.claimed), began)
             if step.claimed:
                 self._take_in(step.claimed)
         if outcomes:
@@ -199,8 +208,11 @@ class Stepper:
 
     def _help(self) -> None:
         """What the helper does when it is woken: steps while there are full ones to make."""
-        while self._turn(self._enough):
-            self.waker.wake()  # what became of it may be for the first thread to see
+        try:
+            while self._turn(self._enough):
+                self.waker.wake()  # what became of it may be for the first thread to see
+        finally:
+            self.waker.wake()
 
     def _want(self) -> Want | None:
         if not self._is_claiming or not self._may_claim():
@@ -217,13 +229,14 @@ class Stepper:
     def _look(self, due: Sequence[str]) -> Sequence[str]:
         if any(self._discovery.is_hot(phase) for phase in due):
             return due
+        began = time.monotonic()
         try:
             found = self._holder().look(due)
         except StoreError as error:
             self._failed((), None, error)
             return ()
         self._succeeded()
-        self._discovery.nothing(phase for phase in due if phase not in found)
+        self._discovery.nothing((phase for phase in due if phase not in found), began)
         return sorted(found)
 
     def _take_in(self, claimed: Sequence[Lease]) -> None:
@@ -272,11 +285,17 @@ class Stepper:
 
     # ------------------------------------------------------------------ when the database does not answer
 
+    def _rest(self) -> None:
+        """Sleep as long as a failed step asks for, without keeping the other thread from anything; less when the engine ends."""
+        left = self._rest_until - time.monotonic()
+        if left > 0 and self._ending.wait(left):
+            time.sleep(min(left, SHORTEST_PAUSE))
+
     def _succeeded(self) -> None:
         if not self.is_reachable:
             self.is_reachable = True
             events.store_back()
-        self._pause = 0.0
+        self._pause = self._rest_until = 0.0
 
     def _failed(self, outcomes: Sequence[Outcome], want: Want | None, error: StoreError) -> None:
         self._stats.count("step_errors")
@@ -286,11 +305,10 @@ class Stepper:
             self._recorder.put_back(outcomes)
             self.is_reachable = not isinstance(error, StoreUnreachableError)
             events.store_unreachable(error)
-            self._pause = min(LONGEST_PAUSE, max(SHORTEST_PAUSE, self._pause * 2))
-            if self._is_over:
-                self.waker.sleep(SHORTEST_PAUSE)
-            else:
-                time.sleep(self._pause)
+            now = time.monotonic()
+            if now >= self._rest_until:  # two steps that fail together are one failure
+                self._pause = min(LONGEST_PAUSE, max(SHORTEST_PAUSE, self._pause * 2))
+                self._rest_until = now + self._pause
             return
         self._one_by_one(outcomes, error)
 
