@@ -131,6 +131,28 @@ def test_the_crash_cap_is_a_setting(store: Store, dying: Holder, clock: ManualCl
     assert state(store, job_id) is State.FAILED
 
 
+def test_a_suspect_that_ran_apart_is_hardly_what_killed_its_instance(
+    store: Store, opened: Callable[[], Store], clock: ManualClock
+) -> None:
+    """I-14: good jobs that were unlucky three times beside poison are not taken for it, and keep their attempts."""
+    job_id = one(store, max_attempts=2)
+    seen = []
+    for _ in range(10):
+        holder = opened().join(lease=LEASE)
+        lease = claim_one(holder)
+        holder.start([lease])
+        seen.append((lease.attempt, lease.crashes))
+        clock.advance(LEASE + timedelta(seconds=1))
+        store.recovery.recover(crash_cap=3, isolated_cap=6)
+        if store.jobs.get(job_id).state is State.FAILED:
+            break
+        clock.advance(60)
+        store.upkeep.promote()
+    assert seen == [(1, 0), (2, 1), (2, 2), (2, 3), (2, 4), (2, 5)], "the first may have been its own doing"
+    error = store.jobs.get(job_id).error
+    assert error is not None and error["code"] == "crash_cap" and "6 times" in error["message"]
+
+
 def test_crashes_are_followed_by_longer_and_longer_waits() -> None:
     """I-15, but the first recovery is at once (I-9)."""
     seconds = [crash_delay(n).total_seconds() for n in range(1, 12)]

@@ -28,12 +28,15 @@ from windlass.model import (
 )
 from windlass.store import Store
 from windlass.store.holder import Holder
-from windlass.store.recovery import capped, crash_delay
+from windlass.store.recovery import Caps, capped, crash_delay
 from windlass.work.kind import Phase
 
 log = logging.getLogger("windlass.upkeep")
 
 LIMIT = 500
+ISOLATED = 2
+"""How many times as many crashes a suspect may have: it runs in a process of its own, and when its instance dies, others are likelier to be
+why. (Two of 10,000 good jobs met three such deaths beside 100 jobs that kill their instance.)"""
 
 
 class Recoverer:
@@ -55,7 +58,7 @@ class Recoverer:
         self._holder = holder
         self._phases = phases
         self._probed = [name for name, phase in phases.items() if phase.probe is not None]
-        self._crash_cap = crash_cap
+        self._caps = Caps(crash_cap, ISOLATED * crash_cap)
         self._record = record
         self._in_thread = in_thread
         self._on_recovered = on_recovered
@@ -65,7 +68,11 @@ class Recoverer:
         """Recover until nothing is left to recover."""
         while True:
             found = self._store.recovery.recover(
-                limit=LIMIT, crash_cap=self._crash_cap, holder=self._holder(), probed=self._probed
+                limit=LIMIT,
+                crash_cap=self._caps.crashes,
+                isolated_cap=self._caps.isolated,
+                holder=self._holder(),
+                probed=self._probed,
             )
             for item in found:
                 self._note(item)
@@ -76,7 +83,9 @@ class Recoverer:
 
     def sweep(self) -> None:
         """One page of the net under the nets."""
-        for item in self._store.recovery.sweep_orphans(crash_cap=self._crash_cap):
+        for item in self._store.recovery.sweep_orphans(
+            crash_cap=self._caps.crashes, isolated_cap=self._caps.isolated
+        ):
             self._note(item)
 
     def _note(self, item: Recovered) -> None:
@@ -103,7 +112,7 @@ class Recoverer:
         if found is None or found is False:
             if lease.flags & Flag.STARTED:
                 self._on_crash()
-            return _again(lease, self._crash_cap)
+            return _again(lease, self._caps)
         try:  # True says that it is there, not what it is: there is nothing to compare with the annotation
             text = None if found is True else Json(phase.signature.encode_result(found))
         except WindlassError as error:
@@ -122,7 +131,7 @@ async def _awaited(answer: Awaitable[Any]) -> Any:
     return await answer
 
 
-def _again(lease: Lease, crash_cap: int) -> Outcome:
+def _again(lease: Lease, caps: Caps) -> Outcome:
     if not lease.flags & Flag.STARTED:
         return Released(replace(lease, flags=lease.flags | Flag.SUSPECT))
     crashes = lease.crashes + 1
@@ -132,6 +141,6 @@ def _again(lease: Lease, crash_cap: int) -> Outcome:
         message="the instance that ran this attempt stopped renewing its lease, and its output is not there",
         details={"crashes": crashes},
     )
-    if crashes >= crash_cap:
+    if crashes >= caps.of(lease):
         return Failed(lease, capped(error, crashes))
-    return Retried(lease, error, crash_delay(crashes), crashed=True)
+    return Retried(lease, error, crash_delay(crashes), crashed=True, counted=not caps.was_apart(lease))
