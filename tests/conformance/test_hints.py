@@ -15,6 +15,7 @@ from windlass.errors import StoreError
 from windlass.model import NewJob
 from windlass.store import Store, open_store
 from windlass.store.contract import CANCEL, LATER, NUDGE, RECONNECTED, Listener
+from windlass.store.enqueueing import NOTIFY_EVERY
 
 
 @pytest.fixture
@@ -63,7 +64,7 @@ def test_silence_is_silent(store: Store, listener: Listener) -> None:
 
 
 def test_on_postgres_nobody_is_told_who_does_not_wait(postgres_dsn: str) -> None:
-    """NOTIFY takes a cluster-wide lock, so it is sent only where somebody asked for it, once per 50 ms and process."""
+    """NOTIFY takes a cluster-wide lock, so it is sent only where somebody asked for it, once per 5 ms and process."""
     with open_store(postgres_dsn) as store, open_store(postgres_dsn) as other:
         listener = store.listen()
         listener.wait(0.01)
@@ -72,10 +73,12 @@ def test_on_postgres_nobody_is_told_who_does_not_wait(postgres_dsn: str) -> None
         one(other, "work")
         assert heard(listener, 0.3) == []
         store.wait(["work"], 30)
+        began = time.monotonic()
         for _ in range(20):
             one(other, "work")
+        most = 2 + (time.monotonic() - began) / NOTIFY_EVERY
         first = heard(listener)
-        assert set(first) == {"work"} and len(first) < 5
+        assert set(first) == {"work"} and len(first) <= most, "a slow machine has time for more of them"
         one(other, "work", delay=timedelta(seconds=5))
         store.wait([LATER], 30)
         one(other, "work", delay=timedelta(seconds=5))

@@ -153,6 +153,8 @@ class Stepper:
         if asked is None:
             self._rest()
             return False
+        if self._recorder.waiting >= self._enough:
+            self._helper.waker.wake()
         outcomes, want = asked
         began = time.monotonic()
         step: Step | Exception
