@@ -173,11 +173,12 @@ class Chunks:
             state.after = position.get("after")
             state.is_last = bool(position.get("last", False))
             state.done = saved.done
-            if self.total is not None and self.total < saved.done:
+            least = max(saved.done, saved.total or 0)
+            if self.total is not None and self.total < least:
                 raise ConfigError(
                     "total",
                     self.total,
-                    f"at least {saved.done}: so many records are done; a total may grow, not shrink",
+                    f"at least {least}, as it was ({saved.done} are done); a total may grow, not shrink",
                 )
         if self._skip_limit:
             state.skipped = sum(
