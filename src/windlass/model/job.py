@@ -1,0 +1,207 @@
+"""A job as it stands, and what it leaves behind."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import IntFlag, StrEnum
+from typing import Any
+
+from windlass.principal import Principal
+from windlass.sealing import Sealed
+
+
+class Json(str):
+    """Text that is known to be valid, storable JSON (see payload.py)."""
+
+    __slots__ = ()
+
+
+class State(StrEnum):
+    """Where a job is in its life; the drawing is in docs/concepts/lifecycle.md."""
+
+    WAITING = "waiting"
+    SCHEDULED = "scheduled"
+    QUEUED = "queued"
+    PROCESSING = "processing"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_final(self) -> bool:
+        return self in (State.COMPLETED, State.FAILED, State.CANCELLED)
+
+
+class Flag(IntFlag):
+    """What a job row carries beside the plain path; kept unindexed so that changing one is a HOT update."""
+
+    SUSPECT = 1  # was in flight when its instance died: run it where only it can die
+    STARTED = 2  # known to have been started in this attempt (a claimed job may still be waiting in memory)
+    CHECKPOINT = 4  # has a row in `checkpoint`
+    DEPENDENTS = 8  # other jobs wait for it
+    KEY = 16  # holds a unique key that its end must free
+    OUTPUT = 32  # has rows in `output`
+    RULES = 64  # its kind is the parent of a rule
+    LIMIT = 128  # has rows in `job_limit`: it may have to wait for a place or for its phase's rate, and its end frees the place
+    PRINCIPAL = 256  # somebody asked for it: has a row in `principal`, or had one that was erased
+
+
+def has_flag(flags: int, wanted: int) -> bool:
+    """Whether one of the wanted flags is set. By numbers: ``&`` of two flags makes a third, which takes a microsecond."""
+    return int.__and__(flags, wanted) != 0
+
+
+# What an end with one of these leaves behind in tables of its own.
+SIDE_ROWS = Flag.CHECKPOINT | Flag.KEY | Flag.OUTPUT
+# A job with one of these cannot be finished by the one-statement path: its end touches further tables.
+ASIDE = SIDE_ROWS | Flag.DEPENDENTS | Flag.RULES | Flag.LIMIT
+
+HIGHEST_PRIORITY = 9
+DEFAULT_PRIORITY = 5
+DEFAULT_MAX_ATTEMPTS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobError:
+    """What went wrong in an attempt. The traceback travels apart, so that nobody shows it by accident."""
+
+    type: str
+    code: str
+    message: str
+    traceback: str | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a job is. ``position`` is the checkpoint to resume from; ``done`` of ``total`` is for people."""
+
+    done: int
+    total: int | None
+    position: Any
+    at: datetime | None = None
+
+    @property
+    def percent(self) -> float | None:
+        """How much of the total is done; None where it is not known."""
+        return None if self.total is None else 100.0 if self.total == 0 else 100.0 * self.done / self.total
+
+    @property
+    def rate(self) -> float | None:
+        """Records per second in the attempt that saved this; None where no chunk loop said so."""
+        rate = self.position.get("rate") if isinstance(self.position, dict) else None
+        return rate if isinstance(rate, int | float) and rate > 0 else None
+
+    @property
+    def seconds_left(self) -> float | None:
+        """How long the rest takes at this rate."""
+        return None if self.total is None or self.rate is None else (self.total - self.done) / self.rate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A job as it stands in the database."""
+
+    id: str
+    kind: str
+    phase: str
+    state: State
+    priority: int
+    generation: int
+    attempt: int
+    crashes: int
+    max_attempts: int
+    args_json: Json
+    correlation_id: str
+    created_at: datetime
+    updated_at: datetime
+    run_at: datetime | None = None
+    started_at: datetime | None = None
+    claimed_at: datetime | None = None
+    finished_at: datetime | None = None
+    cancel_requested_at: datetime | None = None
+    reason: str | None = None
+    pending: int = 0
+    result_json: Json | None = None
+    error: Mapping[str, Any] | None = None
+    traceback: str | None = None
+    progress: Progress | None = None
+    outputs: Sequence[Output] = ()
+
+    @property
+    def args(self) -> Any:
+        return json.loads(self.args_json)
+
+    @property
+    def result(self) -> Any:
+        return None if self.result_json is None else json.loads(self.result_json)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One finished execution of one phase that did not end the job."""
+
+    job_id: str
+    generation: int
+    phase: str
+    attempt: int
+    outcome: str
+    started_at: datetime
+    ended_at: datetime
+    error: Mapping[str, Any] | None
+    traceback: str | None
+    instance: str | None = None
+    processor: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """One attempt on a job's timeline: where it ran, and when.
+
+    From ``claimed_at`` to ``started_at`` the job waited in the memory of its instance (the two are equal where nobody said
+    how long), from there it ran for ``ran``; ``ended_at`` is when that was recorded, None while it is under way.
+    ``outcome`` is completed, failed, cancelled, retried, advanced, recovered (given back to its queue) or processing.
+    """
+
+    phase: str
+    generation: int
+    attempt: int
+    instance: str | None
+    processor: str | None
+    claimed_at: datetime
+    started_at: datetime
+    ended_at: datetime | None
+    outcome: str
+    error: Mapping[str, Any] | None
+    ran: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Archived:
+    """An ended job as the archive gets it: with the attempts that led to its end."""
+
+    job: Job
+    attempts: Sequence[Attempt]
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What a phase produced. ``created`` is False where an earlier value stood and this write was prevented."""
+
+    phase: str
+    name: str
+    value: Any
+    created: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """The principal a job was enqueued with. ``is_expired`` is judged by the database's clock, which said ``at``."""
+
+    principal: Principal
+    is_expired: bool
+    at: datetime
+    sealed: Sealed | None = field(default=None, repr=False)

@@ -1,0 +1,157 @@
+"""A claimed job, and how its attempt may end."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from windlass.model.job import DEFAULT_MAX_ATTEMPTS, Flag, JobError, Json, has_flag
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A claimed job and the token that lets its holder write it; all a handler needs to start."""
+
+    id: str
+    token: int
+    kind: str
+    phase: str
+    priority: int
+    generation: int
+    attempt: int
+    max_attempts: int
+    crashes: int
+    flags: Flag
+    args_json: Json
+    correlation_id: str
+    created_at: datetime
+    ready_at: datetime
+    claimed_at: datetime
+
+    @property
+    def args(self) -> Any:
+        return json.loads(self.args_json)
+
+    @property
+    def is_suspect(self) -> bool:
+        return has_flag(self.flags, Flag.SUSPECT)
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """Room for a claim: at most ``limit`` jobs of ``phase``; the first ``starting`` of them start at once."""
+
+    phase: str
+    limit: int
+    starting: int | None = None
+    quiet: timedelta = timedelta(0)
+
+
+class Run(NamedTuple):
+    """Where and how long an attempt ran: the number of the processor in its pool, the time from the claim to the start, and
+    the time from the start to the end. A tuple, because one is made for every job."""
+
+    processor: int
+    waited_ms: int
+    ran_ms: int
+
+
+Route = tuple[tuple[str, int], ...]
+"""The phases of a kind in their order, each with its number of attempts; empty for a kind of one phase."""
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """The last phase is done. With a ``route`` it is looked whether it was the last that the job had not been in."""
+
+    lease: Lease
+    result: Any = None
+    run: Run | None = None
+    route: Route = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    lease: Lease
+    error: JobError
+    run: Run | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Retried:
+    """The attempt failed and the job is to run again after ``delay``.
+
+    ``crashed`` makes it a suspect and counts towards the crash cap. ``counted=False`` gives the attempt back.
+    A counted retry of the last attempt is recorded as a failure: the budget is not the caller's to overdraw.
+    """
+
+    lease: Lease
+    error: JobError
+    delay: timedelta
+    crashed: bool = False
+    counted: bool = True
+    run: Run | None = None
+
+
+ON_REQUEST = "cancelled on request"
+"""The reason of a holder that only heard that it should stop; whoever asked may have given another, which then stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """The holder stopped because it was asked to (``ON_REQUEST``), or because the handler said so."""
+
+    lease: Lease
+    reason: str = "cancelled"
+    run: Run | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Advanced:
+    """The phase is done: store its output and move the job to the next phase's queue."""
+
+    lease: Lease
+    phase: str
+    output: Any = None
+    max_attempts: int = DEFAULT_MAX_ATTEMPTS
+    run: Run | None = None
+    route: Route = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """The claim is given back unrun (or stopped in the middle); ``counted`` keeps the attempt spent."""
+
+    lease: Lease
+    counted: bool = False
+    run: Run | None = None
+
+
+Outcome = Completed | Failed | Retried | Cancelled | Advanced | Released
+PlainEnd = Completed | Failed | Cancelled
+
+
+class Verdict(StrEnum):
+    """The database's answer to one outcome; exactly one outcome per attempt is ever RECORDED."""
+
+    RECORDED = "recorded"
+    ALREADY_RECORDED = "already_recorded"  # this very attempt's outcome is there: the earlier reply was lost
+    REROUTED = (
+        "rerouted"  # the pipeline was changed meanwhile: the job is somewhere else than the outcome says
+    )
+    CANCELLED = "cancelled"  # a cancel came first: the job ended cancelled instead of going on
+    LOST = "lost"  # the lease is gone; nothing was changed
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What recovery did with one job of a dead instance. ``lease`` is set where the job is HELD for a probe; ``crashed`` says that
+    a crash was counted against it."""
+
+    job_id: str
+    verdict: str
+    lease: Lease | None = None
+    crashed: bool = False
