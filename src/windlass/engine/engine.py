@@ -11,26 +11,28 @@ import os
 import platform
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 from windlass.engine.discovery import Discovery
-from windlass.engine.executors import Bench, Ended
+from windlass.engine.executors import Bench
 from windlass.engine.floor import Floor
 from windlass.engine.heartbeat import Heartbeat
+from windlass.engine.hold import InstanceHold
 from windlass.engine.hosts import Hosts
 from windlass.engine.listening import Listening
 from windlass.engine.recorder import Recorder
 from windlass.engine.runner import Injector, Runner, Wrapper
-from windlass.engine.running import Running, Stop
+from windlass.engine.running import Stop
 from windlass.engine.stats import Stats
 from windlass.engine.stepper import Stepper
+from windlass.engine.switchboard import Switchboard
 from windlass.engine.waker import Waker
 from windlass.engine.watchdog import Watchdog
 from windlass.errors import ConfigError, WindlassError
-from windlass.model import ON_REQUEST, Cancelled, Fired, Lease, Outcome, Recovered, Released, Run
+from windlass.model import Lease, Run
 from windlass.observe import events
 from windlass.observe.check import HealthCheck
 from windlass.observe.report import EngineReport, PhaseReport
@@ -92,6 +94,14 @@ class Engine:
         self._discovery = Discovery(self.phases, settings)
         self._registry = registry
         self._runner = Runner(registry, inject, wrap=wrap, authority=authority)
+        self._board = Switchboard(
+            floor=self._floor,
+            recorder=self._recorder,
+            discovery=self._discovery,
+            runner=self._runner,
+            waker=self._waker,
+            stats=self.stats,
+        )
         self._life_lock = threading.Lock()
         self._hurry = threading.Event()
         self._stopped = threading.Event()
@@ -111,27 +121,28 @@ class Engine:
 
     def _start(self, undo: ExitStack) -> None:
         """Make and start the parts; whatever begins says in ``undo`` how it is ended should a later one fail."""
-        settings, phases = self.settings, self.phases
+        settings, phases, board = self.settings, self.phases, self._board
         info = {"pid": os.getpid(), "host": platform.node(), "phases": sorted(phases), **self._info}
         lease = timedelta(seconds=settings.lease)
         self._heartbeat = Heartbeat(
             join=lambda: self._store.join(lease=lease, info=info),
             settings=settings,
             stats=self.stats,
-            on_cancelled=self._cancel_all,
-            on_lost=self._on_lost,
-            on_good=self._on_good,
+            on_cancelled=board.cancel_all,
+            on_lost=board.on_lost,
+            on_good=board.on_good,
         )
         undo.callback(self._leave)
+        hold = InstanceHold(self._store, lambda: self._heartbeat.holder, self.run_of)
         self._hosts = Hosts(
-            Bench(self._runner, _Hold(self), on_duplicate=self._on_duplicate),
+            Bench(self._runner, hold, on_duplicate=board.on_duplicate),
             phases,
             settings,
             self._store,
-            self._on_ended,
-            self._on_recorded,
-            on_crash=self._on_crash,
-            on_duplicate=self._on_duplicate,
+            board.on_ended,
+            board.on_recorded,
+            on_crash=board.on_crash,
+            on_duplicate=board.on_duplicate,
         )
         undo.callback(self._hosts.close)
         self._watchdog = Watchdog(
@@ -141,9 +152,9 @@ class Engine:
             settings=settings,
             stats=self.stats,
             lease_left=lambda: self._heartbeat.left,
-            stop_job=self._stop_job,
-            give_up=self._give_up,
-            on_lease_over=self._on_lease_over,
+            stop_job=board.stop_job,
+            give_up=board.give_up,
+            on_lease_over=board.on_lease_over,
         )
         self._stepper = Stepper(
             holder=lambda: self._heartbeat.holder,
@@ -162,20 +173,27 @@ class Engine:
             holder=lambda: self._heartbeat.holder,
             phases=phases,
             crash_cap=settings.crash_cap,
-            record=self._record,
+            record=board.record,
             in_thread=self._hosts.in_thread,
-            on_recovered=self._on_recovered,
-            on_crash=self._on_crash,
+            on_recovered=board.on_recovered,
+            on_crash=board.on_crash,
         )
-        self._ticker = Ticker(self._store, on_fired=self._on_fired)
+        self._ticker = Ticker(self._store, on_fired=board.on_fired)
         self._caretaker = Caretaker(self._duties())
         self._listening = Listening(
             self._store.listen,
-            on_phase=self._on_hint,
+            on_phase=board.on_hint,
             on_later=lambda: self._caretaker.ask("agenda"),
-            on_nudge=self._on_nudge,
-            on_cancel=self.cancel,
-            on_listening=self._on_listening,
+            on_nudge=board.on_nudge,
+            on_cancel=board.cancel,
+            on_listening=board.on_listening,
+        )
+        board.connect(
+            heartbeat=self._heartbeat,
+            hosts=self._hosts,
+            watchdog=self._watchdog,
+            stepper=self._stepper,
+            caretaker=self._caretaker,
         )
         self._announce()
         self._define()
@@ -195,25 +213,25 @@ class Engine:
         events.instance_started(self.id, sorted(phases))
 
     def _duties(self) -> list[Duty]:
-        store, settings = self._store, self.settings
+        store, settings, board = self._store, self.settings, self._board
         agenda = Agenda(
             store,
             self._recoverer,
             every=settings.recovery,
-            on_promoted=self._on_promoted,
+            on_promoted=board.on_promoted,
             on_tick=self._ticker.expect,
-            on_resumed=lambda: self._on_hint(None),
+            on_resumed=lambda: board.on_hint(None),
         )
         self._rollups = RollupWriter(
             store, self.stats, lambda: self.id, every=settings.rollup, keep_days=settings.rollup_days
         )
-        pressure = Pressure(store, self.phases, hold=self._on_pressure)
+        pressure = Pressure(store, self.phases, hold=board.on_pressure)
         self._unserved = Unserved(
             store,
             self._registry,
             holder=lambda: self._heartbeat.holder,
             fail_after=settings.fail_unserved,
-            record=self._record,
+            record=board.record,
         )
         summary = Summary(self.stats.report, self._waiting)
         check = HealthCheck(self.report)
@@ -268,16 +286,16 @@ class Engine:
             events.instance_stopping(self.id, len(self._floor.running()), grace)
             self._stepper.stop_claiming()
             self._floor.close()
-            self._give_back(self._floor.clear())
+            self._board.give_back(self._floor.clear())
             self._await_idle(grace)
             for running in self._floor.running():
-                self._stop_job(running, Stop.SHUTDOWN)
+                self._board.stop_job(running, Stop.SHUTDOWN)
             self._await_idle(STOP_WAIT, may_hurry=False)
             self._hosts.close_processes()  # before their jobs are given back: another instance may have them at once
-            self._give_back(
+            self._board.give_back(
                 running.lease for running in self._floor.running() if self._floor.give_up(running)
             )
-            self._give_back(self._floor.clear())
+            self._board.give_back(self._floor.clear())
             self._end()
             self.state = "stopped"
             events.instance_stopped(self.id)
@@ -320,131 +338,6 @@ class Engine:
             self._heartbeat.holder.leave()
         except WindlassError as error:
             events.store_unreachable(error)
-
-    # ------------------------------------------------------------------ what the parts tell
-
-    def _on_ended(self, ended: Sequence[Ended]) -> None:
-        firsts, following = self._floor.end([item.running for item in ended])
-        for item in ended:
-            if (context := item.running.context) is not None and context.awaits_commit:
-                self._recorder.expect_elsewhere(item.running.lease)
-        outcomes = [
-            item.outcome
-            for item, first in zip(ended, firsts, strict=True)
-            if first and item.outcome is not None
-        ]
-        if outcomes:
-            self._recorder.put(outcomes)
-        for item, first in zip(ended, firsts, strict=True):
-            if first and item.outcome is None:
-                self._recorder.recorded_elsewhere(item.running)
-        if following:
-            self._stepper.begin(following)
-        self._stepper.wake()
-
-    def _on_recorded(self, lease: Lease) -> None:
-        """A child process ended its job in a transaction of its own."""
-        self._heartbeat.holder.let_go([lease])
-
-    def _record(self, outcome: Outcome) -> None:
-        self._recorder.put([outcome])
-        self._waker.wake()
-
-    def _give_back(self, leases: Any) -> None:
-        self._recorder.put([Released(lease) for lease in leases])
-        self._waker.wake()
-
-    def _stop_job(self, running: Running, reason: Stop) -> None:
-        if self._floor.stop(running, reason):
-            self._hosts.stop_job(running)
-
-    def _give_up(self, stubborn: Sequence[Running]) -> None:
-        for running in stubborn:
-            if not self._floor.give_up(running):
-                continue
-            events.processor_replaced(running, running.stop or "")
-            if running.phase is not None and running.stop is Stop.TIME_LIMIT:
-                self._record(self._runner.timed_out(running.lease, running.phase))
-            else:  # the lease may be renewed after all, and then nobody else would give this job back
-                self._give_back([running.lease])
-        self._stepper.begin(self._floor.assign())
-
-    def cancel(self, job_id: str) -> None:
-        """A job was asked to stop: here is where it happens, if it is here."""
-        found = self._floor.find(job_id)
-        if isinstance(found, Running):
-            self._stop_job(found, Stop.CANCELLED)
-        elif found is not None:
-            self._record(Cancelled(found, ON_REQUEST))
-
-    def _cancel_all(self, job_ids: Sequence[str]) -> None:
-        for job_id in job_ids:
-            self.cancel(job_id)
-
-    def _on_hint(self, phase: str | None) -> None:
-        if phase is None:
-            self._caretaker.ask("wake")
-            if not self._heartbeat.is_looking and not self._floor.is_empty:
-                self._heartbeat.look()
-        if self._discovery.hint(phase):
-            self._waker.wake()
-
-    def _on_nudge(self, phase: str) -> None:
-        self._heartbeat.holder.nudge(phase)
-        self._on_hint(phase)
-
-    def _on_listening(self, is_listening: bool) -> None:
-        if is_listening:
-            self.stats.count("reconnects")
-        self._discovery.heard(is_listening)
-        self._waker.wake()
-
-    def _on_promoted(self, phase: str, count: int) -> None:
-        self.stats.count("promoted", count)
-        self._on_hint(phase)
-
-    def _on_pressure(self, phase: str, is_held: bool) -> None:
-        self._discovery.hold(phase, is_held)
-        self._waker.wake()
-
-    def _on_fired(self, item: Fired) -> None:
-        self.stats.count("ticks", len(item.ticks))
-        self.stats.count("ticks_skipped", item.skipped)
-        events.fired(item)
-        if item.ticks:
-            self._on_hint(item.phase)
-
-    def _on_crash(self) -> None:
-        """A process died under a job, and the job is charged with it: a child of ours, or an instance whose job was recovered here."""
-        self.stats.count("crashes")
-
-    def _on_duplicate(self, lease: Lease, name: str) -> None:
-        self.stats.count("duplicates_prevented")
-        events.duplicate_prevented(lease.id, lease.phase, name)
-
-    def _on_recovered(self, item: Recovered) -> None:
-        self.stats.count("recovered", label=item.verdict)
-        events.recovered(item)
-
-    def _on_good(self, is_new: bool) -> None:
-        if is_new or not self._watchdog.has_lease:
-            self._watchdog.lease_is_good()
-            self._discovery.hint()
-            self._waker.wake()
-
-    def _on_lease_over(self) -> None:
-        """The lease is about to end unrenewed: stop everything, and give it back if the database can still be told."""
-        self.stats.count("self_stops")
-        events.self_stopped(self.id)
-        self._give_back(self._floor.clear())
-        for running in self._floor.running():
-            self._stop_job(running, Stop.LEASE_LOST)
-
-    def _on_lost(self, why: str) -> None:
-        """Others have our jobs now: what waits is dropped, what runs is stopped."""
-        self._floor.clear()
-        for running in self._floor.running():
-            self._stop_job(running, Stop.LEASE_LOST)
 
     # ------------------------------------------------------------------ looking
 
@@ -509,37 +402,6 @@ class Engine:
     def processors(self) -> list[tuple[str, str, str | None, float]]:
         """Each processor: name, state, the job it runs, and for how many seconds."""
         return self._floor.processors()
-
-
-class _Hold:
-    """What running jobs may ask of the store: the holder of the moment, and the store's reads."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-
-    def checkpoint(self, lease: Lease, **what: Any) -> bool:
-        return self._engine.holder.checkpoint(lease, **what)
-
-    def put_output(self, lease: Lease, value: Any, *, name: str = "") -> Any:
-        return self._engine.holder.put_output(lease, value, name=name)
-
-    def transaction(self, lease: Lease) -> Any:
-        return self._engine.holder.transaction(lease, run=lambda: self._engine.run_of(lease))
-
-    def fence(self, lease: Lease) -> Any:
-        return self._engine.holder.fence(lease, run=lambda: self._engine.run_of(lease))
-
-    def resume(self, lease: Lease) -> Any:
-        return self._engine._store.resume(lease)
-
-    def outputs_of(self, lease: Lease) -> Any:
-        return self._engine._store.outputs_of(lease)
-
-    def principal_of(self, lease: Lease) -> Any:
-        return self._engine._store.principals.of(lease)
-
-    def enqueue(self, jobs: Any) -> Any:
-        return self._engine._store.enqueue(jobs)
 
 
 def _only(_answer: object) -> None:
