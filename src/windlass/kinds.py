@@ -12,7 +12,7 @@ from windlass.errors import ConfigError
 from windlass.model import Enqueued, NewJob
 from windlass.submit import Submitter
 from windlass.work.authority import Authority
-from windlass.work.chunks import ChunkTransaction
+from windlass.work.chunk_transaction import ChunkTransaction
 from windlass.work.inject import Container
 from windlass.work.kind import Phase, Registry, check_options
 from windlass.work.new_jobs import known_options, new_job, new_jobs

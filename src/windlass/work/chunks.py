@@ -31,6 +31,7 @@ from windlass.errors import ConfigError, LeaseLost, NotAllowedError, StoreError,
 from windlass.model import Lease, Output, Progress
 from windlass.retry import RetryPolicy
 from windlass.signals import Fail, Signal, Stopped
+from windlass.work.chunk_transaction import ChunkTransaction
 from windlass.work.transaction import JobTransaction
 
 SIZE = 1000
@@ -369,79 +370,6 @@ class Chunk:
             raise
         finally:
             tx.dismiss()
-
-
-class ChunkTransaction:
-    """The transaction of one chunk, begun when it is first used."""
-
-    def __init__(self, transaction: JobTransaction, *, is_async: bool = False) -> None:
-        self._transaction = transaction
-        self._is_async = is_async
-        self.is_open = False
-
-    @property
-    def connection(self) -> Any:
-        """The driver's own connection (psycopg or sqlite3). In async handlers use ``await tx.execute`` or ``await tx.run``."""
-        if self._is_async:
-            raise WindlassError("in an async handler use `await tx.execute(...)` or `await tx.run(function)`")
-        return self._opened.connection
-
-    def enqueue(self, job: Any) -> Any:
-        """Enqueue a job that exists if and only if this chunk commits."""
-        return self._opened.enqueue(job)
-
-    def put_output(self, name: str, value: Any) -> Output:
-        """Store a named output with this chunk."""
-        return self._opened.put_output(name, value)
-
-    async def execute(self, query: Any, parameters: Any = ()) -> Any:
-        """Run one statement off the event loop; answers the driver's cursor."""
-        return await self.run_here(lambda: self._opened.connection.execute(query, parameters))
-
-    async def run(self, function: Callable[[Any], Any]) -> Any:
-        """Run a function of the connection off the event loop."""
-        return await self.run_here(lambda: function(self._opened.connection))
-
-    # ------------------------------------------------------------------ for the chunk
-
-    @property
-    def _opened(self) -> JobTransaction:
-        if not self.is_open:
-            self._transaction.__enter__()
-            self.is_open = True
-        return self._transaction
-
-    def opened(self) -> _Open:
-        """The transaction, begun, as a block that commits or rolls back."""
-        return _Open(self)
-
-    def roll_back(self, error: BaseException) -> None:
-        if self.is_open:
-            self.is_open = False
-            self._transaction.__exit__(type(error), error, error.__traceback__)
-
-    async def run_here(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Run something on the transaction's own thread."""
-        return await self._transaction.in_thread(function, *arguments)
-
-    def dismiss(self) -> None:
-        self._transaction.dismiss()
-
-
-class _Open:
-    """``with``: commits, or rolls back when something raises."""
-
-    def __init__(self, tx: ChunkTransaction) -> None:
-        self._tx = tx
-
-    def __enter__(self) -> JobTransaction:
-        return self._tx._opened
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._tx.is_open = False
-        self._tx._transaction.__exit__(kind, error, traceback)
 
 
 def _nothing() -> None: ...
