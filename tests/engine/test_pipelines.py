@@ -196,10 +196,11 @@ def test_a_phase_that_is_gone_is_found_also_where_its_kind_has_a_colon(shop: Sho
 
     (gone,) = shop.store.enqueue([NewJob(kind="shop:order", phase="shop:order:gone")])
     (strange,) = shop.store.enqueue([NewJob(kind="shop:mail")])
-    shop.serve(unserved=0.05, fail_unserved=0.2)
+    engine = shop.serve(unserved=0.05, fail_unserved=0.2)
     shop.until(lambda: shop.job(gone).state is State.FAILED)
     assert "shop:order:kept" in (shop.job(gone).error or {})["message"]
     time.sleep(0.5)
+    engine.stop(grace=0)  # it claims such a job to look at it; whatever it has it gives back now
     assert shop.job(strange).state is State.QUEUED, "a kind that this app does not have"
 
 
