@@ -15,6 +15,7 @@ from tests.engine.shop import Shop
 from windlass.model import CancelAnswer, Flag, NewJob, State
 from windlass.retry import fixed
 from windlass.store import open_store
+from windlass.store.holder import Holder
 from windlass.work.context import Context
 
 
@@ -376,24 +377,26 @@ def test_a_paused_phase_is_served_when_it_is_resumed(shop: Shop) -> None:
     assert shop.job(job).state is State.COMPLETED
 
 
-def test_what_is_claimed_while_the_engine_stops_is_given_back_by_it(shop: Shop) -> None:
+def test_what_is_claimed_while_the_engine_stops_is_given_back_by_it(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A step may be under way when a stop comes: its jobs were left to recovery, as if their instance had died."""
 
     @shop.app.job(processors=5)
     async def work(n: int) -> None: ...
 
-    engine = shop.serve()
-    real = engine.holder.step
+    real = Holder.step
     claimed, answer = threading.Event(), threading.Event()
 
-    def step(outcomes: Any = (), want: Any = None) -> Any:
-        done = real(outcomes, want)
+    def step(holder: Holder, outcomes: Any = (), want: Any = None) -> Any:
+        done = real(holder, outcomes, want)
         if done.claimed:
             claimed.set()
             answer.wait(10)
         return done
 
-    engine.holder.step = step  # type: ignore[method-assign]
+    monkeypatch.setattr(Holder, "step", step)  # before the engine is there: not one step goes past it
+    engine = shop.serve()
     jobs = work.enqueue_many({"n": n} for n in range(20))
     assert claimed.wait(10)
     stopper = threading.Thread(target=engine.stop)
