@@ -95,6 +95,7 @@ class Demo:
         left, began = _unfinished(store), time.monotonic()
         at_start, has_spoken = left, False
         with Workers(self._url) as workers, _ProgressLine() as line:
+            workers.start()
             while left:
                 workers.check()
                 if workers.killed and not has_spoken:

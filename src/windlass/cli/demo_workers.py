@@ -26,19 +26,26 @@ class Workers:
     """Three processes that end with the block, whatever happens in it; the kernel sees to it if we are killed."""
 
     def __init__(self, url: str) -> None:
-        environment = {**os.environ, "WINDLASS_DATABASE_URL": url}  # not an argument: it may hold a password
-        command = [sys.executable, "-m", "windlass.examples.parcels.worker"]
-        self._processes = [
-            process.start(command, env=environment, output=subprocess.PIPE) for _ in range(WORKERS)
-        ]
-        self._last_words: list[deque[str]] = [deque(maxlen=5) for _ in self._processes]
-        self._readers = [
-            threading.Thread(target=self._read, args=(number,), daemon=True) for number in range(WORKERS)
-        ]
+        self._url = url
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._last_words: list[deque[str]] = []
+        self._readers: list[threading.Thread] = []
         self._may_kill = threading.Event()
         self.killed: int | None = None
-        for reader in self._readers:
+
+    def start(self) -> None:
+        """Start them. Inside the block: a signal that comes meanwhile stops those that are there."""
+        environment = {
+            **os.environ,
+            "WINDLASS_DATABASE_URL": self._url,
+        }  # no argument: it may hold a password
+        command = [sys.executable, "-m", "windlass.examples.parcels.worker"]
+        for number in range(WORKERS):
+            self._last_words.append(deque(maxlen=5))
+            self._processes.append(process.start(command, env=environment, output=subprocess.PIPE))
+            reader = threading.Thread(target=self._read, args=(number,), daemon=True)
             reader.start()
+            self._readers.append(reader)
         say(f"workers: {', '.join(f'pid {worker.pid}' for worker in self._processes)}")
 
     def kill_one(self) -> None:
@@ -71,8 +78,9 @@ class Workers:
             for worker in self._processes:
                 worker.kill()
                 worker.wait()
-        for reader, worker in zip(self._readers, self._processes, strict=True):
+        for reader in self._readers:
             reader.join(1)
+        for worker in self._processes:
             if worker.stdout is not None:
                 worker.stdout.close()
 
