@@ -11,6 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 import redis
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from tests.servers import choice, postgres
 from windlass.embedded import binaries, process
@@ -81,6 +82,17 @@ def test_every_version_found_is_the_version_that_answers(postgres_dsn_every, req
         (number,) = connection.execute("SHOW server_version_num").fetchone() or ("",)
     expected = request.node.callspec.params["postgres_dsn_every"]
     assert expected in (f"pg{int(number) // 10000}", "pg-dsn")
+
+
+def test_a_server_of_our_own_wants_its_password(own_postgres):
+    dsn = own_postgres(durable=False).dsn()
+    with psycopg.connect(dsn) as connection:
+        (kept,) = connection.execute(
+            "SELECT rolpassword FROM pg_authid WHERE rolname = 'postgres'"
+        ).fetchone()
+    assert kept.startswith("SCRAM-SHA-256$1:") and conninfo_to_dict(dsn)["password"] not in kept
+    with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
+        psycopg.connect(make_conninfo(dsn, password="guessed"))
 
 
 def test_the_environments_server_is_the_only_one_used_and_only_our_databases_change(
