@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -25,8 +24,8 @@ def opened(kind: str) -> Open:
 
 
 @pytest.fixture
-def url(kind: str, fresh_postgres: FreshPostgres, sqlite_path: Path) -> str:
-    return f"sqlite:///{sqlite_path}" if kind in ON_SQLITE else fresh_postgres()
+def url(kind: str, fresh_postgres: FreshPostgres, fresh_sqlite: Callable[[], str]) -> str:
+    return fresh_sqlite() if kind in ON_SQLITE else fresh_postgres()
 
 
 @pytest.fixture

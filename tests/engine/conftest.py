@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -12,7 +11,9 @@ from tests.servers.plugin import FreshPostgres
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def shop(request: pytest.FixtureRequest, fresh_postgres: FreshPostgres, sqlite_path: Path) -> Iterator[Shop]:
-    made = Shop(f"sqlite:///{sqlite_path}" if request.param == "sqlite" else fresh_postgres())
+def shop(
+    request: pytest.FixtureRequest, fresh_postgres: FreshPostgres, fresh_sqlite: Callable[[], str]
+) -> Iterator[Shop]:
+    made = Shop(fresh_sqlite() if request.param == "sqlite" else fresh_postgres())
     yield made
     made.close()

@@ -76,7 +76,8 @@ def prepare(dsn: str) -> None:
 class Databases:
     """The databases of one server in this process. The first ``fresh()`` fills a template; each is a copy of it.
 
-    A copy takes 15–30 ms, whatever the number of migrations.
+    A copy takes 12–20 ms, whatever the number of migrations. Servers of our own do not fsync, and copy files faster than they write
+    them to the log; on somebody else's the checkpoints of a file copy would cost more than they save.
     """
 
     def __init__(self, source: Source, prepare: Callable[[str], None]) -> None:
@@ -121,8 +122,10 @@ class Databases:
             self._count += 1
             try:
                 self._connection.execute(
-                    sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(
-                        sql.Identifier(name), sql.Identifier(template)
+                    sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY {}").format(
+                        sql.Identifier(name),
+                        sql.Identifier(template),
+                        sql.SQL("FILE_COPY" if self._server else "WAL_LOG"),
                     )
                 )
             except psycopg.errors.DuplicateDatabase:
