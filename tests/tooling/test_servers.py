@@ -89,7 +89,7 @@ def test_a_server_of_our_own_wants_its_password(own_postgres):
     with psycopg.connect(dsn) as connection:
         (kept,) = connection.execute(
             "SELECT rolpassword FROM pg_authid WHERE rolname = 'postgres'"
-        ).fetchone()
+        ).fetchone() or ("",)
     assert kept.startswith("SCRAM-SHA-256$1:") and conninfo_to_dict(dsn)["password"] not in kept
     with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
         psycopg.connect(make_conninfo(dsn, password="guessed"))
