@@ -103,9 +103,22 @@ def explain(error: BaseException) -> str:
     """One line about an exception, whatever its ``__str__`` does."""
     try:
         text = one_line(str(error))
-    except Exception:  # noqa: BLE001  the user's own __str__ raised
+    except BaseException:  # noqa: BLE001  the user's own __str__ raised, perhaps SystemExit
         text = ""
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def text_of(value: object) -> str:
+    """A text as it is; anything else as one line of it, whatever its ``__str__`` does: an exception given for a message, a number for
+    a code."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, BaseException):
+        return explain(value)
+    try:
+        return one_line(str(value))
+    except BaseException:  # noqa: BLE001  the user's own __str__ raised, perhaps SystemExit
+        return type(value).__name__
 
 
 class TreeInspector:

@@ -14,6 +14,7 @@ from datetime import timedelta
 from typing import Protocol
 
 from windlass.errors import ConfigError
+from windlass.model import as_duration
 
 SHORTEST = timedelta(milliseconds=10)
 LONGEST = timedelta(days=30)
@@ -78,8 +79,15 @@ class Custom:
     function: Callable[[int, BaseException | None], float | timedelta]
 
     def delay(self, attempt: int, error: BaseException | None = None) -> timedelta:
-        wanted = self.function(attempt, error)
-        return _bounded(wanted if isinstance(wanted, timedelta) else timedelta(seconds=wanted), LONGEST)
+        return as_delay(self.function(attempt, error))
+
+
+def as_delay(wanted: object) -> timedelta:
+    """What a policy answered, seconds or a timedelta, within bounds. A policy may be the user's own."""
+    delay = as_duration(wanted)
+    if not isinstance(delay, timedelta):
+        raise ConfigError("retry delay", wanted, "seconds as a number, or a timedelta")
+    return _bounded(delay, LONGEST)
 
 
 def exponential(

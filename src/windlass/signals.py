@@ -11,6 +11,10 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from windlass.errors import ConfigError
+from windlass.json_tree import text_of
+from windlass.model import as_duration
+
 
 class Signal(Exception):  # noqa: N818  an answer, not an error
     """Base of the answers a handler can raise."""
@@ -26,9 +30,12 @@ class Retry(Signal):
         after: float | timedelta | None = None,
         counted: bool = True,
     ) -> None:
-        super().__init__(message)
-        self.message = message
-        self.after = timedelta(seconds=after) if isinstance(after, int | float) else after
+        wait = as_duration(after)
+        if wait is not None and not isinstance(wait, timedelta):
+            raise ConfigError("Retry after", after, "seconds as a number, or a timedelta")
+        self.message = text_of(message)
+        super().__init__(self.message)
+        self.after = wait
         self.counted = counted
 
 
@@ -36,9 +43,9 @@ class Fail(Signal):
     """End this job as failed, with a code that machines can read; no further attempt."""
 
     def __init__(self, code: str, message: str = "") -> None:
-        super().__init__(message or code)
-        self.code = code
-        self.message = message or code
+        self.code = text_of(code)
+        self.message = text_of(message) or self.code
+        super().__init__(self.message)
 
 
 class BadResult(Fail):
@@ -52,8 +59,8 @@ class Cancel(Signal):
     """End this job as cancelled."""
 
     def __init__(self, reason: str = "cancelled by its handler") -> None:
-        super().__init__(reason)
-        self.reason = reason
+        self.reason = text_of(reason)
+        super().__init__(self.reason)
 
 
 class Stopped(Signal):

@@ -113,6 +113,8 @@ def test_everything_else_is_told() -> None:
         events.fired(Fired("nightly", "welcome", [tick], 2, is_capped=True))
         events.fired(Fired("nightly", "welcome", (), refused="its zone is unknown"))
         events.processor_replaced(a_job(), "time limit")
+        events.policy_broken(LEASE, ZeroDivisionError("division by zero"))
+        events.thread_missing(RuntimeError("can't start new thread"), 3)
         events.instance_started("i-1", ["a", "b"])
         events.instance_stopping("i-1", 7, 30.0)
         events.instance_stopped("i-1")

@@ -211,6 +211,9 @@ class Host:
         context: ChildContext | None = None
         try:
             phase, authority = self._phase(job.message["phase"])
+        except BaseException as error:  # noqa: BLE001  a module may raise anything while it is loaded
+            return None, {**tell(error, asked=False), "unloadable": True}
+        try:
             number, waited = job.message["processor"], job.message["waited_ms"]
             hold = self._hold.for_run(
                 lambda: Run(number, waited, max(0, int((time.monotonic() - began) * 1000)))

@@ -35,6 +35,7 @@ from windlass.errors import ConfigError, WindlassError
 from windlass.model import Lease, Run
 from windlass.observe import events
 from windlass.observe.check import HealthCheck
+from windlass.observe.current import current_job
 from windlass.observe.report import EngineReport, PhaseReport
 from windlass.observe.summary import Summary
 from windlass.settings import Settings
@@ -54,8 +55,9 @@ WAKE_EVERY, WAKE_LASTS = 10.0, 25.0
 MAINTAIN_EVERY, SWEEP_EVERY = 3600.0, 600.0
 SUMMARY_EVERY = 10.0
 ERASE_EVERY = 600.0
-STOP_WAIT = 2.5  # for jobs that were told to stop, after the grace time
+STOP_WAIT = 2.0  # for jobs that were told to stop, after the grace time
 LAST_WORDS = 2.0  # for the last outcomes to be written
+ALL_ENDED = 4.0  # for everything after the grace time, whatever hangs
 
 
 class _Part(Protocol):
@@ -155,6 +157,7 @@ class Engine:
             stop_job=board.stop_job,
             give_up=board.give_up,
             on_lease_over=board.on_lease_over,
+            catch_up=self._hosts.catch_up,
         )
         self._stepper = Stepper(
             holder=lambda: self._heartbeat.holder,
@@ -274,20 +277,23 @@ class Engine:
     def stop(self, grace: float | None = None) -> None:
         """Stop in order; answers when everything is given back. A second call (or ``hurry``) cuts the grace time short.
 
-        An engine that was not started, or could not be, has nothing to stop.
+        Whatever hangs, a handler or the database: five seconds after the grace time it is over, and what could not be given back is
+        recovered by others. An engine that was not started, or could not be, has nothing to stop.
         """
+        grace = self.settings.grace if grace is None else _seconds(grace)
+        self._refuse_to_wait_for_itself()
         if self.state == "stopping":
             self.hurry()
         with self._life_lock:
             if self.state != "running":
                 return
             self.state = "stopping"
-            grace = self.settings.grace if grace is None else grace
             events.instance_stopping(self.id, len(self._floor.running()), grace)
             self._stepper.stop_claiming()
             self._floor.close()
             self._board.give_back(self._floor.clear())
             self._await_idle(grace)
+            deadline = time.monotonic() + ALL_ENDED
             for running in self._floor.running():
                 self._board.stop_job(running, Stop.SHUTDOWN)
             self._await_idle(STOP_WAIT, may_hurry=False)
@@ -296,7 +302,7 @@ class Engine:
                 running.lease for running in self._floor.running() if self._floor.give_up(running)
             )
             self._board.give_back(self._floor.clear())
-            self._end()
+            self._end(deadline)
             self.state = "stopped"
             events.instance_stopped(self.id)
             self._stopped.set()
@@ -317,13 +323,24 @@ class Engine:
             if not may_hurry:
                 time.sleep(0.01)
 
-    def _end(self) -> None:
-        self._ticker.stop()
-        self._caretaker.stop(1.0)
-        was_written = self._stepper.finish(time.monotonic() + LAST_WORDS)
-        self._listening.stop()
-        self._heartbeat.stop()
-        self._watchdog.stop()
+    def _refuse_to_wait_for_itself(self) -> None:
+        job = current_job.get()
+        if job is not None and self._floor.running_one(job.lease) is not None:
+            raise WindlassError(
+                f"job {job.lease.id} asked the engine that runs it to stop, which waits for that job; have another thread do it: "
+                "threading.Thread(target=engine.stop).start()"
+            )
+
+    def _end(self, deadline: float) -> None:
+        def left(most: float) -> float:
+            return max(0.05, min(most, deadline - time.monotonic()))
+
+        self._ticker.stop(left(0.5))
+        self._caretaker.stop(left(0.5))
+        was_written = self._stepper.finish(time.monotonic() + left(LAST_WORDS))
+        self._listening.stop(left(2.0))
+        self._heartbeat.stop(left(2.0))
+        self._watchdog.stop(left(2.0))
         self._hosts.close()
         if was_written:
             try:
@@ -402,6 +419,16 @@ class Engine:
     def processors(self) -> list[tuple[str, str, str | None, float]]:
         """Each processor: name, state, the job it runs, and for how many seconds."""
         return self._floor.processors()
+
+
+def _seconds(grace: object) -> float:
+    if (
+        isinstance(grace, bool)
+        or not isinstance(grace, int | float)
+        or not 0 <= grace <= threading.TIMEOUT_MAX
+    ):
+        raise ConfigError("grace", grace, "a number of seconds from 0")
+    return grace
 
 
 def _only(_answer: object) -> None:

@@ -11,8 +11,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
-from windlass.engine.runner import STOPPED, Call, Runner, describe
+from windlass.engine.runner import STOPPED, Call, Runner, describe, unseen
 from windlass.engine.running import Running, Stop
+from windlass.errors import LeaseLost
 from windlass.model import Failed, Flag, Lease, Outcome, Released, has_flag
 from windlass.work.context import Context, Hold, Probe
 from windlass.work.kind import Phase
@@ -65,7 +66,8 @@ class Bench:
         self._probe = probe
 
     def prepare(self, running: Running) -> Call | Outcome:
-        """The call a job asks for, or the outcome where there is none to make. Never raises."""
+        """The call a job asks for, or the outcome where there is none to make; its time limit counts from here. Never raises."""
+        running.begun = True
         try:
             return self._prepare(running)
         except BaseException as error:  # noqa: BLE001  a job that cannot be prepared must still come to an end
@@ -73,8 +75,7 @@ class Bench:
 
     def _prepare(self, running: Running) -> Call | Outcome:
         if running.stop is not None and running.phase is not None:
-            stopped = self._runner.stopped(running.lease, running.phase, running.stop, None)
-            return stopped or Released(running.lease)
+            return self._runner.stopped(running.lease, running.phase, running.stop, None)
         phase = running.phase
         if phase is None or not (phase.signature.injected or has_flag(running.lease.flags, _PRINCIPAL)):
             return self._runner.prepare(running.lease)
@@ -113,10 +114,19 @@ class Bench:
         return outcome if context is None else context.cleaned(outcome)
 
     def raised(self, running: Running, error: BaseException) -> Outcome | None:
-        """The outcome of a handler that raised."""
+        """The outcome of a handler that raised. Never raises."""
         phase = running.phase
         if phase is None or (running.context is not None and running.context.is_recorded):
             return None
+        try:
+            return self._raised(running, phase, error)
+        except BaseException as broken:  # noqa: BLE001  an exception of the user's own that breaks whoever looks at it
+            return self.timed(running, self._runner.failed(running.lease, phase, unseen(error, broken)))
+
+    def _raised(self, running: Running, phase: Phase, error: BaseException) -> Outcome | None:
+        if isinstance(error, LeaseLost) and running.context is not None and running.context.awaits_commit:
+            # "Lost" is also what a handler hears that repeats a commit which had succeeded; the database knows.
+            return self.timed(running, self._runner.uncommitted(running.lease, phase))
         if running.stop is not None:
             outcome = self._runner.stopped(running.lease, phase, running.stop, error)
         elif isinstance(error, STOPPED) and running.context is not None and running.context.should_stop:
@@ -124,9 +134,6 @@ class Bench:
             outcome = self._runner.stopped(running.lease, phase, Stop.CANCELLED, error)
         else:
             outcome = self._runner.raised(running.lease, phase, error)
-        if outcome is None and running.context is not None and running.context.awaits_commit:
-            # "Lost" is also what a handler hears that repeats a commit which had succeeded; the database knows.
-            outcome = self._runner.uncommitted(running.lease, phase)
         return self.timed(running, outcome)
 
     def timed(self, running: Running, outcome: Outcome | None) -> Outcome | None:

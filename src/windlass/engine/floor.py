@@ -120,9 +120,11 @@ class Floor:
     # ------------------------------------------------------------------ stopping
 
     def stop(self, running: Running, reason: Stop) -> bool:
-        """Note that a running job should stop; False if it ended, or was told before."""
+        """Note that a running job should stop; False if it ended, or was told before. One that was cancelled may take its time, but not
+        beyond its lease."""
         with self._lock:
-            if running.is_over or running.stop is not None:
+            is_worse = reason is Stop.LEASE_LOST and running.stop is Stop.CANCELLED
+            if running.is_over or (running.stop is not None and not is_worse):
                 return False
             running.stop = reason
             running.stopped = self._monotonic()

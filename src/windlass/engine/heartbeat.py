@@ -59,10 +59,10 @@ class Heartbeat:
     def start(self) -> None:
         self._thread.start()
 
-    def stop(self) -> None:
+    def stop(self, wait: float = 5.0) -> None:
         self._over.set()
         self._wake.set()
-        self._thread.join(5)
+        self._thread.join(wait)
 
     @property
     def left(self) -> float:

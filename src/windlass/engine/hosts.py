@@ -67,6 +67,10 @@ class Hosts:
         """Run something that is no job on a thread."""
         self._threads.run(function)
 
+    def catch_up(self) -> None:
+        """Try again what could not be had when it was needed."""
+        self._threads.catch_up()
+
     def stop_job(self, running: Running) -> None:
         """Make a job stop that was told to."""
         self._host(running).stop_job(running)

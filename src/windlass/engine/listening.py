@@ -41,9 +41,9 @@ class Listening:
     def start(self) -> None:
         self._thread.start()
 
-    def stop(self) -> None:
+    def stop(self, wait: float = LISTEN_FOR + 1) -> None:
         self._over.set()
-        self._thread.join(LISTEN_FOR + 1)
+        self._thread.join(wait)
 
     def _run(self) -> None:
         while not self._over.is_set():

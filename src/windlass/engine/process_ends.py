@@ -59,13 +59,13 @@ class Ends:
             ):  # a checkpoint said "cancelled" before the engine heard of it
                 return self._bench.timed(running, Cancelled(lease, ON_REQUEST))
             case "stopped":
-                return self._judged(running, Stopped())
+                return self._bench.raised(running, Stopped())
             case _:
                 return self._raised(running, rebuild(message))
 
     def stopped(self, running: Running) -> Outcome | None:
         """The outcome of a job that was told to stop and did not, so that its process was killed."""
-        return Released(running.lease) if running.stop is None else self._judged(running, Stopped())
+        return Released(running.lease) if running.stop is None else self._bench.raised(running, Stopped())
 
     def died(self, running: Running, how: Exit, what: str, last_words: str) -> Outcome | None:
         """The outcome of a job whose process died under it: a crash, counted against it and no other."""
@@ -103,14 +103,8 @@ class Ends:
         error = JobError(type="ConfigError", code="config", message=message)
         return self._bench.timed(running, Failed(running.lease, error))
 
-    def _judged(self, running: Running, error: BaseException) -> Outcome | None:
-        try:
-            return self._bench.raised(running, error)
-        except Exception as broken:  # noqa: BLE001  the retry policy may be the user's own
-            return self._bench.timed(running, Failed(running.lease, describe(broken)))
-
     def _raised(self, running: Running, error: BaseException) -> Outcome | None:
-        outcome = self._judged(running, error)
+        outcome = self._bench.raised(running, error)
         told = told_by(error)
         if told is not None and isinstance(outcome, Retried | Failed) and outcome.error == describe(error):
             return replace(outcome, error=told)

@@ -227,13 +227,28 @@ class ProcessExecutor:
             case "token":
                 work.note_token(message["value"])
             case "ended":
-                outcome = None if work.is_recorded else self._ends.told(work.running, message)
-                self._end(work, outcome)
+                self._end(work, self._outcome(work, message))
                 crew.rest(child, is_fit=message["fit"])
+
+    def _outcome(self, work: Hosted, message: Message) -> Outcome | None:
+        if work.is_recorded:
+            return None
+        running, phase = work.running, work.phase
+        if message.get("unloadable") and running.is_alone and phase.where is not Where.PROCESS:
+            self._addresses[phase.name] = phase, None  # from here on its suspects run beside the others
+            log.warning(
+                "the handler of phase %s cannot be loaded by another process (%s); job %s is given back, to run beside the others",
+                phase.name,
+                message.get("message"),
+                running.lease.id,
+            )
+            return Released(running.lease)
+        return self._ends.told(running, message)
 
     # ------------------------------------------------------------------ jobs
 
     def _begin(self, crew: Crew, running: Running) -> None:
+        running.begun = True  # its time is counted from what its process tells
         phase = running.phase
         if self._closing_at is not None:
             self._ended.append(Ended(running, Released(running.lease)))

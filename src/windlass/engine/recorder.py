@@ -28,6 +28,8 @@ from windlass.model import (
 )
 from windlass.observe import events
 
+log = logging.getLogger("windlass.engine")
+
 _NAMES = {
     Completed: "completed",
     Failed: "failed",
@@ -82,7 +84,10 @@ class Recorder:
                 name = "completed"
             self._stats.ended_many(phase, name, [outcome.run])
             ended[phase] += 1
-            events.ended(outcome, name)
+            try:
+                events.ended(outcome, name)
+            except Exception:  # what is written is written, whatever a log makes of it
+                log.exception("the end of job %s could not be told", outcome.lease.id)
         for phase, runs in plain.items():
             self._stats.ended_many(phase, "completed", runs)
             ended[phase] += len(runs)

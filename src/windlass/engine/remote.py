@@ -16,7 +16,7 @@ from typing import Any
 from windlass.engine.runner import STOPPED, describe
 from windlass.engine.wire import Message
 from windlass.errors import LeaseLost
-from windlass.json_tree import explain, one_line
+from windlass.json_tree import explain, text_of
 from windlass.model import JobError
 from windlass.signals import BadResult, Cancel, Fail, Retry
 from windlass.work.address import AS_MAIN, MAIN
@@ -43,16 +43,16 @@ def tell(error: BaseException, *, asked: bool) -> Message:
         case LeaseLost():
             return {"how": "lost", "message": explain(error)}
         case Cancel():
-            return {"how": "cancel", "reason": _text(error.reason)}
+            return {"how": "cancel", "reason": text_of(error.reason)}
         case BadResult():
             return {"how": "refused", "code": error.code, "message": error.message}
         case Fail():
-            return {"how": "fail", "code": _text(error.code), "message": _text(error.message)}
+            return {"how": "fail", "code": text_of(error.code), "message": text_of(error.message)}
         case Retry():
             after = error.after.total_seconds() if isinstance(error.after, timedelta) else None
             return {
                 "how": "retry",
-                "message": _text(error.message),
+                "message": text_of(error.message),
                 "after": after,
                 "counted": bool(error.counted),
             }
@@ -141,12 +141,3 @@ def _is_simple(value: Any) -> bool:
     if type(value) is float:
         return math.isfinite(value)
     return value is None or type(value) is bool or (type(value) is str and len(value) <= LONGEST_FACT)
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    try:
-        return one_line(str(value))
-    except Exception:  # noqa: BLE001  the user's own __str__ raised
-        return type(value).__name__

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -30,10 +32,15 @@ from windlass.model import (
     Run,
     has_flag,
 )
+from windlass.observe import events
+from windlass.retry import as_delay, exponential
 from windlass.signals import BadResult, Cancel, Fail, Retry, Stopped
 from windlass.work.authority import Authority, gated
 from windlass.work.context import Context
 from windlass.work.kind import Phase, Registry
+
+STAND_IN = exponential()
+"""Says how long to wait where a policy cannot."""
 
 STOPPED = (asyncio.CancelledError, Stopped)
 """What a handler raises that was told to stop and did."""
@@ -120,11 +127,10 @@ class Runner:
             return Failed(lease, JobError(type="PayloadError", code="bad_result", message=str(error)), run)
         return phase.ended(lease, None if value is None and following is None else text, run)
 
-    def raised(self, lease: Lease, phase: Phase, error: BaseException) -> Outcome | None:
-        """The outcome of a handler that raised; None where its lease is lost and there is nothing to say."""
+    def raised(self, lease: Lease, phase: Phase, error: BaseException) -> Outcome:
+        """The outcome of a handler that raised. ``LeaseLost`` is one like others: it may be about another job, whose context was kept;
+        if it is about this one, the database takes nothing from it any more."""
         match error:
-            case LeaseLost():
-                return None
             case NotAllowedError():
                 return Failed(lease, describe(error))
             case Cancel():
@@ -141,17 +147,15 @@ class Runner:
             case _:
                 return self._failed_attempt(lease, phase, error)
 
-    def stopped(
-        self, lease: Lease, phase: Phase, reason: Stop, error: BaseException | None
-    ) -> Outcome | None:
+    def stopped(self, lease: Lease, phase: Phase, reason: Stop, error: BaseException | None) -> Outcome:
         """The outcome of a job that ended with an exception after it was told to stop."""
         match reason:
             case Stop.CANCELLED:
                 return Cancelled(lease, ON_REQUEST)
             case Stop.TIME_LIMIT:
                 return self.timed_out(lease, phase)
-            case Stop.SHUTDOWN | Stop.LEASE_LOST:
-                if error is None or isinstance(error, STOPPED):
+            case Stop.SHUTDOWN | Stop.LEASE_LOST | Stop.NOT_BEGUN:
+                if error is None or isinstance(error, (*STOPPED, LeaseLost)):
                     return Released(lease)
                 return self.raised(lease, phase, error)
 
@@ -169,27 +173,51 @@ class Runner:
         told = JobError(type="NotCommitted", code="not_committed", message=message)
         return self._retried(lease, phase, told, None)
 
+    def failed(self, lease: Lease, phase: Phase, told: JobError) -> Outcome:
+        """The outcome of an attempt of which no more is known than this."""
+        return self._retried(lease, phase, told, None)
+
     def _failed_attempt(self, lease: Lease, phase: Phase, error: BaseException) -> Outcome:
         return self._retried(lease, phase, describe(error), error)
 
     def _retried(
         self, lease: Lease, phase: Phase, told: JobError, error: BaseException | None, *, counted: bool = True
     ) -> Outcome:
+        if counted and lease.attempt >= lease.max_attempts:
+            return Retried(
+                lease, told, timedelta(0), counted=counted
+            )  # which is a failure: there is nothing to wait for
         try:
-            delay = phase.retry.delay(lease.attempt, error)
-        except Exception as broken:  # noqa: BLE001  the policy may be the user's own
-            return Failed(lease, describe(broken))
+            delay = as_delay(phase.retry.delay(lease.attempt, error))
+        except BaseException as broken:  # noqa: BLE001  the policy may be the user's own
+            events.policy_broken(lease, broken)
+            delay = STAND_IN.delay(lease.attempt)
+            told = replace(told, details={**told.details, "retry_policy": explain(broken)})
         return Retried(lease, told, delay, counted=counted)
 
 
 def describe(error: BaseException) -> JobError:
-    """An exception as data; safe for exceptions that cannot even be printed. One from another process says it itself."""
+    """An exception as data; safe for exceptions that cannot even be looked at. One from another process says it itself."""
+    try:
+        return _described(error)
+    except BaseException as broken:  # noqa: BLE001  an attribute or a property of a user's exception raised
+        return unseen(error, broken)
+
+
+def unseen(error: BaseException, why: BaseException) -> JobError:
+    """What can be said of an exception without looking at it."""
+    name = type(error).__name__
+    message = f"{name}, which cannot be looked at: doing so raised {type(why).__name__}"
+    return JobError(type=name, code="exception", message=message)
+
+
+def _described(error: BaseException) -> JobError:
     told = getattr(error, "windlass_told", None)
     if isinstance(told, JobError):
         return told
     code = error.code if isinstance(error, WindlassError) else "exception"
     try:
         trace = "".join(traceback.format_exception(error))
-    except Exception:  # noqa: BLE001  __str__ or __cause__ of a user's exception raised
+    except BaseException:  # noqa: BLE001  __str__ or __cause__ of a user's exception raised
         trace = "the traceback could not be formatted"
     return JobError(type=type(error).__name__, code=code, message=explain(error), traceback=trace)

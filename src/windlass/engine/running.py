@@ -19,6 +19,7 @@ class Stop(StrEnum):
     TIME_LIMIT = "time limit"
     SHUTDOWN = "shutdown"
     LEASE_LOST = "lease lost"
+    NOT_BEGUN = "not begun"  # within its time limit: the loop is blocked, or there is no thread for it
 
 
 make_run = partial(tuple.__new__, Run)  # as in executors.py: the class's own constructor is slow
@@ -28,7 +29,7 @@ class Running:
     """One attempt under way. ``stop`` and ``is_over`` are written under the floor's lock only."""
 
     __slots__ = (
-        "claimed", "context", "handle", "is_alone", "is_over", "lease", "phase", "processor", "started", "stop", "stopped",
+        "begun", "claimed", "context", "handle", "is_alone", "is_over", "lease", "phase", "processor", "started", "stop", "stopped",
     )  # fmt: skip
 
     def __init__(
@@ -46,6 +47,7 @@ class Running:
         self.claimed = claimed
         self.started = started
         self.is_alone = is_alone  # a suspect: it runs in a process where only it can die
+        self.begun = False
         self.context: Context | None = None
         self.handle: Any = None  # the executor's own: a task, a child
         self.stop: Stop | None = None

@@ -24,6 +24,7 @@ from windlass.engine.running import Running
 from windlass.engine.stats import Stats
 from windlass.engine.waker import Waker
 from windlass.errors import StoreError, StoreUnreachableError, WindlassError
+from windlass.json_tree import explain
 from windlass.model import Failed, JobError, Lease, Outcome, Released, Verdict, Want
 from windlass.observe import events
 from windlass.settings import Settings
@@ -198,7 +199,11 @@ class Stepper:
             log.error(
                 "a step failed in a way nobody expected; its outcomes are written one by one", exc_info=step
             )
-            self._one_by_one(outcomes, step)
+            if want is not None:
+                self._on_claim_failed()  # it may have been made before it failed
+            self._slow_down()
+            if outcomes:
+                self._one_by_one(outcomes, step)
             return
         self._succeeded()
         if want is not None:
@@ -307,12 +312,15 @@ class Stepper:
             self._recorder.put_back(outcomes)
             self.is_reachable = not isinstance(error, StoreUnreachableError)
             events.store_unreachable(error)
-            now = time.monotonic()
-            if now >= self._rest_until:  # two steps that fail together are one failure
-                self._pause = min(LONGEST_PAUSE, max(SHORTEST_PAUSE, self._pause * 2))
-                self._rest_until = now + self._pause
+            self._slow_down()
             return
         self._one_by_one(outcomes, error)
+
+    def _slow_down(self) -> None:
+        now = time.monotonic()
+        if now >= self._rest_until:  # two steps that fail together are one failure
+            self._pause = min(LONGEST_PAUSE, max(SHORTEST_PAUSE, self._pause * 2))
+            self._rest_until = now + self._pause
 
     def _one_by_one(self, outcomes: Sequence[Outcome], error: Exception) -> None:
         """The database refused a batch: find out whose fault it is, so that the others are not held up."""
@@ -324,13 +332,18 @@ class Stepper:
                 self._recorder.put_back([outcome])
                 continue
             except Exception as refused:  # noqa: BLE001  the others must not be held up by it
-                verdicts = self._refuse(outcome, refused)
+                try:
+                    verdicts = self._refuse(outcome, refused)
+                except Exception:
+                    log.exception(
+                        "the end of job %s cannot be recorded now; it is tried again", outcome.lease.id
+                    )
+                    self._recorder.put_back([outcome])
+                    self._slow_down()
+                    continue
             self._recorder.recorded([outcome], verdicts)
 
     def _refuse(self, outcome: Outcome, refused: Exception) -> Sequence[Verdict]:
-        told = JobError(type=type(refused).__name__, code="unrecordable", message=str(refused))
-        try:
-            return self._holder().record([Failed(outcome.lease, told)])
-        except Exception:
-            log.exception("job %s cannot be recorded; its lease is left to run out", outcome.lease.id)
-            return [Verdict.LOST]
+        """End a job whose outcome cannot be stored with an error that says so. Where not even that can be, it is not the outcome's fault."""
+        told = JobError(type=type(refused).__name__, code="unrecordable", message=explain(refused))
+        return self._holder().record([Failed(outcome.lease, told)])

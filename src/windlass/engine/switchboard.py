@@ -102,6 +102,8 @@ class Switchboard:
             events.processor_replaced(running, running.stop or "")
             if running.phase is not None and running.stop is Stop.TIME_LIMIT:
                 self.record(self._runner.timed_out(running.lease, running.phase))
+            elif running.stop is Stop.CANCELLED:
+                self.record(Cancelled(running.lease, ON_REQUEST))
             else:  # the lease may be renewed after all, and then nobody else would give this job back
                 self.give_back([running.lease])
         self._stepper.begin(self._floor.assign())

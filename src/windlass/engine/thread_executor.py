@@ -16,7 +16,10 @@ from queue import SimpleQueue
 from windlass.engine.executors import Bench, Ended, OnEnded
 from windlass.engine.runner import Call
 from windlass.engine.running import Running
+from windlass.observe import events
 from windlass.observe.current import current_job
+
+SPEAK_EVERY = 10.0
 
 
 class ThreadExecutor:
@@ -30,6 +33,7 @@ class ThreadExecutor:
         self._idle = 0
         self._count = itertools.count(1)
         self._threads: list[threading.Thread] = []
+        self._quiet_until = 0.0
 
     def submit(self, batch: Sequence[Running]) -> None:
         self._add(batch)
@@ -50,19 +54,35 @@ class ThreadExecutor:
         for thread in threads:
             thread.join(max(0.0, deadline - time.monotonic()))
 
+    def catch_up(self) -> None:
+        """Start the threads that could not be started when they were needed."""
+        if self._idle < 0:
+            with self._lock:
+                self._start_missing()
+
     def _add(self, items: Sequence[Running | Callable[[], None]]) -> None:
         with self._lock:
-            missing = len(items) - self._idle
             self._idle -= len(items)
-            for _ in range(missing):
-                self._idle += 1
-                thread = threading.Thread(
-                    target=self._serve, name=f"windlass-thread-{next(self._count)}", daemon=True
-                )
-                self._threads.append(thread)
+            for item in items:
+                self._work.put(item)
+            self._start_missing()
+
+    def _start_missing(self) -> None:
+        """One thread for each item that no idle one will take. Where the machine has no room for it, the item waits until it has, or
+        until another thread is free."""
+        while self._idle < 0:
+            thread = threading.Thread(
+                target=self._serve, name=f"windlass-thread-{next(self._count)}", daemon=True
+            )
+            try:
                 thread.start()
-        for item in items:
-            self._work.put(item)
+            except (RuntimeError, MemoryError) as error:
+                if time.monotonic() >= self._quiet_until:
+                    self._quiet_until = time.monotonic() + SPEAK_EVERY
+                    events.thread_missing(error, -self._idle)
+                return
+            self._threads.append(thread)
+            self._idle += 1
 
     def _serve(self) -> None:
         while (item := self._work.get()) is not None:

@@ -23,7 +23,11 @@ from windlass.work.kind import Phase
 log = logging.getLogger("windlass.engine")
 
 LONGEST_TICK, SHORTEST_TICK = 0.25, 0.02
-_FORCED = (Stop.TIME_LIMIT, Stop.LEASE_LOST)  # one that was cancelled may take its time: nobody else runs it
+_FORCED = (
+    Stop.TIME_LIMIT,
+    Stop.LEASE_LOST,
+    Stop.NOT_BEGUN,
+)  # one that was cancelled may take what its time limit leaves
 
 
 class Watchdog:
@@ -41,6 +45,7 @@ class Watchdog:
         stop_job: Callable[[Running, Stop], None],
         give_up: Callable[[Sequence[Running]], None],
         on_lease_over: Callable[[], None],
+        catch_up: Callable[[], None] = lambda: None,
     ) -> None:
         self._floor = floor
         self._phases = phases
@@ -51,6 +56,7 @@ class Watchdog:
         self._stop_job = stop_job
         self._give_up = give_up
         self._on_lease_over = on_lease_over
+        self._catch_up = catch_up
         limits = [phase.timeout for phase in phases.values() if phase.timeout]
         shortest = min([*limits, settings.cancel_grace or LONGEST_TICK, settings.lease - settings.margin])
         self._tick = max(SHORTEST_TICK, min(LONGEST_TICK, shortest / 5))
@@ -66,9 +72,9 @@ class Watchdog:
     def start(self) -> None:
         self._thread.start()
 
-    def stop(self) -> None:
+    def stop(self, wait: float = 5.0) -> None:
         self._over.set()
-        self._thread.join(5)
+        self._thread.join(wait)
 
     def lease_is_good(self) -> None:
         """A beat went through: jobs may be claimed again."""
@@ -93,16 +99,19 @@ class Watchdog:
             self._on_lease_over()
         stubborn = []
         for running in self._floor.running():
-            phase = running.phase
+            limit = running.phase.timeout if running.phase else None
+            is_late = limit is not None and now - running.processor.progress_at > limit
             if running.stop is None:
-                limit = phase.timeout if phase else None
-                if limit is not None and now - running.processor.progress_at > limit:
+                if is_late and running.begun:
                     self._stats.count("time_limits")
                     self._stop_job(running, Stop.TIME_LIMIT)
-            elif running.stop in _FORCED and now - running.stopped > self._settings.cancel_grace:
+                elif is_late:  # not its fault: somebody else may have a place for it
+                    self._stop_job(running, Stop.NOT_BEGUN)
+            elif (is_late or running.stop in _FORCED) and now - running.stopped > self._settings.cancel_grace:
                 stubborn.append(running)
         if stubborn:
             self._give_up(stubborn)
+        self._catch_up()
         if self._loop is not None:
             self._look_at_loop(self._loop, now)
 

@@ -58,6 +58,8 @@ LEVELS = {
     "schedule.missed": logging.WARNING,
     "schedule.refused": logging.ERROR,
     "processor.replaced": logging.WARNING,
+    "policy.broken": logging.WARNING,
+    "thread.missing": logging.WARNING,
     "lease.lost": logging.ERROR,
     "instance.started": logging.INFO,
     "instance.stopping": logging.INFO,
@@ -203,6 +205,19 @@ def processor_replaced(job: CurrentJob, reason: str) -> None:
         processor=job.processor.name,
         **lease_fields(job.lease),
     )
+
+
+def policy_broken(lease: Lease, error: BaseException) -> None:
+    """A retry policy raised, or answered what is no delay; the default one stands in for it."""
+    why = explain(error)
+    message = f"the retry policy of {lease.phase} cannot say how long to wait ({why}); the default one does"
+    emit("policy.broken", message, reason=why, **lease_fields(lease))
+
+
+def thread_missing(error: BaseException, waiting: int) -> None:
+    """The machine has no room for another thread; jobs wait until it has, or until one is free."""
+    message = f"no thread could be started ({explain(error)}); {waiting} jobs wait for one"
+    emit("thread.missing", message, reason=explain(error), waiting=waiting)
 
 
 # ---------------------------------------------------------------------- schedules

@@ -29,7 +29,7 @@ from typing import Any, Protocol
 
 from windlass.errors import ConfigError, LeaseLost, NotAllowedError, StoreError, WindlassError
 from windlass.model import Lease, Output, Progress
-from windlass.retry import RetryPolicy
+from windlass.retry import RetryPolicy, as_delay
 from windlass.signals import Fail, Signal, Stopped
 from windlass.work.chunk_transaction import ChunkTransaction
 from windlass.work.transaction import JobTransaction
@@ -276,8 +276,7 @@ class Chunk:
             raise WindlassError(
                 f"chunk {self.number} of job {lease.id} was not used; write `with chunk as tx:` in the loop's body"
             )
-        delay = self._chunks._retry.delay(self.attempt, self._error)
-        return delay.total_seconds()
+        return as_delay(self._chunks._retry.delay(self.attempt, self._error)).total_seconds()
 
     # ------------------------------------------------------------------ plain handlers
 
