@@ -12,7 +12,6 @@ app.worker().start()              # or: windlass worker app:app
 from __future__ import annotations
 
 import functools
-import inspect
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
@@ -39,6 +38,7 @@ from windlass.work.authority import (
     running_principal,
     running_principal_or_none,
 )
+from windlass.work.colour import is_async
 from windlass.work.context import Context
 from windlass.work.definitions import Synced, sync
 from windlass.work.inject import Container, is_supplied
@@ -227,9 +227,9 @@ class App(Defining):
         problems = []
         for phase in self.registry.phases.values():
             wanted = phase.supplied
-            is_async = inspect.iscoroutinefunction(inspect.unwrap(phase.handler))
             problems += [
-                f"{phase.name}, {text}" for text in self.container.missing(wanted, for_async=is_async)
+                f"{phase.name}, {text}"
+                for text in self.container.missing(wanted, for_async=is_async(phase.handler))
             ]
             if phase.principal_expiry is Expiry.RECHECK and self.authority.recheck is None:
                 problems.append(f"{phase.name}, principal_expiry: no check; app.recheck_principal(hook)")
@@ -261,7 +261,7 @@ _running_in: ContextVar[App | None] = ContextVar("windlass_running_in", default=
 
 
 def _in_app(app: App, handler: Callable[..., Any]) -> Callable[..., Any]:
-    if inspect.iscoroutinefunction(inspect.unwrap(handler)):
+    if is_async(handler):
 
         @functools.wraps(handler)
         async def served_async(**arguments: Any) -> Any:

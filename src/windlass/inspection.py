@@ -11,7 +11,7 @@ import dataclasses
 import enum
 import io
 from collections import deque
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Container, Iterator, Mapping
 from datetime import date
 from decimal import Decimal
 from functools import lru_cache
@@ -25,6 +25,7 @@ from windlass.errors import PayloadError, PayloadTooLargeError
 from windlass.json_tree import FLATTEN, Path, TreeInspector, explain, spell_floats
 
 _AS_LIST = "turn it into a list first, list(...)"
+_AWAITED = "await it in an async function; a decorator around an async function must be async, too, or use functools.wraps"
 _AS_BASE64 = "encode it as text, base64.b64encode(value).decode()"
 _TEXT_KEYS = "use text keys, and a list of pairs for anything else"
 _BY_REFERENCE = "store the secret's name or id and fetch it in the handler"
@@ -32,7 +33,7 @@ _BY_REFERENCE = "store the secret's name or id and fetch it in the handler"
 
 _Nature = enum.Enum(
     "_Nature",
-    "LEAF TEXT INTEGER FLOAT DECIMAL ENUM MAPPING SEQUENCE SET MODEL DATACLASS BYTES SECRET ITERATOR",
+    "LEAF TEXT INTEGER FLOAT DECIMAL ENUM MAPPING SEQUENCE SET MODEL DATACLASS BYTES SECRET ITERATOR AWAITABLE",
 )
 _NATURES: Final[tuple[tuple[type | tuple[type, ...], _Nature], ...]] = (
     (BaseModel, _Nature.MODEL),
@@ -47,6 +48,7 @@ _NATURES: Final[tuple[tuple[type | tuple[type, ...], _Nature], ...]] = (
     ((list, tuple, deque), _Nature.SEQUENCE),
     ((bytes, bytearray, memoryview), _Nature.BYTES),
     ((Secret, SecretStr, SecretBytes), _Nature.SECRET),
+    ((Awaitable, AsyncIterator), _Nature.AWAITABLE),
     ((Iterator, io.IOBase), _Nature.ITERATOR),
 )
 _CONTAINERS: Final = frozenset(
@@ -112,6 +114,8 @@ class ValueInspector(TreeInspector):
             self._suspects.append((path, value))
         elif nature is _Nature.ITERATOR:
             self.refuse(path, f"is a {type(value).__name__}, which can be read only once", _AS_LIST)
+        elif nature is _Nature.AWAITABLE:
+            self.refuse(path, f"is a {type(value).__name__} that nobody awaited", _AWAITED)
         elif nature is _Nature.BYTES and not typed:
             self.refuse(
                 path, f"is {type(value).__name__}; JSON has no bytes and would return text", _AS_BASE64

@@ -9,7 +9,6 @@ to one of them. A failed attempt is recorded as everywhere, then waited for here
 from __future__ import annotations
 
 import asyncio
-import inspect
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -36,6 +35,7 @@ from windlass.settings import Settings
 from windlass.store import Store
 from windlass.store.holder import Holder
 from windlass.work.authority import Authority
+from windlass.work.colour import is_async
 from windlass.work.kind import Registry
 
 
@@ -255,7 +255,7 @@ class _Hold:
 def _call(bench: Bench, running: Running, call: Call) -> Outcome | None:
     token = current_job.set(running)
     try:
-        if inspect.iscoroutinefunction(inspect.unwrap(call.handler)):
+        if is_async(call.handler):
             value = asyncio.run(call())
         else:
             value = call()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
@@ -14,6 +13,7 @@ from windlass.engine.thread_executor import ThreadExecutor
 from windlass.model import Lease
 from windlass.settings import Settings
 from windlass.store import Store
+from windlass.work.colour import is_async
 from windlass.work.kind import Phase, Where
 
 log = logging.getLogger("windlass.engine")
@@ -102,7 +102,7 @@ class Hosts:
 
 
 def _is_coroutine(phase: Phase) -> bool:
-    return phase.where is Where.LOOP or inspect.iscoroutinefunction(inspect.unwrap(phase.handler))
+    return phase.where is Where.LOOP or is_async(phase.handler)
 
 
 def _is_plain(running: Running) -> bool:

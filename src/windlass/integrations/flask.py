@@ -17,7 +17,6 @@ $ flask --app shop windlass-worker
 from __future__ import annotations
 
 import functools
-import inspect
 import os
 import threading
 from collections.abc import Callable
@@ -31,6 +30,7 @@ from flask.cli import ScriptInfo
 from windlass.app import App
 from windlass.errors import ConfigError
 from windlass.integrations.serving import become_worker
+from windlass.work.colour import is_async
 
 EXTENSION = "windlass"
 DEFAULT_FILES = ("wsgi.py", "app.py")
@@ -68,7 +68,7 @@ class Windlass(App):
             return self._web
 
     def _in_context(self, handler: Callable[..., Any]) -> Callable[..., Any]:
-        if inspect.iscoroutinefunction(inspect.unwrap(handler)):
+        if is_async(handler):
 
             @functools.wraps(handler)
             async def run_async(*args: Any, **kwargs: Any) -> Any:

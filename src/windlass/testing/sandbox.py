@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import inspect
 import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,6 +28,7 @@ from windlass.store.bulk import Alike
 from windlass.store.holder import Holder
 from windlass.submit import Submitter
 from windlass.testing.faults import Faults, Killed
+from windlass.work.colour import is_async
 
 LEASE = timedelta(seconds=30)
 MOST_RUNS = 10_000
@@ -237,7 +237,7 @@ class Sandbox:
 
 def _called(call: Call) -> Any:
     """What a handler returns; a coroutine runs on an event loop of its own, also where the test has one."""
-    if not inspect.iscoroutinefunction(inspect.unwrap(call.handler)):
+    if not is_async(call.handler):
         return call()
     try:
         asyncio.get_running_loop()

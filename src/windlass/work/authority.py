@@ -33,6 +33,7 @@ from windlass.principal import Expiry, Principal
 from windlass.sealing import TokenKeys
 from windlass.signals import Retry
 from windlass.store.ids import new_id
+from windlass.work.colour import is_async
 
 if TYPE_CHECKING:
     from windlass.work.context import Context
@@ -179,7 +180,7 @@ class Authority:
         answer = await asyncio.to_thread(self._ask, context, expiry)
         if answer is not None:
             captured, ask = answer
-            value = ask() if inspect.iscoroutinefunction(self.recheck) else await asyncio.to_thread(ask)
+            value = ask() if is_async(self.recheck) else await asyncio.to_thread(ask)
             context.accept(
                 self._judged(captured, context, await value if inspect.isawaitable(value) else value)
             )
@@ -223,7 +224,7 @@ def gated(
     """The handler of a job with a principal: called if the principal may, with the job's rights around all that it enqueues, and
     with nothing secret left behind."""
     must_look = phase.principal_expiry is not Expiry.RUN or _wants_one(phase)
-    if inspect.iscoroutinefunction(inspect.unwrap(handler)):
+    if is_async(handler):
 
         @functools.wraps(handler)
         async def admitted_async(**arguments: Any) -> Any:

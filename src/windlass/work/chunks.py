@@ -32,6 +32,7 @@ from windlass.model import Lease, Output, Progress
 from windlass.retry import RetryPolicy, as_delay
 from windlass.signals import Fail, Signal, Stopped
 from windlass.work.chunk_transaction import ChunkTransaction
+from windlass.work.colour import is_async
 from windlass.work.transaction import JobTransaction
 
 SIZE = 1000
@@ -107,7 +108,7 @@ class Chunks:
     # ------------------------------------------------------------------ both colours
 
     def __iter__(self) -> Iterator[Chunk]:
-        if inspect.iscoroutinefunction(self._cleanup):
+        if is_async(self._cleanup):
             raise ConfigError("cleanup", self._cleanup, "a plain function, in a plain handler")
         self._resume()
         try:

@@ -28,6 +28,7 @@ from pydantic.errors import PydanticUserError
 from pydantic_core import SchemaError
 
 from windlass.errors import ConfigError
+from windlass.work.colour import is_async
 
 
 class Scope(StrEnum):
@@ -76,8 +77,8 @@ class Container:
             raise ConfigError("factory", factory, f"a function that makes a {_name(wanted)}")
         if scope not in tuple(Scope):
             raise ConfigError("scope", scope, "instance or job")
-        is_async = inspect.iscoroutinefunction(factory) or inspect.isasyncgenfunction(factory)
-        if is_async and scope == Scope.INSTANCE:
+        makes_async = is_async(factory) or inspect.isasyncgenfunction(factory)
+        if makes_async and scope == Scope.INSTANCE:
             raise ConfigError(
                 "scope", scope, "job, for an async factory: it belongs to the event loop of one attempt"
             )
@@ -86,7 +87,7 @@ class Container:
             factory,
             Scope(scope),
             _needs(factory),
-            is_async,
+            makes_async,
             inspect.isgeneratorfunction(factory) or inspect.isasyncgenfunction(factory),
         )
         with self._lock:
@@ -142,7 +143,7 @@ class Container:
         """The handler with these parameters supplied, and cleaned up after each call; what the caller gives itself stays."""
         if not wanted:
             return handler
-        if inspect.iscoroutinefunction(inspect.unwrap(handler)):
+        if is_async(handler):
 
             @functools.wraps(handler)
             async def supplied_async(**arguments: Any) -> Any:

@@ -22,6 +22,7 @@ from windlass.retry import RetryPolicy, exponential, linear
 from windlass.signature import Signature
 from windlass.store.names import NAME_RULE, is_name, is_whole
 from windlass.work.address import obstacle
+from windlass.work.colour import is_async, said_plain
 from windlass.work.rules import RuleBook
 from windlass.work.schedules import CodeSchedule, module_of
 
@@ -180,6 +181,8 @@ class Registry:
         flow = rates.checked(
             Flow(phase=name, limit=limit, limit_key=limit_key, rate=rate, age=as_duration(age))
         )
+        if executor == Where.THREAD:
+            handler = said_plain(handler)
         if self.around is not None:
             handler, probe = self.around(handler), self.around(probe) if probe is not None else None
         where = _where(handler, executor)
@@ -273,14 +276,13 @@ def check_options(options: Iterable[str]) -> None:
 
 
 def _where(handler: Callable[..., Any], executor: str | None) -> Where:
-    is_async = inspect.iscoroutinefunction(inspect.unwrap(handler))
     if executor is None:
-        return Where.LOOP if is_async else Where.THREAD
+        return Where.LOOP if is_async(handler) else Where.THREAD
     if executor not in (Where.THREAD, Where.PROCESS):
         raise ConfigError(
             "executor", executor, "thread or process; async handlers run on the event loop by themselves"
         )
-    if is_async and executor == Where.THREAD:
+    if is_async(handler) and executor == Where.THREAD:
         raise ConfigError("executor", executor, "None or process for an async handler")
     return Where(executor)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -19,6 +18,7 @@ from django.db import close_old_connections, connections
 from windlass.app import App
 from windlass.engine.child_host import PRELOAD
 from windlass.engine.engine import Engine
+from windlass.work.colour import is_async
 
 NAME = "windlass.integrations.django"
 KEYS = {
@@ -99,7 +99,7 @@ def _libpq_names() -> set[str]:
 
 def _with_good_connections(handler: Callable[..., Any]) -> Callable[..., Any]:
     """A handler that, like a request, begins and ends without connections that are broken or too old."""
-    if inspect.iscoroutinefunction(inspect.unwrap(handler)):
+    if is_async(handler):
         look = sync_to_async(close_old_connections)
 
         @functools.wraps(handler)

@@ -1,0 +1,46 @@
+"""Whether a handler is async: what is called decides, not what it wraps.
+
+A decorator may change the colour of a function: an async one around a plain function makes it async, whatever stands inside. Only a
+plain function around an async one does not tell. Most hand on the coroutine, as decorators that measure or log do, so it is taken for
+async; one that runs it to its end (``asyncio.run``) needs a thread without a loop, and is defined with ``executor="thread"``.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+
+def is_async(function: Callable[..., Any] | None) -> bool:
+    """Whether a call of this gives something to await."""
+    if function is None or _is_async(function):
+        return function is not None
+    return _is_async(inspect.unwrap(function, stop=_is_async))
+
+
+def said_plain(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same as a function that is plain by its looks, too, where a plain one stands around an async one."""
+    if _is_async(function) or not is_async(function):
+        return function
+
+    @functools.wraps(function)
+    def plain(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    plain.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
+    del plain.__wrapped__
+    return plain
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    """A coroutine function (also by ``inspect.markcoroutinefunction``), a bound method or a partial of one, an object whose
+    ``__call__`` is one."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    if inspect.iscoroutinefunction(function):
+        return True
+    if inspect.isroutine(function) or inspect.isclass(function):
+        return False
+    return inspect.iscoroutinefunction(type(function).__call__)

@@ -1,0 +1,165 @@
+"""The colour of a handler: what is called decides, whatever decorators stand around it."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from tests.engine.shop import Shop
+from windlass.app import App
+from windlass.errors import ConfigError, PayloadError
+from windlass.retry import fixed
+from windlass.signature import Signature
+from windlass.testing import Sandbox
+from windlass.work.colour import is_async
+from windlass.work.inject import Container
+from windlass.work.kind import Registry, Where
+
+
+def plain(n: int) -> int:
+    return n * 2
+
+
+async def coroutine(n: int) -> int:
+    await asyncio.sleep(0)
+    return n * 2
+
+
+class Plain:
+    def __call__(self, n: int) -> int:
+        return n * 2
+
+    async def method(self, n: int) -> int:
+        return n * 2
+
+
+class Async:
+    async def __call__(self, n: int) -> int:
+        return n * 2
+
+
+def made_async(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    async def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return await asyncio.to_thread(function, *args, **kwargs)
+
+    return wrapper
+
+
+def made_plain(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return asyncio.run(function(*args, **kwargs))
+
+    return wrapper
+
+
+def handed_on(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return wrapper
+
+
+@pytest.mark.parametrize(
+    ("handler", "expected"),
+    [
+        (plain, False),
+        (coroutine, True),
+        (functools.partial(coroutine, n=1), True),
+        (functools.partial(Async(), n=1), True),
+        (Plain().method, True),
+        (Plain(), False),
+        (Async(), True),
+        (Async, False),
+        (made_async(plain), True),
+        (made_plain(coroutine), True),
+        (handed_on(coroutine), True),
+        (handed_on(plain), False),
+        (handed_on(Async()), True),
+        (handed_on(made_async(plain)), True),
+        (made_async(made_plain(coroutine)), True),
+    ],
+)
+def test_what_is_called_decides(handler: Callable[..., Any], expected: bool) -> None:
+    assert is_async(handler) is expected
+
+
+def test_a_function_that_is_marked_as_async_is() -> None:
+    mark = getattr(inspect, "markcoroutinefunction", None)
+    if mark is None:
+        pytest.skip("inspect.markcoroutinefunction came with Python 3.12")
+    assert is_async(mark(lambda n: coroutine(n)))
+
+
+HANDLERS: dict[str, Callable[..., Any]] = {
+    "made_async": made_async(plain),
+    "made_plain": made_plain(coroutine),
+    "handed_on": handed_on(coroutine),
+    "handed_on_async": handed_on(made_async(plain)),
+    "handed_on_plain": handed_on(made_plain(coroutine)),
+    "object_async": Async(),
+    "object_plain": Plain(),
+}
+
+
+EXECUTORS = {"made_plain": "thread", "handed_on_plain": "thread"}
+
+
+def test_all_of_them_work_in_an_engine(fresh_sqlite: Callable[[], str]) -> None:
+    with closing(Shop(fresh_sqlite())) as shop:
+        kinds = {
+            name: shop.app.job(name=name, retry=fixed(1), executor=EXECUTORS.get(name))(handler)
+            for name, handler in HANDLERS.items()
+        }
+        jobs = {name: [kind.enqueue(n=n) for n in range(3)] for name, kind in kinds.items()}
+        shop.drained(shop.serve())
+        assert {name: [shop.job(job).result for job in made] for name, made in jobs.items()} == {
+            name: [0, 2, 4] for name in HANDLERS
+        }
+
+
+def test_and_in_a_sandbox() -> None:
+    app = App()
+    for name, handler in HANDLERS.items():
+        app.job(name=name, executor=EXECUTORS.get(name))(handler)
+    with Sandbox(app) as box:
+        for name in HANDLERS:
+            box.app.enqueue(name, n=2)
+        box.drain()
+        assert {job.kind: job.result for job in box.jobs()} == dict.fromkeys(HANDLERS, 4)
+
+
+def test_the_executor_follows_the_colour() -> None:
+    registry = Registry()
+    assert registry.define("a", made_async(plain)).where is Where.LOOP
+    assert registry.define("b", made_plain(coroutine)).where is Where.LOOP
+    said = registry.define("c", made_plain(coroutine), executor="thread")
+    assert said.where is Where.THREAD and not is_async(said.handler)
+    with pytest.raises(ConfigError, match="async handler"):
+        registry.define("d", made_async(plain), executor="thread")
+
+
+def test_a_factory_that_is_an_object_with_an_async_call_is_async() -> None:
+    class Maker:
+        async def __call__(self) -> str:
+            return "made"
+
+    with pytest.raises(ConfigError, match="async factory"):
+        Container().provide(str, Maker())
+
+
+def test_a_coroutine_as_a_result_says_what_to_do() -> None:
+    left = coroutine(1)
+    with pytest.raises(
+        PayloadError, match=r"result is a coroutine that nobody awaited; await it in an async"
+    ):
+        Signature.of(lambda: None).encode_result(left)
+    left.close()
