@@ -6,14 +6,15 @@ until a job counts as stuck, a scan a minute, ten jobs a claim.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
 from windlass.errors import ConfigError
 
-_POSITIVE = "a number above zero"
+SHORTEST = 0.01  # seconds between two looks at anything; less would keep a core busy with looking
+LONGEST = 30 * 86_400  # seconds; more than anybody waits for, and less than a date or a timer can bear
+MOST_DAYS = 3_650  # for what is kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,9 +81,10 @@ class Settings:
             "pressure",
             "unserved",
         ):
-            _require(name, getattr(self, name), lambda value: value > 0, _POSITIVE)
-        for name in ("margin", "prefetch", "quiet", "grace", "cancel_grace", "blocked_after", "rollup_days"):
-            _require(name, getattr(self, name), lambda value: value >= 0, "a number from zero")
+            _number(name, getattr(self, name), SHORTEST, LONGEST, "seconds")
+        for name in ("margin", "prefetch", "quiet", "grace", "cancel_grace", "blocked_after"):
+            _number(name, getattr(self, name), 0, LONGEST, "seconds")
+        _number("rollup_days", self.rollup_days, 0, MOST_DAYS, "days")
         for name, most in (
             ("crash_cap", 1000),
             ("batch", 10_000),
@@ -102,20 +104,10 @@ class Settings:
             _whole(f"processors of {phase}", count, 1, 100_000)
         if self.max_concurrent_calls is not None:
             _whole("max_concurrent_calls", self.max_concurrent_calls, 1, 1_000_000)
-        if self.fail_unserved is not None:
-            _require(
-                "fail_unserved",
-                self.fail_unserved,
-                lambda value: value > 0,
-                "a number above zero, or None for never",
-            )
-        if self.erase_principal_after is not None:
-            _require(
-                "erase_principal_after",
-                self.erase_principal_after,
-                lambda value: value >= 0,
-                "a number from zero, or None for never",
-            )
+        for name in ("fail_unserved", "erase_principal_after"):
+            _number(name, getattr(self, name), 0, MOST_DAYS * 86_400, "seconds", or_none=True)
+        if self.fail_unserved == 0:
+            raise ConfigError("fail_unserved", self.fail_unserved, "seconds above 0, or None for never")
         if self.memory_limit is not None:
             _whole("memory_limit", self.memory_limit, 16 * 1024**2, 2**62)
 
@@ -145,11 +137,13 @@ class Settings:
         return replace(self, **changes)
 
 
-def _require(name: str, value: object, holds: Any, allowed: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not holds(value):
-        raise ConfigError(name, value, allowed)
-    if not math.isfinite(value):
-        raise ConfigError(name, value, f"{allowed}, and finite")
+def _number(name: str, value: object, least: float, most: float, unit: str, *, or_none: bool = False) -> None:
+    if or_none and value is None:
+        return
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not least <= value <= most:  # type: ignore[operator]
+        allowed = f"a number of {unit} from {least:g} to {most:,}"
+        raise ConfigError(name, value, f"{allowed}, or None for never" if or_none else allowed)
 
 
 def _names(name: str, value: object) -> None:
@@ -165,4 +159,4 @@ def _mapping(name: str, value: object) -> None:
 
 def _whole(name: str, value: object, least: int, most: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise ConfigError(name, value, f"a whole number from {least} to {most}")
+        raise ConfigError(name, value, f"a whole number from {least:,} to {most:,}")

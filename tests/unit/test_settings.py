@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -44,6 +45,13 @@ def test_gentle_has_the_figures_of_systems_that_only_poll() -> None:
         ({"phases": "welcome"}, "phases"),
         ({"phases": ("welcome", 3)}, "phases"),
         ({"processors": 3}, "processors"),
+        ({"scan": 1e-9}, "scan"),
+        ({"lease": 10**400}, "lease"),
+        ({"quiet": 1e11}, "quiet"),
+        ({"rollup_days": 1e300}, "rollup_days"),
+        ({"erase_principal_after": 1e300}, "erase_principal_after"),
+        ({"erase_principal_after": "1"}, "erase_principal_after"),
+        ({"fail_unserved": 0}, "fail_unserved"),
     ],
 )
 def test_a_bad_setting_is_named_with_its_value(changes: dict[str, Any], key: str) -> None:
@@ -53,6 +61,16 @@ def test_a_bad_setting_is_named_with_its_value(changes: dict[str, Any], key: str
     assert caught.value.key == key
     with pytest.raises(ConfigError):
         Settings().changed(**changes)
+
+
+NUMBERS = [name for name, value in asdict(Settings()).items() if isinstance(value, int | float)]
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_every_number_has_an_upper_bound_that_is_told(name: str) -> None:
+    """K4: one that no date and no timer can bear is not met with an OverflowError at the start."""
+    with pytest.raises(ConfigError, match=rf"{name} = 1e\+300 cannot be used: .* to [0-9,]+"):
+        Settings().changed(**{name: 1e300})
 
 
 def test_an_unknown_setting_is_refused_with_those_there_are() -> None:

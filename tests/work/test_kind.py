@@ -84,6 +84,10 @@ def test_where_a_handler_runs_follows_from_what_it_is() -> None:
     ("options", "key"),
     [
         ({"timeout": 0}, "timeout"),
+        ({"timeout": "5"}, "timeout"),
+        ({"timeout": True}, "timeout"),
+        ({"timeout": 1e300}, "timeout"),
+        ({"max_waiting": "5", "label": "one"}, "max_waiting"),
         ({"processors": 0}, "processors"),
         ({"executor": "cloud"}, "executor"),
     ],

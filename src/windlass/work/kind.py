@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import difflib
 import inspect
-import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from windlass.errors import ConfigError
 from windlass.model import Advanced, Completed, Flow, JobLimit, Json, Lease, Rate, Route, Run, as_duration
 from windlass.principal import Expiry
 from windlass.retry import RetryPolicy, exponential, linear
+from windlass.settings import LONGEST
 from windlass.signature import Signature
 from windlass.store.names import NAME_RULE, is_name, is_whole
 from windlass.work.address import obstacle
@@ -165,9 +165,11 @@ class Registry:
             raise ConfigError("kind", kind, "a name that is not taken; each kind is defined once")
         if label and (taken := self._kinds.get(kind)) is not None and taken.phases[0].name == kind:
             raise ConfigError("pipeline", kind, "a name that no job has; each kind is defined once")
-        if timeout is not None and not 0 < timeout < math.inf:
-            raise ConfigError("timeout", timeout, "seconds above zero, or None for no limit")
-        if max_waiting is not None and (max_waiting < 1 or not label):
+        if timeout is not None and not _is_seconds(timeout):
+            raise ConfigError(
+                "timeout", timeout, f"a number of seconds above 0, up to {LONGEST:,}, or None for no limit"
+            )
+        if max_waiting is not None and not (is_whole(max_waiting, 1, sys.maxsize) and label):
             raise ConfigError(
                 "max_waiting", max_waiting, "a whole number of 1 or more, for a phase of a pipeline"
             )
@@ -273,6 +275,10 @@ def check_options(options: Iterable[str]) -> None:
             close = difflib.get_close_matches(name, OPTIONS, n=1)
             meant = f" (did you mean {close[0]}?)" if close else ""
             raise ConfigError("option", name, f"one of {', '.join(sorted(OPTIONS))}{meant}")
+
+
+def _is_seconds(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= LONGEST
 
 
 def _where(handler: Callable[..., Any], executor: str | None) -> Where:
