@@ -62,12 +62,14 @@ class ConfigError(WindlassError):
 
 
 class PayloadError(WindlassError):
-    """Data that JSON or the database cannot hold; ``field`` is the path to the offending value."""
+    """Data that JSON or the database cannot hold, or that was stored and cannot be used; ``field`` is the path to the offending value."""
 
     code = "payload"
 
-    def __init__(self, what: str, field: str, problem: str, cure: str) -> None:
-        super().__init__(f"{what} cannot be stored: {field} {problem}; {cure}")
+    def __init__(
+        self, what: str, field: str, problem: str, cure: str, *, verdict: str = "cannot be stored"
+    ) -> None:
+        super().__init__(f"{what} {verdict}: {field} {problem}; {cure}")
         self.what, self.field, self.problem, self.cure = what, field, problem, cure
 
 

@@ -122,16 +122,16 @@ def text_of(value: object) -> str:
 
 
 class TreeInspector:
-    """Looks at one JSON document; the first word of ``what`` is the root of the field names."""
+    """Looks at one JSON document; the first word of ``what`` is the root of the field names, ``verdict`` what a refusal says of it."""
 
-    def __init__(self, what: str, max_depth: int) -> None:
-        self.what, self.root, self.max_depth = what, what.partition(" ")[0], max_depth
+    def __init__(self, what: str, max_depth: int, *, verdict: str = "cannot be stored") -> None:
+        self.what, self.root, self.max_depth, self.verdict = what, what.partition(" ")[0], max_depth, verdict
 
     def refuse(
         self, path: Path, problem: str, cure: str, kind: type[PayloadError] = PayloadError
     ) -> NoReturn:
         # `from None`: pydantic's errors quote the values, which may be secrets, and would be logged with ours.
-        raise kind(self.what, field_name(self.root, path), problem, cure) from None
+        raise kind(self.what, field_name(self.root, path), problem, cure, verdict=self.verdict) from None
 
     def check_tree(self, tree: Any, path: Path = (), depth: int = 0) -> None:
         """Refuse NaN, infinities, NUL, lone surrogates, over-long integers and depth in a parsed JSON document."""

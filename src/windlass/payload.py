@@ -109,13 +109,16 @@ def _is_harmless(raw: bytes, max_depth: int) -> bool:
     return raw.count(b"[") + raw.count(b"{") <= max_depth and not HAS_EXPONENT(raw)
 
 
-def decode(text: str | bytes, *, what: str, limits: Limits | None = None) -> Any:
+def decode(
+    text: str | bytes, *, what: str, limits: Limits | None = None, verdict: str = "cannot be stored"
+) -> Any:
     """Read JSON; ``PayloadError`` when it is broken or holds what ``encode`` would refuse.
 
     A key that appears twice in one object is refused: readers disagree on which one counts. Without ``limits`` only the
-    depth is checked, so that a lowered size limit does not make stored rows unreadable.
+    depth is checked, so that a lowered size limit does not make stored rows unreadable. ``verdict`` is for text that was
+    stored already.
     """
-    inspector = TreeInspector(what, (limits or DEFAULT_LIMITS).max_depth)
+    inspector = TreeInspector(what, (limits or DEFAULT_LIMITS).max_depth, verdict=verdict)
     if not isinstance(text, str | bytes):
         inspector.refuse((), f"is {type(text).__name__}, not JSON text", "pass str or bytes")
     size = len(text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")) if limits else 0

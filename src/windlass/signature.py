@@ -151,7 +151,7 @@ class Signature:
         try:
             return self._args.validate_json(text)  # type: ignore[no-any-return]
         except Exception as error:  # noqa: BLE001  a user's validator may raise anything
-            self._refuse("args", self._read("args", text, self.limits), error)
+            self._refuse("args", self._read("args", text, self.limits), error, stored=_MISFIT_ARGS)
 
     def encode_result(self, value: Any) -> str:
         """Write what the handler returned, validated by its return annotation; by runtime type when it has none."""
@@ -171,11 +171,14 @@ class Signature:
         try:
             return self._result.validate_json(text)
         except Exception as error:  # noqa: BLE001  a user's validator may raise anything
-            self._refuse("result", self._read("result", text, self.result_limits), error)
+            self._refuse(
+                "result", self._read("result", text, self.result_limits), error, stored=_MISFIT_RESULT
+            )
 
     def _read(self, root: str, text: str | bytes, limits: Limits) -> Any:
         # Any size: what was stored stays readable when the limit is lowered.
-        return decode(text, what=f"{root} of {self.handler}", limits=replace(limits, max_bytes=MAX_BYTES))
+        what, largest = f"{root} of {self.handler}", replace(limits, max_bytes=MAX_BYTES)
+        return decode(text, what=what, limits=largest, verdict="cannot be read")
 
     def _name_positional(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         inspector = TreeInspector(f"args of {self.handler}", self.limits.max_depth)
@@ -189,9 +192,13 @@ class Signature:
             inspector.refuse((twice,), "is given twice, by position and by name", "give it once")
         return named | kwargs
 
-    def _refuse(self, root: str, value: Any, error: Exception) -> NoReturn:
-        """Raise ``PayloadError`` for the first field pydantic complains about; never shows the value itself."""
-        inspector = TreeInspector(f"{root} of {self.handler}", self.limits.max_depth)
+    def _refuse(self, root: str, value: Any, error: Exception, *, stored: _Misfit | None = None) -> NoReturn:
+        """Raise ``PayloadError`` for the first field pydantic complains about; never shows the value itself.
+
+        What is ``stored`` did fit once, or fitted another phase: there the code is to be changed, not the value.
+        """
+        verdict = stored.verdict if stored else "cannot be stored"
+        inspector = TreeInspector(f"{root} of {self.handler}", self.limits.max_depth, verdict=verdict)
         if not isinstance(error, ValidationError):
             inspector.refuse(
                 (), f"could not be validated ({explain(error)})", "correct the validator that raised"
@@ -201,20 +208,45 @@ class Signature:
         # An unknown name before a missing one: together they are a typing mistake.
         path, detail = min(found, key=lambda pair: pair[1]["type"] != "extra_forbidden")
         if detail["type"] == "missing":
-            inspector.refuse(path, "is missing", "give it, or give it a default where it is declared")
+            cure = "give it, or give it a default where it is declared"
+            inspector.refuse(path, "is missing", stored.if_missing if stored else cure)
         if detail["type"] == "extra_forbidden" and root == "args" and len(path) == 1:
-            self._refuse_unknown(str(path[0]), inspector)
+            self._refuse_unknown(str(path[0]), inspector, stored)
         messages = dict.fromkeys(one_line(other["msg"]) for where, other in found if where == path)
         problem = f"does not fit its annotation ({' or '.join(messages)})"[:400]
-        inspector.refuse(path, problem, "change the value, or the annotation if it is wrong")
+        cure = "change the value, or the annotation if it is wrong"
+        inspector.refuse(path, problem, stored.cure if stored else cure)
 
-    def _refuse_unknown(self, name: str, inspector: TreeInspector) -> NoReturn:
+    def _refuse_unknown(self, name: str, inspector: TreeInspector, stored: _Misfit | None) -> NoReturn:
         if name in self.injected:
-            inspector.refuse((name,), "is injected when the job runs", "leave it out")
+            cure = stored.cure if stored else "leave it out"
+            inspector.refuse((name,), "is injected when the job runs", cure)
         close = difflib.get_close_matches(name, self.parameters, n=1)
-        hint = f"did you mean {close[0]}? " if close else ""
-        takes = ", ".join(self.parameters) or "no arguments"
-        inspector.refuse((name,), "is not a parameter of the handler", f"{hint}it takes {takes}")
+        hint = f"did you mean {close[0]}? " if close and not stored else ""
+        takes = f"it takes {', '.join(self.parameters) or 'no arguments'}"
+        cure = f"{takes}; {stored.cure}" if stored else f"{hint}{takes}"
+        inspector.refuse((name,), "is not a parameter of the handler", cure)
+
+
+@dataclass(frozen=True, slots=True)
+class _Misfit:
+    """What to say of stored data that the code of today cannot take."""
+
+    verdict: str
+    if_missing: str
+    cure: str
+
+
+_MISFIT_ARGS = _Misfit(
+    verdict="do not fit the handler as it is now",
+    if_missing="give the parameter a default, then retry the job",
+    cure="deploy a handler that takes what was stored, then retry the job",
+)
+_MISFIT_RESULT = _Misfit(
+    verdict="does not fit the return annotation as it is now",
+    if_missing="give the field a default",
+    cure="annotate what was stored",
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -264,6 +264,32 @@ def test_stored_arguments_that_no_longer_fit_are_refused(text: str | bytes, fiel
     assert refusal(WELCOME.decode_args, text).field == field
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("{}", "args.user_id is missing; give the parameter a default, then retry the job"),
+        (
+            '{"user_id":1,"nte":2}',
+            "args.nte is not a parameter of the handler; it takes user_id, order, note; deploy",
+        ),
+        ('{"user_id":"x"}', "deploy a handler that takes what was stored, then retry the job"),
+    ],
+)
+def test_they_are_not_said_to_be_impossible_to_store(text: str, told: str) -> None:
+    """They were stored; whoever reads the job's error has a handler to change, not a value."""
+    message = str(refusal(WELCOME.decode_args, text))
+    assert f"{WELCOME.handler} do not fit the handler as it is now: " in message and told in message
+    assert "cannot be read: args is not JSON" in str(refusal(WELCOME.decode_args, "{"))
+
+
+def test_nor_is_a_stored_result() -> None:
+    def count() -> int:
+        return 1
+
+    message = str(refusal(Signature.of(count).decode_result, '"x"'))
+    assert "does not fit the return annotation as it is now: result does not fit its annotation" in message
+
+
 # -- what annotations do not vouch for --
 
 
