@@ -191,17 +191,47 @@ def test_a_slow_caller_is_sent_away(instance: Instance, monkeypatch: pytest.Monk
         assert time.monotonic() - began < 3
 
 
-def test_too_many_callers_are_turned_away(instance: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_that_ask_nothing_do_not_keep_a_probe_out(server: Server, ask: Ask) -> None:
+    """Sixteen of them were enough for an empty answer, and for a restart by whoever probes."""
+    silent = [socket.create_connection(("127.0.0.1", server.port), timeout=5) for _ in range(60)]
+    try:
+        began = time.monotonic()
+        assert [ask("/livez")[0] for _ in range(3)] == [200] * 3
+        assert time.monotonic() - began < 2
+        assert silent[0].recv(10) == b""
+        silent[-1].sendall(b"GET /livez HTTP/1.0\r\n\r\n")
+        assert silent[-1].recv(8) == b"HTTP/1.0"
+    finally:
+        for connection in silent:
+            connection.close()
+
+
+def test_while_all_places_are_taken_by_answers_callers_are_turned_away(
+    instance: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(server_module, "MOST_CALLERS", 2)
-    with serve("127.0.0.1", 0, instance.report, instance.metrics.render) as made:
-        waiting = [socket.create_connection(("127.0.0.1", made.port), timeout=5) for _ in range(3)]
+    asked, may_answer = threading.Semaphore(0), threading.Event()
+
+    def slow() -> bytes:
+        asked.release()
+        assert may_answer.wait(5)
+        return b"done"
+
+    with serve("127.0.0.1", 0, instance.report, slow) as made:
+        callers = []
         try:
-            assert waiting[2].recv(10) == b""
-            waiting[0].sendall(b"GET /livez HTTP/1.0\r\n\r\n")
-            assert waiting[0].recv(8) == b"HTTP/1.0"
+            for _ in range(2):
+                callers.append(socket.create_connection(("127.0.0.1", made.port), timeout=5))
+                callers[-1].sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+                assert asked.acquire(timeout=5)
+            callers.append(socket.create_connection(("127.0.0.1", made.port), timeout=5))
+            assert callers[2].recv(10) == b""
+            may_answer.set()
+            assert [caller.recv(8) for caller in callers[:2]] == [b"HTTP/1.0"] * 2
         finally:
-            for connection in waiting:
-                connection.close()
+            may_answer.set()
+            for caller in callers:
+                caller.close()
 
 
 def test_many_callers_at_once(server: Server, ask: Ask) -> None:

@@ -14,6 +14,7 @@ import socketserver
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -29,7 +30,7 @@ log = logging.getLogger("windlass.observe")
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 JSON_TYPE = "application/json; charset=utf-8"
 PATIENCE = 5.0  # seconds a caller has for its whole request, and again for taking the answer
-MOST_CALLERS = 16  # at a time; others are told to come back
+MOST_CALLERS = 16  # at a time; for one more, the one is cut off that has not asked for longest
 
 Answer = tuple[HTTPStatus, str, bytes]
 
@@ -151,7 +152,7 @@ class _Listener(ThreadingHTTPServer):
     def __init__(self, host: str, port: int, answers: _Answers) -> None:
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self.answers = answers
-        self._callers = threading.BoundedSemaphore(MOST_CALLERS)
+        self._callers = _Callers(MOST_CALLERS)
         super().__init__((host, port), _Caller)
 
     def server_bind(self) -> None:
@@ -160,24 +161,62 @@ class _Listener(ThreadingHTTPServer):
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if not self._callers.acquire(blocking=False):
+        if not self._callers.let_in(request):
             self.shutdown_request(request)
             return
         try:
             super().process_request(request, client_address)
         except BaseException:  # no thread was started
-            self._callers.release()
+            self._callers.left(request)
             raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._callers.release()
+            self._callers.left(request)
+
+    def has_asked(self, request: Any) -> None:
+        """A caller's request is read: it is answered, whoever else comes."""
+        self._callers.has_asked(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A caller that went away, most of the time."""
         log.debug("a request ended badly", exc_info=True)  # noqa: LOG014  called inside `except`
+
+
+class _Callers:
+    """Those that are connected; connections that ask nothing do not keep out a probe that does."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self._silent: dict[socket.socket, None] = {}  # the oldest first
+        self._answered: set[socket.socket] = set()
+
+    def let_in(self, caller: socket.socket) -> bool:
+        """Take one more in, for the oldest that has not asked if need be; False while all places are taken by answers."""
+        with self._lock:
+            if len(self._silent) + len(self._answered) >= self._most:
+                oldest = next(iter(self._silent), None)
+                if oldest is None:
+                    return False
+                del self._silent[oldest]
+                with suppress(OSError):  # it went by itself
+                    oldest.shutdown(socket.SHUT_RDWR)  # its own thread reads the end, and closes it
+            self._silent[caller] = None
+            return True
+
+    def has_asked(self, caller: socket.socket) -> None:
+        with self._lock:
+            if caller in self._silent:
+                del self._silent[caller]
+                self._answered.add(caller)
+
+    def left(self, caller: socket.socket) -> None:
+        with self._lock:
+            self._silent.pop(caller, None)
+            self._answered.discard(caller)
 
 
 class _Caller(BaseHTTPRequestHandler):
@@ -191,6 +230,11 @@ class _Caller(BaseHTTPRequestHandler):
         super().setup()
         self.rfile.close()
         self.rfile = io.BufferedReader(_Patient(self.connection, time.monotonic() + PATIENCE))
+
+    def parse_request(self) -> bool:
+        is_good = super().parse_request()
+        self.server.has_asked(self.request)
+        return is_good
 
     def do_GET(self) -> None:
         self._answer(*self.server.answers(self.path))
