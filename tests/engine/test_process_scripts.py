@@ -95,11 +95,14 @@ def test_a_script_that_always_starts_an_instance_is_told_so(
 ) -> None:
     body = """
         bench = ProcessBench()
-        print(bench.run(name_of_main).error.message)
+        print(bench.run(bench.define(name_of_main, kind="heavy", executor="process")).error.message)
+        suspect = bench.define(name_of_main)
+        print("suspect:", type(bench.run(suspect)).__name__, bench.executor.can_host(suspect))
         bench.close()
     """
     output, errors = start(body).communicate(timeout=60)
     assert "whenever it is loaded" in output and "__name__" in output, errors
+    assert "suspect: Released False" in output, "no job's fault: it runs beside the others"
 
 
 def test_handlers_of_an_interactive_session_have_no_address() -> None:

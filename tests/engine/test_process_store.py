@@ -11,7 +11,7 @@ import pytest
 
 from tests.engine import process_handlers as handlers
 from tests.engine.process_bench import ProcessBench
-from windlass.model import Cancelled, Completed, Failed, Lease, NewJob, Retried, State
+from windlass.model import Cancelled, Completed, Failed, Lease, NewJob, Retried, State, Verdict
 from windlass.store import Store, open_store
 from windlass.store.holder import Holder
 from windlass.work.kind import Phase
@@ -123,7 +123,9 @@ def test_a_transaction_moves_a_pipeline_on_as_the_instance_knows_it(site: Site) 
 def test_a_job_without_its_lease_writes_nothing(site: Site) -> None:
     lease = site.claim(site.bench.define(handlers.end_in_transaction))
     site.holder.release(lease)
-    assert site.bench.outcome(site.bench.start(handlers.end_in_transaction, lease=lease)) is None
+    outcome = site.bench.outcome(site.bench.start(handlers.end_in_transaction, lease=lease))
+    assert isinstance(outcome, Retried) and outcome.error.code == "lease_lost"
+    assert site.holder.record([outcome]) == [Verdict.LOST]
     assert not site.bench.recorded and site.rows() == 0
 
 
