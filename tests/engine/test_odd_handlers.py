@@ -288,7 +288,8 @@ def test_an_end_that_cannot_be_written_for_an_unknown_reason_is_written_later(
         return 7
 
     engine = shop.serve()
-    real, refused = engine.holder.step, []
+    real = engine.holder.step
+    refused: list[int] = []
 
     def step(outcomes: Any = (), want: Any = None) -> Any:
         if outcomes and len(refused) < 6:
