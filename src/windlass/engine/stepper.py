@@ -11,6 +11,7 @@ rows are read, and what is less than a batch is left to become one. Apart from t
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections import Counter
@@ -68,6 +69,7 @@ class Stepper:
         self._start_lock = threading.Lock()
         self._is_claiming = True
         self._is_over = False
+        self._deadline = math.inf
         self._pause = self._rest_until = 0.0
         self._ending = threading.Event()
         self.is_reachable = True
@@ -111,7 +113,8 @@ class Stepper:
         self.waker.wake()
 
     def finish(self, deadline: float) -> bool:
-        """Write what is left and end the thread; False when the database did not take it in time."""
+        """Write what is left and end the thread; False when the database did not take it in time. Then it is left to recovery."""
+        self._deadline = deadline
         self._is_over = True
         self._ending.set()
         self.waker.wake()
@@ -127,7 +130,7 @@ class Stepper:
     # ------------------------------------------------------------------ the thread
 
     def _run(self) -> None:
-        while True:
+        while time.monotonic() < self._deadline:
             try:
                 self._is_stepping = True
                 if self._turn():
