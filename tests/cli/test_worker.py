@@ -79,6 +79,16 @@ def bench(
     made.close()
 
 
+@pytest.fixture
+def lone(sqlite_path: Path) -> Iterator[Bench]:
+    """For what has nothing to do with the database."""
+    made = Bench(f"sqlite:///{sqlite_path}")
+    made.app()
+    yield made
+    made.app().app.close()
+    made.close()
+
+
 def children(pid: int) -> list[int]:
     return [
         int(child)
@@ -173,6 +183,17 @@ def test_processes_share_the_work_and_a_dead_one_is_replaced(bench: Bench) -> No
     assert "ended with exit code 9" in errors and "starting another" in errors
     instances = {span.instance for job in jobs for span in bench.store.jobs.timeline(job.id)}
     assert len(instances) >= 2, "more than one process did the work"
+
+
+def test_a_process_that_dies_of_a_signal_without_a_name_is_replaced(lone: Bench) -> None:
+    """Python knows names for two of the real-time signals only, and the parent died of the others."""
+    worker = lone.worker("--processes", "2")
+    lone.until(lambda: len(lone.store.instances.list()) == 2)
+    os.kill(children(worker.pid)[0], 40)
+    lone.until(lambda: worker.poll() is not None or len(lone.store.instances.list()) == 3)
+    worker.send_signal(signal.SIGTERM)
+    _, errors = worker.communicate(timeout=20)
+    assert worker.returncode == 0 and "was killed by signal 40 after" in errors, errors
 
 
 @pytest.mark.parametrize("processes", ["1", "2"])

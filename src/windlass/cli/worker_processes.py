@@ -82,8 +82,15 @@ class _Place:
 
 def _how(code: int) -> str:
     if code < 0:
-        return f"was killed by {signal.Signals(-code).name}"
+        return f"was killed by {_name(-code)}"
     return f"ended with exit code {code}"
+
+
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # most of the real-time signals
+        return f"signal {number}"
 
 
 def _addresses(count: int, first: tuple[str, int]) -> list[tuple[str, int]]:
