@@ -185,6 +185,17 @@ def test_processes_share_the_work_and_a_dead_one_is_replaced(bench: Bench) -> No
     assert len(instances) >= 2, "more than one process did the work"
 
 
+def test_a_job_that_ends_its_process_as_if_all_went_well_does_not_cost_a_place(lone: Bench) -> None:
+    """Nobody told the process to end: without ``--drain``, 0 is a death as any other exit code."""
+    lone.app().die.enqueue(code=0)
+    worker = lone.worker("--processes", "2")
+    lone.until(lambda: len(lone.store.instances.list()) == 3 and len(children(worker.pid)) == 2, 10)
+    worker.send_signal(signal.SIGTERM)
+    _, errors = worker.communicate(timeout=20)
+    assert worker.returncode == 0 and errors.count("starting another") == 1, errors
+    assert "ended with exit code 0 after" in errors
+
+
 def test_a_process_that_dies_of_a_signal_without_a_name_is_replaced(lone: Bench) -> None:
     """Python knows names for two of the real-time signals only, and the parent died of the others."""
     worker = lone.worker("--processes", "2")

@@ -82,7 +82,8 @@ def worker(
         from windlass.cli.worker_processes import supervise
 
         _check(loaded, settings)
-        return supervise(_arguments(app, phases, drain, grace, changes, style, level), processes, address)
+        arguments = _arguments(app, phases, drain, grace, changes, style, level)
+        return supervise(arguments, processes, address, drain=drain)
     tune_process()
     engine = loaded.worker(settings)
     served.append(engine)

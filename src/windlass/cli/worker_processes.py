@@ -1,7 +1,8 @@
 """Several worker processes under one parent, which starts them, passes signals on, and starts anew those that die.
 
 A job can take its process down (a segmentation fault in a C library, the kernel's memory killer). The others go on, and the place is
-filled again after a pause that grows while it happens in a row. Where no process ever got further than finding its command line, app or
+filled again after a pause that grows while it happens in a row. An exit code of 0 is a death like others, as of a job that calls
+``os._exit(0)``, unless the processes end by themselves when nothing is left (``--drain``) or were told to stop. Where no process ever got further than finding its command line, app or
 settings unusable, there is nothing to fill a place with: then the parent ends as they did.
 """
 
@@ -28,8 +29,9 @@ LOOK_EVERY = 0.1
 class _Place:
     """One worker process, and whoever fills its place after it."""
 
-    def __init__(self, number: int, command: Sequence[str]) -> None:
+    def __init__(self, number: int, command: Sequence[str], *, ends_itself: bool) -> None:
         self.number = number
+        self._ends_itself = ends_itself
         self._command = command
         self._failures = 0
         self.start_at = 0.0
@@ -58,7 +60,7 @@ class _Place:
         if self.child is None or (code := self.child.poll()) is None:
             return
         self.child = None
-        if is_stopping or code == ExitCode.DONE:
+        if is_stopping or (self._ends_itself and code == ExitCode.DONE):
             self.is_done = True
             return
         lived = time.monotonic() - self._started_at
@@ -112,8 +114,8 @@ def _addresses(count: int, first: tuple[str, int]) -> list[tuple[str, int]]:
     return made
 
 
-def supervise(arguments: Sequence[str], count: int, first: tuple[str, int] | None) -> int:
-    """Keep ``count`` worker processes running until told to stop, or until all of them are done.
+def supervise(arguments: Sequence[str], count: int, first: tuple[str, int] | None, *, drain: bool) -> int:
+    """Keep ``count`` worker processes running until told to stop; with ``drain``, until all of them are done.
 
     With ``first`` they answer for their metrics there and on the ports after it.
     """
@@ -124,7 +126,7 @@ def supervise(arguments: Sequence[str], count: int, first: tuple[str, int] | Non
         if addresses is not None:
             host, port = addresses[number - 1]
             command += ["--metrics", f"{host}:{port}"]
-        places.append(_Place(number, command))
+        places.append(_Place(number, command, ends_itself=drain))
     signals = StopSignals()
     signals.install()
     try:
