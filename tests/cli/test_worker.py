@@ -170,6 +170,21 @@ def test_a_thread_that_cannot_be_stopped_does_not_stop_the_worker_from_ending(be
     assert bench.store.jobs.get(job.id).state is State.QUEUED
 
 
+@pytest.mark.parametrize("kind", ["terminate", "terminate_in_process"])
+def test_a_job_may_terminate_what_it_forks(lone: Bench, kind: str) -> None:
+    """The children handled SIGTERM as the worker does: they went on, and the worker heard it and stopped."""
+    app = lone.app()
+    job, then = getattr(app, kind).enqueue(), app.hello.enqueue(name="x", delay=0.5)
+    worker = lone.worker("--grace", "2")
+    lone.until(lambda: worker.poll() is not None or lone.store.jobs.get(then.id).state is State.COMPLETED, 10)
+    lone.until(lambda: lone.store.jobs.get(job.id).state is State.COMPLETED, 10)
+    assert lone.store.jobs.get(job.id).result == -signal.SIGTERM
+    assert worker.poll() is None, "the worker was not told to stop"
+    worker.send_signal(signal.SIGTERM)
+    _, errors = worker.communicate(timeout=10)
+    assert worker.returncode == 0, errors
+
+
 def test_processes_share_the_work_and_a_dead_one_is_replaced(bench: Bench) -> None:
     app = bench.app()
     deadly = app.die.enqueue()

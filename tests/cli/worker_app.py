@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import time
@@ -10,6 +11,7 @@ from pathlib import Path
 from windlass import App, Context, fixed
 
 app = App()
+FORK = multiprocessing.get_context("fork")
 
 
 @app.job
@@ -41,6 +43,28 @@ def pid() -> int:
 @app.job(retry=fixed(1))
 def die(code: int = 9) -> None:
     os._exit(code)
+
+
+def _terminate() -> int | None:
+    """How soon after its start it is told to end does not matter."""
+    children = [FORK.Process(target=time.sleep, args=(15,), daemon=True) for _ in range(20)]
+    for child in children:
+        child.start()
+        child.terminate()
+    for child in children:
+        child.join(5)
+    (code,) = {child.exitcode for child in children}
+    return code
+
+
+@app.job
+def terminate() -> int | None:
+    return _terminate()
+
+
+@app.job(executor="process")
+def terminate_in_process() -> int | None:
+    return _terminate()
 
 
 def is_stamped(path: str, dies: str) -> int | None:

@@ -5,7 +5,8 @@ twice. A SIGTERM within a second of the first signal is therefore an echo of it.
 
 Signals are read from a pipe that the interpreter writes them to the moment they arrive, in whatever thread that is. A handler in Python
 would not do: it runs in the main thread, when that comes round to it, and one that waits for a lock may not (2 of 90 signals to
-a busy worker were heard of only when something else woke it).
+a busy worker were heard of only when something else woke it). Processes that a job forks would write to the same pipe: they are given
+back what was there before (``own_signals``).
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import signal
 import time
 from collections import deque
 from collections.abc import Callable
+
+from windlass.engine import own_signals
 
 ECHO = 1.0
 
@@ -34,8 +37,7 @@ class StopSignals:
     def install(self) -> None:
         """Hear both signals from here on; main thread only. The pipe stays open as long as the process."""
         signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, _is_in_the_pipe)
+        own_signals.keep((signal.SIGTERM, signal.SIGINT), _is_in_the_pipe)
 
     def hear(self, number: int) -> None:
         """Take a signal that came another way."""

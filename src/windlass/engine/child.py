@@ -18,6 +18,7 @@ from contextlib import suppress
 from typing import Any
 
 from windlass.embedded.process import die_with_parent
+from windlass.engine import own_signals
 
 
 def main() -> None:
@@ -42,8 +43,8 @@ def _reset_signals() -> None:
     A handler that does nothing, not SIG_IGN: the latter would be inherited by every program a job starts.
     """
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
-    signal.signal(signal.SIGINT, _leave_it)
-    signal.signal(signal.SIGTERM, _leave_it)  # systemd sends it to the whole group; the parent decides
+    # systemd sends SIGTERM to the whole group; the parent decides. What the job forks can be terminated by the job.
+    own_signals.keep((signal.SIGINT, signal.SIGTERM), _leave_it)
 
 
 def _leave_it(number: int, frame: Any) -> None:
