@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -183,6 +184,40 @@ def test_a_job_may_terminate_what_it_forks(lone: Bench, kind: str) -> None:
     worker.send_signal(signal.SIGTERM)
     _, errors = worker.communicate(timeout=10)
     assert worker.returncode == 0, errors
+
+
+@pytest.mark.parametrize(
+    ("kind", "processes", "named"),
+    [
+        ("stay_in_thread", "1", r"for 1 thread \((asyncio|uvloop)_0\)$"),
+        ("stay_in_thread", "2", r"for 1 thread \((asyncio|uvloop)_0\)$"),
+        ("leave_process", "1", r"for 1 process \(sleeper\)$"),
+    ],
+)
+def test_what_handlers_started_does_not_keep_the_process(
+    lone: Bench, kind: str, processes: str, named: str
+) -> None:
+    """C6. Python would wait for it at exit, the worker's jobs given back or not."""
+    job = getattr(lone.app(), kind).enqueue(seconds=20)
+    worker = lone.worker("--grace", "0.3", "--processes", processes)
+    lone.until(lambda: lone.store.jobs.get(job.id).state in (State.PROCESSING, State.COMPLETED))
+    time.sleep(0.3)
+    began = time.monotonic()
+    worker.send_signal(signal.SIGTERM)
+    output, errors = worker.communicate(timeout=20)  # returns when nobody holds the pipes any more
+    assert time.monotonic() - began < 0.3 + 5 and worker.returncode == 0, errors
+    assert "not flushed" in output + errors
+    (left,) = [line for line in events(errors) if line["event"] == "instance.left_behind"]
+    assert re.search(named, left["message"])
+
+
+def test_what_handlers_started_may_end_within_the_grace_time(lone: Bench) -> None:
+    job = lone.app().leave_process.enqueue(seconds=2)
+    worker = lone.worker("--grace", "10")
+    lone.until(lambda: lone.store.jobs.get(job.id).state is State.COMPLETED)
+    worker.send_signal(signal.SIGTERM)
+    _, errors = worker.communicate(timeout=20)
+    assert worker.returncode == 0 and "instance.left_behind" not in errors, errors
 
 
 def test_processes_share_the_work_and_a_dead_one_is_replaced(bench: Bench) -> None:

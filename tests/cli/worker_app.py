@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import multiprocessing
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -65,6 +67,18 @@ def terminate() -> int | None:
 @app.job(executor="process")
 def terminate_in_process() -> int | None:
     return _terminate()
+
+
+@app.job
+async def stay_in_thread(seconds: float) -> None:
+    sys.stdout.write("not flushed")
+    await asyncio.to_thread(time.sleep, seconds)
+
+
+@app.job
+def leave_process(seconds: float) -> None:
+    sys.stdout.write("not flushed")
+    FORK.Process(target=time.sleep, args=(seconds,), name="sleeper").start()
 
 
 def is_stamped(path: str, dies: str) -> int | None:

@@ -118,6 +118,7 @@ def test_everything_else_is_told() -> None:
         events.instance_started("i-1", ["a", "b"])
         events.instance_stopping("i-1", 7, 30.0)
         events.instance_stopped("i-1")
+        events.left_behind(["asyncio_0"], ["Process-1", "Process-2"])
         events.self_stopped("i-1")
         events.lease_lost("i-1", "others declared it dead")
         events.loop_blocked(LEASE, 1.25, 'File "work.py", line 7\n    time.sleep(9)')

@@ -32,7 +32,11 @@ windlass.add_command(worker)
 
 
 def main(arguments: Sequence[str] | None = None, *, program: str = "windlass") -> int:
-    """Run the command line and answer its exit code."""
+    """Run the command line and answer its exit code.
+
+    Without ``arguments`` it takes those of the process and the process for its own: a worker then sees to it that the process ends
+    soon after this returned (leaving.py).
+    """
     return run(windlass, arguments, program)
 
 

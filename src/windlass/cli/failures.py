@@ -13,6 +13,7 @@ from enum import IntEnum
 import click
 
 from windlass import errors
+from windlass.cli.leaving import Caller
 from windlass.urls import without_secrets
 
 
@@ -78,10 +79,16 @@ def complain(message: str, code: int) -> int:
 
 
 def run(command: click.Command, arguments: Sequence[str] | None, program: str) -> int:
-    """Run a command and turn whatever it raised into an exit code."""
+    """Run a command and turn whatever it raised into an exit code.
+
+    Without ``arguments`` they are those of the process, which then is the command's own.
+    """
     try:
         answer = command.main(
-            args=None if arguments is None else list(arguments), prog_name=program, standalone_mode=False
+            args=None if arguments is None else list(arguments),
+            prog_name=program,
+            standalone_mode=False,
+            obj=Caller(owns_process=arguments is None),
         )
         sys.stdout.flush()
     except errors.WindlassError as error:

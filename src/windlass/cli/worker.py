@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from windlass.cli.failures import ExitCode, say
 
 if TYPE_CHECKING:
     from windlass.app import App
+    from windlass.cli.leaving import Caller
     from windlass.engine.engine import Engine
     from windlass.settings import Settings
 
@@ -52,7 +54,9 @@ if TYPE_CHECKING:
     help="Log from this level on; debug shows every job.",
 )
 @click.option("--metrics", metavar="[HOST:]PORT", help="Serve /metrics, /livez, /readyz and /healthz here.")
+@click.pass_obj
 def worker(
+    caller: Caller | None,
     app: str,
     processes: int,
     phases: Sequence[str],
@@ -88,7 +92,9 @@ def worker(
     engine = loaded.worker(settings)
     served.append(engine)
     try:
-        return _serve(engine, loaded.store, drain, address)
+        return _serve(
+            engine, loaded.store, drain, address, ends_process=caller is not None and caller.owns_process
+        )
     finally:
         loaded.close()
 
@@ -103,14 +109,19 @@ def _check(app: App, settings: Settings) -> None:
     served(app.registry, settings)
 
 
-def _serve(engine: Engine, store: Any, drain: bool, address: tuple[str, int] | None) -> int:
+def _serve(
+    engine: Engine, store: Any, drain: bool, address: tuple[str, int] | None, *, ends_process: bool
+) -> int:
+    from windlass.cli.leaving import watch_exit
     from windlass.cli.stop_signals import StopSignals
     from windlass.engine.drain import Drain
 
     def hurry() -> None:
         while signals.wait():
+            hurried.set()
             engine.hurry()
 
+    hurried = threading.Event()
     signals = StopSignals()
     signals.install()
     with ExitStack() as ends:
@@ -122,9 +133,12 @@ def _serve(engine: Engine, store: Any, drain: bool, address: tuple[str, int] | N
         while not signals.wait(0.2 if left else None):
             if left is not None and left.is_over():
                 break
-        if signals.is_stopping:
-            threading.Thread(target=hurry, name="windlass-signals", daemon=True).start()
-    return ExitCode.INTERRUPTED if signals.is_interrupted else ExitCode.DONE
+        code = ExitCode.INTERRUPTED if signals.is_interrupted else ExitCode.DONE
+        grace_ends_at = time.monotonic() + engine.settings.grace
+        threading.Thread(target=hurry, name="windlass-signals", daemon=True).start()
+    if ends_process:  # from here on, since closing the app is up to the app's own code, too
+        watch_exit(code, grace_ends_at - time.monotonic(), hurried)
+    return code
 
 
 def _open_door(engine: Engine, store: Any, host: str, port: int) -> Any:

@@ -64,6 +64,7 @@ LEVELS = {
     "instance.started": logging.INFO,
     "instance.stopping": logging.INFO,
     "instance.stopped": logging.INFO,
+    "instance.left_behind": logging.WARNING,
     "instance.self_stopped": logging.ERROR,
     "instance.health": logging.INFO,
     "loop.blocked": logging.WARNING,
@@ -309,6 +310,18 @@ def instance_stopping(instance: str, running: int, grace: float) -> None:
 
 def instance_stopped(instance: str) -> None:
     emit("instance.stopped", "stopped", instance=instance)
+
+
+def left_behind(threads: Sequence[str], processes: Sequence[str]) -> None:
+    """The process ends while something that handlers started goes on."""
+    told = [
+        f"{len(names)} {word}{'' if len(names) == 1 else end} ({', '.join(names)})"
+        for word, end, names in (("thread", "s", threads), ("process", "es", processes))
+        if names
+    ]
+    who = " and ".join(told) or "what runs at its exit"
+    message = f"the process ends without waiting any longer for {who}"
+    emit("instance.left_behind", message, threads=list(threads), processes=list(processes))
 
 
 def self_stopped(instance: str) -> None:
