@@ -125,6 +125,19 @@ def test_drain_runs_everything_and_ends(bench: Bench) -> None:
     assert retried["fields"]["delay_seconds"] == 0.05 and retried["error"]["type"] == "ValueError"
 
 
+def test_a_drain_says_which_paused_phase_it_waits_for(bench: Bench) -> None:
+    job = bench.app().hello.enqueue(name="x")
+    bench.store.phases.pause("hello", "repairs")
+    worker = bench.worker("--drain")
+    bench.until(bench.store.instances.list)
+    time.sleep(1)
+    bench.store.phases.resume("hello")
+    _, errors = worker.communicate(timeout=20)
+    (told,) = [line for line in events(errors) if line["event"] == "drain.held_up"]
+    assert "1 queued jobs of hello, which is paused until it is resumed: repairs" in told["message"]
+    assert worker.returncode == 0 and bench.store.jobs.get(job.id).state is State.COMPLETED
+
+
 def test_a_first_signal_waits_for_running_jobs(bench: Bench) -> None:
     """C6."""
     app = bench.app()

@@ -21,6 +21,7 @@ from windlass.model import (
     Fired,
     JobError,
     Outcome,
+    PhasePause,
     Recovered,
     Released,
     Retried,
@@ -100,6 +101,7 @@ def test_everything_else_is_told() -> None:
         events.duplicate_prevented("0190-a", "welcome", "page")
         events.held_back("site:one", "site:two", 200, 100, is_full=True)
         events.unserved("site:two", 7)
+        events.drain_held_up(PhasePause("site:two", datetime(2026, 1, 1, tzinfo=UTC), None, "repairs"), 7)
         events.lock_held("0190-a", "worker-2")
         events.lock_lost("0190-a")
         events.lock_degraded("ConnectionError: refused", skipped=3)

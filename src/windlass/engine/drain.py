@@ -6,6 +6,7 @@ import time
 
 from windlass.engine.engine import Engine
 from windlass.model import Counts
+from windlass.observe import events
 from windlass.store import Store
 
 HORIZON = 60.0
@@ -18,6 +19,7 @@ class Drain:
         self._engine = engine
         self._store = store
         self._horizon = horizon
+        self._told: set[str] = set()
 
     def is_over(self) -> bool:
         """Whether no job of the phases served here is queued, running (here or elsewhere), about to be let in, or due within the
@@ -27,6 +29,7 @@ class Drain:
         # First what leads into the queues, then the queues: a job that moves between the two reads is seen by one of them.
         agenda = self._store.upkeep.agenda()
         counts = self._store.phases.counts()
+        self._tell_paused({phase: counts[phase].queued for phase in self._engine.phases if phase in counts})
         ours = [counts.get(phase, Counts()) for phase in self._engine.phases]
         if any(count.queued or count.processing for count in ours) or agenda.has_unlinked:
             return False
@@ -36,6 +39,15 @@ class Drain:
             return True
         # None: it came between the two reads.
         return agenda.due_in is not None and agenda.due_in > self._horizon
+
+    def _tell_paused(self, queued: dict[str, int]) -> None:
+        """Say once of each phase that its jobs are waited for though nobody may claim them."""
+        if not any(count and phase not in self._told for phase, count in queued.items()):
+            return
+        for pause in self._store.phases.paused():
+            if queued.get(pause.phase) and pause.phase not in self._told:
+                self._told.add(pause.phase)
+                events.drain_held_up(pause, queued[pause.phase])
 
     def wait(self, timeout: float = 60.0, every: float = 0.02) -> bool:
         """Wait until it is over; False when the time ran out."""

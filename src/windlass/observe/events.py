@@ -25,6 +25,7 @@ from windlass.model import (
     JobError,
     Lease,
     Outcome,
+    PhasePause,
     Recovered,
     Retried,
     Run,
@@ -48,6 +49,7 @@ LEVELS = {
     "duplicate.prevented": logging.INFO,
     "phase.held_back": logging.INFO,
     "phase.unserved": logging.WARNING,
+    "drain.held_up": logging.WARNING,
     "lock.held": logging.INFO,
     "lock.lost": logging.WARNING,
     "lock.degraded": logging.WARNING,
@@ -170,6 +172,15 @@ def unserved(phase: str, count: int) -> None:
     """Jobs wait in a phase that no living instance serves."""
     message = f"{count:,} jobs wait in {phase}, and no instance serves it; start a worker that has it, or bring its handler back"
     emit("phase.unserved", message, phase=phase, queued=count)
+
+
+def drain_held_up(pause: PhasePause, count: int) -> None:
+    """A drain waits for jobs that nobody may claim."""
+    ends = f"until {pause.until:%Y-%m-%d %H:%M:%S} UTC" if pause.until else "until it is resumed"
+    message = (
+        f"the drain waits for {count:,} queued jobs of {pause.phase}, which is paused {ends}: {pause.reason}"
+    )
+    emit("drain.held_up", message, phase=pause.phase, queued=count, reason=pause.reason)
 
 
 def lock_held(job_id: str, holder: str | None = None) -> None:
