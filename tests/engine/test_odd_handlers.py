@@ -288,7 +288,8 @@ def test_a_stopped_engine_has_no_thread_that_tries_for_ever(shop: Shop, caplog: 
         return real(outcomes, want)
 
     engine = shop.serve()
-    real, caplog.handler.level = engine.holder.step, logging.CRITICAL
+    real = engine.holder.step
+    caplog.set_level(logging.CRITICAL)
     engine.holder.step = step  # type: ignore[method-assign]
     work.enqueue()
     shop.until(lambda: not engine.is_idle)
