@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sqlite3
 import threading
 import time
+from collections.abc import Callable
+from contextlib import closing
 from datetime import timedelta
 from typing import Any
 
@@ -321,3 +324,25 @@ def test_an_end_that_cannot_be_written_for_an_unknown_reason_is_written_later(
     job = work.enqueue()
     shop.drained(engine)
     assert len(refused) == 6 and (shop.job(job).result, shop.job(job).attempt) == (7, 1)
+
+
+def test_a_stop_is_over_in_time_while_the_database_hangs(fresh_sqlite: Callable[[], str]) -> None:
+    """C6: five seconds after the grace time. The waits for each part added up to eleven."""
+    over = threading.Event()
+    with closing(Shop(url := fresh_sqlite())) as shop:
+
+        @shop.app.job(processors=3, timeout=None)
+        def hang() -> None:
+            over.wait(30)
+
+        engine = shop.serve(lease=30.0, heartbeat=0.2)
+        jobs = [hang.enqueue() for _ in range(6)]
+        shop.until(lambda: shop.job(jobs[0]).state is State.PROCESSING)
+        with closing(sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            time.sleep(0.5)  # until the heartbeat and the step wait for it
+            began = time.monotonic()
+            engine.stop(0)
+            assert time.monotonic() - began < 5 and engine.state == "stopped"
+            other.execute("ROLLBACK")
+        over.set()

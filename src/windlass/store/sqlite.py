@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from urllib.parse import quote
 from weakref import WeakSet
 
@@ -39,6 +39,7 @@ from windlass.store.sqlite_listener import SqliteListener, Wakeups
 from windlass.store.sqlite_migrate import migrate_sqlite
 from windlass.store.statements import load
 
+CLOSE_WAIT = 2.0  # for a thread that reads while the store is closed
 T = TypeVar("T")
 FOREVER = 2**62
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -117,7 +118,7 @@ class SqliteDatabase:
         self._lock = threading.RLock()
         self._turn = threading.RLock()
         self._local = threading.local()
-        self._readers: WeakSet[sqlite3.Connection] = WeakSet()
+        self._readers: WeakSet[ReaderConnection] = WeakSet()
         self._readers_lock = (
             threading.Lock()
         )  # not the writer's, who may wait for the very thread that wants to read
@@ -169,7 +170,9 @@ class SqliteDatabase:
         with translated(self._path):
             rows: list[Row] = []
             for statement in STATEMENTS[verb].statements:
-                rows = self._reader().execute(statement.text, values).fetchall()
+                reader = self._reader()
+                with reader.busy:
+                    rows = reader.execute(statement.text, values).fetchall()
             return rows
 
     def transact(self, work: Callable[[Transaction], T]) -> T:
@@ -194,10 +197,10 @@ class SqliteDatabase:
     def is_worth(self, verb: str, **parameters: object) -> bool:
         return bool(self.read(f"{verb}.due", **parameters))
 
-    def _reader(self) -> sqlite3.Connection:
-        reader: sqlite3.Connection | None = getattr(self._local, "reader", None)
+    def _reader(self) -> ReaderConnection:
+        reader: ReaderConnection | None = getattr(self._local, "reader", None)
         if reader is None:
-            reader = connect(self._url, self._busy_timeout, ReaderConnection)
+            reader = cast(ReaderConnection, connect(self._url, self._busy_timeout, ReaderConnection))
             reader.execute("PRAGMA query_only = ON")
             self._local.reader = reader
             with self._readers_lock:
@@ -323,7 +326,9 @@ class SqliteDatabase:
     def upkeep(self) -> None:
         """Keep the write-ahead log short."""
         with translated(self._path):
-            self._reader().execute("PRAGMA wal_checkpoint(PASSIVE)")
+            reader = self._reader()
+            with reader.busy:
+                reader.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     def bulk(self, lines: Callable[[str], Iterable[str]], phases: str) -> list[Row]:
         raise AssertionError("bulk_from says never")
@@ -333,6 +338,9 @@ class SqliteDatabase:
 
     def close(self) -> None:
         with self._lock, self._readers_lock:
-            for connection in (*self._readers, self._writer):
-                connection.close()
+            for reader in self._readers:
+                if reader.busy.acquire(timeout=CLOSE_WAIT):  # else its thread closes it when it ends
+                    reader.close()
+                    reader.busy.release()
+            self._writer.close()
             self._readers.clear()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from typing import Self
+import threading
+from typing import Any, Self
 from urllib.parse import quote, unquote
 
 from windlass.errors import ConfigError, StoreError
@@ -47,7 +48,12 @@ class GuardedConnection(sqlite3.Connection):
 
 
 class ReaderConnection(sqlite3.Connection):
-    """A thread's reading connection; closed when its thread is gone."""
+    """A thread's reading connection; closed when its thread is gone, or by whoever closes the store while it is not ``busy``: to close one
+    under a statement that runs ends the process."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.busy = threading.Lock()
 
     def __del__(self) -> None:
         self.close()
