@@ -49,6 +49,8 @@ from windlass.store.ids import SMALLEST
 from windlass.store.postgres import PostgresDatabase
 from windlass.store.recording import apply
 from windlass.store.rules import Rules
+from windlass.upkeep.agenda import Agenda
+from windlass.upkeep.recoverer import Recoverer
 
 T = TypeVar("T")
 PAIR = Rule(
@@ -277,7 +279,7 @@ def test_a_finish_that_meets_the_flagging_takes_the_long_way(postgres_dsn_every:
 
 @pytest.mark.parametrize("table", ["job", "job_later"])
 def test_flagging_leaves_out_what_is_locked(postgres_dsn: str, stores: Open, table: str) -> None:
-    """It is met by the next look, or found when it has ended."""
+    """That look does not count: the next one comes soon, and meets it. Where the locked one has its flag, nothing is left to do."""
     impatient(postgres_dsn)
     store = stores(postgres_dsn)
     options: dict[str, Any] = {} if table == "job" else {"after": [_after(store)]}
@@ -286,10 +288,66 @@ def test_flagging_leaves_out_what_is_locked(postgres_dsn: str, stores: Open, tab
         assert other.execute(f"SELECT FROM windlass.{table} WHERE id = %s FOR UPDATE", (locked,)).rowcount
         store.rules.put(EACH)
         assert _flagged(postgres_dsn, table) == {free}
+        assert store.upkeep.agenda().has_new_kinds
         other.rollback()
-    let_time_pass(postgres_dsn)
     store.rules.catch_up()
     assert _flagged(postgres_dsn, table) == {locked, free}
+    assert not store.upkeep.agenda().has_new_kinds
+    let_time_pass(postgres_dsn)
+    with psycopg.connect(postgres_dsn) as other:
+        assert other.execute(f"SELECT FROM windlass.{table} WHERE id = %s FOR UPDATE", (locked,)).rowcount
+        store.rules.catch_up()
+        assert not store.upkeep.agenda().has_new_kinds
+
+
+def test_upkeep_looks_again_soon_and_then_less_often(postgres_dsn: str, stores: Open) -> None:
+    """Whoever holds the lock may hold it for long, and a look goes through the whole queue."""
+    store = stores(postgres_dsn)
+    (locked,) = enqueue(store, kind="a")
+    recoverer = Recoverer(
+        store,
+        holder=store.join,
+        phases={},
+        crash_cap=3,
+        record=lambda _outcome: None,
+        in_thread=lambda call: call(),
+        on_recovered=lambda _recovered: None,
+    )
+    agenda = Agenda(store, recoverer, every=5.0, on_promoted=lambda _phase, _count: None)
+    with psycopg.connect(postgres_dsn) as other:
+        assert other.execute("SELECT FROM windlass.job WHERE id = %s FOR UPDATE", (locked,)).rowcount
+        store.rules.define([EACH])
+        waits = [agenda.run() for _ in range(8)]
+        assert waits[0] <= 0.1 and waits == sorted(waits) and waits[-1] == 5.0
+        other.rollback()
+    agenda.run()
+    assert _flagged(postgres_dsn, "job") == {locked}
+    assert agenda.run() == 5.0
+
+
+@pytest.mark.parametrize("look", [1, 2])
+def test_an_end_under_way_during_a_look_makes_its_child_soon(
+    postgres_dsn_every: str, stores: Open, look: int
+) -> None:
+    """It ends unflagged: too late to be flagged, too early to be found among those that ended. During the last look as well: nobody
+    would look for it any more."""
+    store = stores(postgres_dsn_every)
+    holder = store.join()
+    entries = check([NewJob(kind="a")])
+    with user_transaction(postgres_dsn_every) as tx:
+        store.enqueuer.insert(tx, entries, inbox=False, is_repeat=False)
+        store.rules.define([EACH])
+        if look == 2:
+            store.rules.catch_up()
+            let_time_pass(postgres_dsn_every)
+        tx.connection.commit()
+    (lease,) = claim(holder, 1, "a")
+    with slowly(postgres_dsn_every, ended(Completed(lease))):
+        assert store.rules.catch_up() == 0
+    assert made(store) == 0 and store.upkeep.agenda().has_new_kinds
+    assert store.rules.catch_up() == 1
+    assert made(store) == 1
+    assert_consistent(postgres_dsn_every, store)
 
 
 def _after(store: Store) -> Any:

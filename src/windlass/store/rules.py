@@ -2,7 +2,8 @@
 
 A rule is about ends from the moment it was stored. Enqueues flag the jobs of kinds that have rules, so that no other job's end asks for
 them; a kind that is new here also has jobs that nobody flagged. ``catch_up`` flags those that live and fires for those that ended
-since, at once and again 15 s later: by then every enqueue that did not know the kind has committed. (One inside a caller's own transaction
+since, at once and again 15 s later: by then every enqueue that did not know the kind has committed. A look that met locked jobs is
+repeated. (One inside a caller's own transaction
 may come later still; its job is flagged when it leaves the inbox.)
 
 Rules that vanished from their module are marked and go on firing: in a rolling deploy the release that lacks a rule may start after
@@ -180,22 +181,29 @@ class Rules:
 
     def catch_up(self) -> int:
         """Flag live jobs of kinds that are new here, and fire for those that ended since; how many children that made. Safe on every
-        instance at once."""
+        instance at once. A look that left out jobs which somebody had locked does not count: they may end, unflagged, behind its
+        back, so the kind stays new and is looked through again."""
         made = 0
         for (since, looks), group in groupby(self._db.read("rule.kinds.new"), key=lambda row: row[1:]):
             kinds = [row[0] for row in group]
-            for verb in ("rule.flag_later", "rule.flag_live"):
-                after: str | None = SMALLEST
-                while after:
-                    after = self._db.transact(partial(self._flag, verb, kinds, after))
+            left_out = sum(self._flag_all(verb, kinds) for verb in ("rule.flag_later", "rule.flag_live"))
             made += self._fire_ended(kinds, since, unflagged=True, only=None)
-            self._db.run("rule.kinds.looked", kinds=kinds, since=since, looks=looks + 1)
+            if not left_out:
+                self._db.run("rule.kinds.looked", kinds=kinds, since=since, looks=looks + 1)
         return made
 
-    def _flag(self, verb: str, kinds: Sequence[str], after: str, tx: Transaction) -> str | None:
-        end, queued = tx.run(verb, kinds=kinds, after=after, limit=PAGE)[0]
+    def _flag_all(self, verb: str, kinds: Sequence[str]) -> int:
+        """Flag the jobs of one table; how many were locked and left out."""
+        left_out, after = 0, SMALLEST
+        while after:
+            after, locked = self._db.transact(partial(self._flag, verb, kinds, after))
+            left_out += locked
+        return left_out
+
+    def _flag(self, verb: str, kinds: Sequence[str], after: str, tx: Transaction) -> tuple[str, int]:
+        end, queued, left_out = tx.run(verb, kinds=kinds, after=after, limit=PAGE)[0]
         self._db.tell(tx, queued or (), nudge=True)
-        return str(end) if end else None
+        return str(end) if end else "", left_out
 
     def backfill(self, name: str, since: datetime) -> int:
         """Have a rule count jobs that ended before it was there, from ``since`` on; how many children that made. What it has counted

@@ -19,6 +19,7 @@ log = logging.getLogger("windlass.upkeep")
 
 LIMIT = 1000
 FOLD_EVERY = 2.0
+SOONEST_LOOK = 0.1
 
 
 class Agenda:
@@ -42,6 +43,7 @@ class Agenda:
         self._on_resumed = on_resumed
         self._resumes_at: float | None = None
         self._folded_at = 0.0
+        self._look_in = SOONEST_LOOK
         self._gatekeeper = Gatekeeper(store.limits, every=every)
 
     def run(self) -> float:
@@ -57,8 +59,7 @@ class Agenda:
             due_in = agenda.due_in
         if agenda.has_unlinked:
             self._store.dependencies.link()
-        if agenda.has_new_kinds:
-            self._store.rules.catch_up()
+        look_in = self._look(agenda.has_new_kinds)
         if agenda.has_dead:
             self._recoverer.run()
         let_in = self._gatekeeper.run(agenda)
@@ -66,7 +67,16 @@ class Agenda:
             self._folded_at = time.monotonic()
             self._store.upkeep.fold()
         times = [seconds for seconds in (due_in, agenda.resume_in) if seconds is not None]
-        return max(0.0, min([self._every, let_in, *times]))
+        return max(0.0, min([self._every, let_in, look_in, *times]))
+
+    def _look(self, has_new_kinds: bool) -> float:
+        """Have jobs of kinds that have got rules told of it; soon again, as it may have met locked ones, and then less and less often."""
+        if not has_new_kinds:
+            self._look_in = SOONEST_LOOK
+            return self._every
+        self._store.rules.catch_up()
+        self._look_in *= 2
+        return self._look_in / 2
 
     def _resume(self, resume_in: float | None) -> None:
         """Have all queues looked at when a pause is over that had an end: nobody else says so."""

@@ -100,20 +100,24 @@ WHERE k.kind = ANY(:kinds::text[])
 
 -- name: rule.flag_live
 -- Flags jobs of these kinds that are queued or processing, a page of the table at a time, leaving out locked ones; answers where the page
--- ends (NULL at the end of the table), and the phases of those that are queued: claims at the same moment pass over rows that are locked
--- here, so they have to be told to look again.
+-- ends (NULL at the end of the table), the phases of those that are queued (claims at the same moment pass over rows that are locked here,
+-- so they have to be told to look again), and how many were left out: they may be about to end, unflagged.
 WITH page AS MATERIALIZED (
     SELECT j.id
     FROM windlass.job AS j
     WHERE j.id > :after::uuid
     ORDER BY j.id
     LIMIT :limit
-), found AS MATERIALIZED (
+), meant AS MATERIALIZED (
     SELECT j.id
     FROM windlass.job AS j
     JOIN page AS p ON p.id = j.id
     WHERE j.kind = ANY(:kinds::text[])
-        AND j.flags & 64 = 0 -- belt: saves the row's copy where the flag is there already
+        AND j.flags & 64 = 0
+), found AS MATERIALIZED (
+    SELECT j.id
+    FROM windlass.job AS j
+    JOIN meant AS m ON m.id = j.id
     ORDER BY j.id
     FOR NO KEY UPDATE OF j SKIP LOCKED
 ), flagged AS (
@@ -124,7 +128,8 @@ WITH page AS MATERIALIZED (
     RETURNING j.phase, j.token
 )
 SELECT CASE WHEN count(*) = :limit THEN (SELECT p.id FROM page AS p ORDER BY p.id DESC LIMIT 1) END AS next,
-    ARRAY(SELECT DISTINCT f.phase FROM flagged AS f WHERE f.token IS NULL) AS phases
+    ARRAY(SELECT DISTINCT f.phase FROM flagged AS f WHERE f.token IS NULL) AS phases,
+    (SELECT count(*) FROM meant) - (SELECT count(*) FROM found) AS left_out
 FROM page;
 
 -- name: rule.flag_later
@@ -135,12 +140,16 @@ WITH page AS MATERIALIZED (
     WHERE l.id > :after::uuid
     ORDER BY l.id
     LIMIT :limit
-), found AS MATERIALIZED (
+), meant AS MATERIALIZED (
     SELECT l.id
     FROM windlass.job_later AS l
     JOIN page AS p ON p.id = l.id
     WHERE l.kind = ANY(:kinds::text[])
-        AND l.flags & 64 = 0 -- belt: saves the row's copy where the flag is there already
+        AND l.flags & 64 = 0
+), found AS MATERIALIZED (
+    SELECT l.id
+    FROM windlass.job_later AS l
+    JOIN meant AS m ON m.id = l.id
     ORDER BY l.id
     FOR NO KEY UPDATE OF l SKIP LOCKED
 ), flagged AS (
@@ -149,7 +158,8 @@ WITH page AS MATERIALIZED (
     FROM found AS f
     WHERE l.id = f.id
 )
-SELECT CASE WHEN count(*) = :limit THEN (SELECT p.id FROM page AS p ORDER BY p.id DESC LIMIT 1) END AS next, NULL AS phases
+SELECT CASE WHEN count(*) = :limit THEN (SELECT p.id FROM page AS p ORDER BY p.id DESC LIMIT 1) END AS next, NULL AS phases,
+    (SELECT count(*) FROM meant) - (SELECT count(*) FROM found) AS left_out
 FROM page;
 
 -- name: rule.missed

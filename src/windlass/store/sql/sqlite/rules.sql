@@ -90,13 +90,13 @@ WHERE kind IN (SELECT g.value FROM json_each(:kinds) AS g)
 
 -- name: rule.flag_live
 -- Flags jobs of these kinds that are queued or processing, a page of the table at a time; answers where the page ends (NULL at the end of
--- the table), and no phases: there is one writer, so no claim passes over a row that is locked.
+-- the table), no phases and none left out: there is one writer, so nobody passes over a row that is locked.
 UPDATE windlass_job
 SET flags = flags | 64
 WHERE id IN (SELECT j.id FROM windlass_job AS j WHERE j.id > :after ORDER BY j.id LIMIT :limit)
     AND kind IN (SELECT g.value FROM json_each(:kinds) AS g)
     AND flags & 64 = 0; -- belt: saves the write where the flag is there already
-SELECT CASE WHEN count(*) = :limit THEN max(p.id) END AS next, NULL AS phases
+SELECT CASE WHEN count(*) = :limit THEN max(p.id) END AS next, NULL AS phases, 0 AS left_out
 FROM (SELECT j.id FROM windlass_job AS j WHERE j.id > :after ORDER BY j.id LIMIT :limit) AS p;
 
 -- name: rule.flag_later
@@ -106,7 +106,7 @@ SET flags = flags | 64
 WHERE id IN (SELECT l.id FROM windlass_job_later AS l WHERE l.id > :after ORDER BY l.id LIMIT :limit)
     AND kind IN (SELECT g.value FROM json_each(:kinds) AS g)
     AND flags & 64 = 0; -- belt: saves the write where the flag is there already
-SELECT CASE WHEN count(*) = :limit THEN max(p.id) END AS next, NULL AS phases
+SELECT CASE WHEN count(*) = :limit THEN max(p.id) END AS next, NULL AS phases, 0 AS left_out
 FROM (SELECT l.id FROM windlass_job_later AS l WHERE l.id > :after ORDER BY l.id LIMIT :limit) AS p;
 
 -- name: rule.missed
