@@ -21,7 +21,7 @@ def test_what_is_being_written_is_left_until_it_is_counted() -> None:
     recorder.recorded(taken, [Verdict.RECORDED] * 2)
     assert len(recorder) == 3
     recorder.settled(taken)
-    assert (len(recorder), recorder.waiting) == (1, 1)
+    assert len(recorder) == 1
     assert stats.report().phases["a"].outcomes["completed"] == 2
 
 
@@ -34,14 +34,3 @@ def test_what_could_not_be_written_is_next_again() -> None:
     recorder.settled([first])
     assert len(recorder) == 2
     assert recorder.take(5) == [first, second]
-
-
-def test_two_batches_may_be_under_way() -> None:
-    recorder = Recorder(Stats())
-    recorder.put(outcomes(5))
-    first, second = recorder.take(2), recorder.take(2)
-    assert (len(recorder), recorder.waiting) == (5, 1)
-    recorder.settled(second)
-    assert len(recorder) == 3
-    recorder.settled(first)
-    assert len(recorder) == 1

@@ -118,30 +118,7 @@ def forty_running(shop: Shop) -> tuple[Engine, list[Enqueued], threading.Event]:
     return engine, jobs, gate
 
 
-def test_full_batches_are_written_while_another_step_has_no_answer(shop: Shop) -> None:
-    engine, jobs, gate = forty_running(shop)
-    answer = threading.Event()
-    waiting: list[int] = []
-
-    def first_waits(outcomes: Any, number: int) -> None:
-        if outcomes and not waiting:
-            waiting.append(number)
-            answer.wait(20)
-
-    break_step(engine, first_waits)
-    gate.set()
-
-    def written() -> int:
-        return sum(shop.job(job).state is State.COMPLETED for job in jobs)
-
-    shop.until(lambda: written() >= 30)
-    assert waiting and not engine.is_idle
-    answer.set()
-    shop.drained(engine)
-    assert [shop.job(job).result for job in jobs] == list(range(40))
-
-
-def test_two_steps_at_once_claim_no_more_than_there_is_room_for(shop: Shop) -> None:
+def test_steps_claim_no_more_than_there_is_room_for(shop: Shop) -> None:
     @shop.app.job(processors=20)
     async def work(n: int) -> int:
         return n
@@ -154,7 +131,8 @@ def test_two_steps_at_once_claim_no_more_than_there_is_room_for(shop: Shop) -> N
     assert sum(shop.job(job).attempt for job in jobs[::50]) == 60
 
 
-def test_a_stop_waits_for_both_steps(shop: Shop) -> None:
+def test_a_stop_waits_for_every_step(shop: Shop) -> None:
+    """There are four batches to write, and the database takes its time over one of them."""
     engine, jobs, gate = forty_running(shop)
     answer = threading.Event()
     late: list[int] = []
@@ -168,4 +146,5 @@ def test_a_stop_waits_for_both_steps(shop: Shop) -> None:
     break_step(engine, second_waits)
     gate.set()
     engine.stop()
+    assert len(late) >= 4
     assert [shop.job(job).state for job in jobs] == [State.COMPLETED] * 40

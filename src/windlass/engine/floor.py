@@ -164,17 +164,17 @@ class Floor:
 
     # ------------------------------------------------------------------ looking
 
-    def room(self, phase: str, coming: int = 0) -> Room:
-        """How much a phase can take now, if ``coming`` more were here already."""
+    def room(self, phase: str) -> Room:
+        """How much a phase can take now."""
         with self._lock:
-            pool, waiting = self._pools[phase], self._queue.size(phase) + coming
+            pool, waiting = self._pools[phase], self._queue.size(phase)
             busy = pool.size - pool.free
             free = pool.free
             size = pool.size
             if self._limit is not None:
                 free = min(free, max(0, self._limit - len(self._running)))
                 size = min(size, self._limit)
-            return Room(max(0, free - waiting), busy, waiting, size, self._queue.room(phase) - coming)
+            return Room(max(0, free - waiting), busy, waiting, size, self._queue.room(phase))
 
     def running_one(self, lease: Lease) -> Running | None:
         """The running attempt of this very lease."""

@@ -48,14 +48,14 @@ class Recorder:
         self._waiting: deque[Outcome] = deque()
         self._elsewhere: deque[tuple[Lease, str, Run]] = deque()
         self._expected: set[tuple[str, int]] = set()
-        self._taken = 0  # being written; changed by step threads, in turn
+        self._taken = 0  # being written; changed by the step thread alone
 
     def put(self, outcomes: Iterable[Outcome]) -> None:
         """Take outcomes in; from any thread."""
         self._waiting.extend(outcomes)
 
     def take(self, limit: int) -> list[Outcome]:
-        """Up to ``limit`` outcomes, oldest first; step threads only, in turn."""
+        """Up to ``limit`` outcomes, oldest first; step thread only."""
         waiting = self._waiting
         count = min(limit, len(waiting))
         self._taken += count
@@ -94,7 +94,7 @@ class Recorder:
         return ended
 
     def count_elsewhere(self) -> Counter[str]:
-        """Count the jobs that were recorded elsewhere since; step threads only, in turn."""
+        """Count the jobs that were recorded elsewhere since; step thread only."""
         ended: Counter[str] = Counter()
         while self._elsewhere:
             lease, name, run = self._elsewhere[0]
@@ -120,11 +120,6 @@ class Recorder:
         was_expected = key in self._expected
         self._expected.discard(key)
         return was_expected
-
-    @property
-    def waiting(self) -> int:
-        """How many nobody has begun to write."""
-        return len(self._waiting)
 
     def __len__(self) -> int:
         """How many are not written and counted yet."""

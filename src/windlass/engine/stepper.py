@@ -3,9 +3,8 @@
 Everything else waits for nobody: executors put outcomes in and go on, and this thread writes as many as there are. When the
 database does not answer it keeps what it has, tries again with growing pauses, and claims nothing meanwhile.
 
-A second thread lends a hand while the first one waits for its answer and a whole batch is waiting already: so the database works while
-rows are read, and what is less than a batch is left to become one. Apart from the step itself both do everything under one lock. (PostgreSQL:
-33k jobs/s with one, 41k with two, 39k with three. SQLite: 34k and 39k, although there only one of them writes at a time.)
+There is one of it. A second one, with a connection of its own, made a single process a quarter faster at rates that no handler of anybody's reaches, and two
+processes no faster; docs/decisions/0003-engine.md has the figures.
 """
 
 from __future__ import annotations
@@ -14,12 +13,10 @@ import logging
 import math
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 
 from windlass.engine.discovery import Discovery
 from windlass.engine.floor import Floor, needs_start
-from windlass.engine.helper import Helper
 from windlass.engine.recorder import Recorder
 from windlass.engine.running import Running
 from windlass.engine.stats import Stats
@@ -39,7 +36,7 @@ SETTLE_WAIT = 1.0
 
 
 class Stepper:
-    """Owns the step threads. ``holder`` is asked for each time: after a lost lease there is another one."""
+    """Owns the step thread. ``holder`` is asked for each time: after a lost lease there is another one."""
 
     def __init__(
         self,
@@ -74,24 +71,13 @@ class Stepper:
         self._ending = threading.Event()
         self.is_reachable = True
         self.turned_at = time.monotonic()
-        self._turns = threading.Lock()
-        self._is_stepping = False
-        self._coming: Counter[str] = Counter()  # asked for, not answered yet
+        self._taking_in = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="windlass-step", daemon=True)
-        self._helper = Helper(self._help)
-        self._enough = settings.batch
 
     # ------------------------------------------------------------------ from other threads
 
     def start(self) -> None:
         self._thread.start()
-        self._helper.start()
-
-    def wake(self) -> None:
-        """There are outcomes to write."""
-        self.waker.wake()
-        if self._is_stepping and self._recorder.waiting >= self._enough:
-            self._helper.waker.wake()
 
     def begin(self, batch: Sequence[Running]) -> None:
         """Give jobs to their executors; those whose start must be durable first pass through this thread."""
@@ -108,8 +94,8 @@ class Stepper:
     def stop_claiming(self) -> None:
         """Take in nothing more: what a step under way still claims is given back."""
         self._is_claiming = False
-        if self._turns.acquire(timeout=SETTLE_WAIT):  # whoever takes in at this moment has done so
-            self._turns.release()
+        if self._taking_in.acquire(timeout=SETTLE_WAIT):  # what is being taken in at this moment has been
+            self._taking_in.release()
         self.waker.wake()
 
     def finish(self, deadline: float) -> bool:
@@ -118,8 +104,6 @@ class Stepper:
         self._is_over = True
         self._ending.set()
         self.waker.wake()
-        self._helper.end(deadline)
-        self.waker.wake()  # it may have slept over the helper's last step
         self._thread.join(max(0.0, deadline - time.monotonic()))
         return not self._thread.is_alive() and not len(self._recorder)
 
@@ -132,52 +116,20 @@ class Stepper:
     def _run(self) -> None:
         while time.monotonic() < self._deadline:
             try:
-                self._is_stepping = True
                 if self._turn():
                     continue
-                self._is_stepping = False
             except Exception:
                 log.exception("the step thread met an error it did not expect; it goes on")
                 self._stats.count("step_errors")
                 self.waker.sleep(LONGEST_PAUSE)
                 continue
-            with self._turns:
-                is_done = self._is_over and not len(self._recorder)
-            if is_done:
+            if self._is_over and not len(self._recorder):
                 self._last()
                 return
             self.waker.sleep(min(self._discovery.wait() if self._is_claiming else 60.0, 60.0))
 
-    def _turn(self, least: int = 0) -> bool:
-        """One step, if there is anything to do, and ``least`` outcomes to write; False when there is not."""
-        with self._turns:
-            if self._recorder.waiting < least:
-                return False
-            asked = self._prepare()
-        if asked is None:
-            self._rest()
-            return False
-        if self._recorder.waiting >= self._enough:
-            self._helper.waker.wake()
-        outcomes, want = asked
-        began = time.monotonic()
-        step: Step | Exception
-        try:
-            step = self._holder().step(outcomes, want)
-        except Exception as error:  # noqa: BLE001  told apart below
-            step = error
-        with self._turns:
-            if want is not None:
-                self._coming[want.phase] -= want.limit
-            try:
-                self._settle(outcomes, want, step, began)
-            finally:
-                self._recorder.settled(outcomes)
-        self._rest()
-        return True
-
-    def _prepare(self) -> tuple[list[Outcome], Want | None] | None:
-        """What the next step is to write and to claim; None when there is neither."""
+    def _turn(self) -> bool:
+        """One step, if there is anything to do; False when there is not."""
         self.turned_at = time.monotonic()
         self._start_careful()
         if elsewhere := self._recorder.count_elsewhere():
@@ -185,10 +137,20 @@ class Stepper:
         want = self._want()
         outcomes = self._recorder.take(self._settings.batch)
         if not outcomes and want is None:
-            return None
-        if want is not None:
-            self._coming[want.phase] += want.limit
-        return outcomes, want
+            self._rest()
+            return False
+        began = time.monotonic()
+        step: Step | Exception
+        try:
+            step = self._holder().step(outcomes, want)
+        except Exception as error:  # noqa: BLE001  told apart below
+            step = error
+        try:
+            self._settle(outcomes, want, step, began)
+        finally:
+            self._recorder.settled(outcomes)
+        self._rest()
+        return True
 
     def _settle(
         self, outcomes: Sequence[Outcome], want: Want | None, step: Step | Exception, began: float
@@ -216,14 +178,6 @@ class Stepper:
         if outcomes:
             self._discovery.finished(self._recorder.recorded(outcomes, step.verdicts))
 
-    def _help(self) -> None:
-        """What the helper does when it is woken: steps while there are full ones to make."""
-        try:
-            while self._turn(self._enough):
-                self.waker.wake()  # what became of it may be for the first thread to see
-        finally:
-            self.waker.wake()
-
     def _want(self) -> Want | None:
         if not self._is_claiming or not self._may_claim():
             return None
@@ -234,7 +188,7 @@ class Stepper:
             due = self._look(due)
         if not due:
             return None
-        return self._discovery.next(lambda phase: self._floor.room(phase, self._coming[phase]))
+        return self._discovery.next(self._floor.room)
 
     def _look(self, due: Sequence[str]) -> Sequence[str]:
         if any(self._discovery.is_hot(phase) for phase in due):
@@ -250,16 +204,17 @@ class Stepper:
         return sorted(found)
 
     def _take_in(self, claimed: Sequence[Lease]) -> None:
-        if not self._is_claiming:
-            self._recorder.put(Released(lease) for lease in claimed)
-            return
-        refused = self._floor.offer(claimed)
-        for lease, reason in refused:
-            events.refused(lease, reason)
-            self._stats.count("refused", label=reason)
-            self._discovery.postpone(lease.phase, REFUSED_PAUSE)
-        self._recorder.put(Released(lease) for lease, _ in refused)
-        self.begin(self._floor.assign())
+        with self._taking_in:
+            if not self._is_claiming:
+                self._recorder.put(Released(lease) for lease in claimed)
+                return
+            refused = self._floor.offer(claimed)
+            for lease, reason in refused:
+                events.refused(lease, reason)
+                self._stats.count("refused", label=reason)
+                self._discovery.postpone(lease.phase, REFUSED_PAUSE)
+            self._recorder.put(Released(lease) for lease, _ in refused)
+            self.begin(self._floor.assign())
 
     def _start_careful(self) -> None:
         """Note durably that these jobs run now, then run those that are still ours."""
@@ -296,7 +251,7 @@ class Stepper:
     # ------------------------------------------------------------------ when the database does not answer
 
     def _rest(self) -> None:
-        """Sleep as long as a failed step asks for, without keeping the other thread from anything; less when the engine ends."""
+        """Sleep as long as a failed step asks for; less when the engine ends."""
         left = self._rest_until - time.monotonic()
         if left > 0 and self._ending.wait(left):
             time.sleep(min(left, SHORTEST_PAUSE))
@@ -321,7 +276,7 @@ class Stepper:
 
     def _slow_down(self) -> None:
         now = time.monotonic()
-        if now >= self._rest_until:  # two steps that fail together are one failure
+        if now >= self._rest_until:  # what fails in one step is one failure
             self._pause = min(LONGEST_PAUSE, max(SHORTEST_PAUSE, self._pause * 2))
             self._rest_until = now + self._pause
 

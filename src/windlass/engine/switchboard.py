@@ -77,7 +77,7 @@ class Switchboard:
                 self._recorder.recorded_elsewhere(item.running)
         if following:
             self._stepper.begin(following)
-        self._stepper.wake()
+        self._waker.wake()
 
     def on_recorded(self, lease: Lease) -> None:
         """A child process ended its job in a transaction of its own."""
