@@ -43,7 +43,22 @@ def test_a_completed_job_keeps_its_result_and_its_times(store: Store, clock: Man
     assert_counts_are_true(store)
 
 
-@pytest.mark.parametrize("result", [None, 0, "text", [1, 2], {"k": None}, True])
+@pytest.mark.parametrize(
+    "result",
+    [
+        None,
+        0,
+        "",
+        "text",
+        [1, 2],
+        {"k": None},
+        True,
+        'a "quote" \\ \\u0041 \n\t Õ 🚀',
+        {"\\": '"'},
+        1e300,
+        "null",
+    ],
+)
 def test_any_json_value_may_be_a_result(store: Store, result: object) -> None:
     job_id = one(store)
     holder = store.join()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pickle
+import random
 from dataclasses import FrozenInstanceError, replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,6 +27,7 @@ from windlass.model import (
 from windlass.store.ids import new_id
 from windlass.store.outcomes import divided
 from windlass.store.rows import in_order, run_json, to_lease, to_leases
+from windlass.store.sqlite import SqliteDatabase
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ID = new_id()
@@ -141,3 +144,19 @@ def test_a_run_is_a_part_of_a_row_or_nothing() -> None:
     assert run_json(None) == ""
     assert run_json(Run(1, 2, 3)) == ',"p":1,"w":2,"r":3'
     assert run_json(Run(-1, 2**40, -9)) == ',"p":0,"w":2147483647,"r":0'
+
+
+def test_times_of_sqlite_are_exact_to_the_microsecond(tmp_path: Path) -> None:
+    """Those of our days are read in a short way; at its edges, before and after, it says the same."""
+    chance = random.Random(7)
+    edge = 2**32 * 1_000_000
+    values = [0, 1, -1, edge - 1, edge, edge + 1, *(chance.randrange(-edge, 2 * edge) for _ in range(20_000))]
+    values += [chance.randrange(edge - 10**9, edge) for _ in range(20_000)]
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    db = SqliteDatabase(f"sqlite:///{tmp_path}/a.db")
+    try:
+        wrong = [value for value in values if db.moment(value) != epoch + timedelta(microseconds=value)]
+        assert not wrong
+        assert [db.stamp(db.moment(value)) for value in values] == values
+    finally:
+        db.close()

@@ -86,14 +86,6 @@ def run_json(run: Run | None) -> str:
     return f',"p":{processor},"w":{waited},"r":{ran}'
 
 
-def run_numbers(run: Run | None) -> str:
-    """The same as a part of a JSON array: processor, waited, ran."""
-    if run is None:
-        return "null,null,null"
-    processor, waited, ran = bounded(run)
-    return f"{processor},{waited},{ran}"
-
-
 def bounded(run: Run) -> tuple[int, int, int]:
     """Numbers that the columns cannot hold become the nearest that they can: a clock went back, a job hung for a month."""
     processor, waited, ran = run
@@ -131,9 +123,9 @@ def to_lease(db: Database, row: Row) -> Lease:
 
 def to_leases(db: Database, rows: Sequence[Row]) -> list[Lease]:
     """Claimed rows; columns as `step` and `claim` answer them."""
-    if rows and not isinstance(rows[0][-1], datetime):
-        rows = _with_moments(db, rows)
+    moment = db.moment if rows and not isinstance(rows[0][-1], datetime) else None
     leases: list[Lease] = []
+    last: Any = None
     for (
         job_id, token, kind, phase, lane, generation, attempt, max_attempts, crashes, flags, args, correlation, created, ready, at,
     ) in rows:  # fmt: skip
@@ -150,19 +142,18 @@ def to_leases(db: Database, rows: Sequence[Row]) -> list[Lease]:
         lease.flags = _FLAGS[flags]
         lease.args_json = Json(args)
         lease.correlation_id = correlation or job_id
-        lease.created_at = created
-        lease.ready_at = ready
-        lease.claimed_at = at
+        if moment is None:
+            lease.created_at = created
+            lease.ready_at = ready
+            lease.claimed_at = at
+        else:
+            lease.created_at = moment(created)
+            lease.ready_at = lease.created_at if ready == created else moment(ready)
+            lease.claimed_at = leases[-1].claimed_at if leases and at == last else moment(at)
+            last = at
         lease.__class__ = Lease
         leases.append(lease)
     return leases
-
-
-def _with_moments(db: Database, rows: Sequence[Row]) -> list[Row]:
-    """Rows whose last three columns are times in the dialect's form, with datetimes in their place. Most are shared: of one
-    claim, of one enqueue."""
-    known = {value: db.moment(value) for value in {value for row in rows for value in row[-3:]}}
-    return [(*row[:-3], known[row[-3]], known[row[-2]], known[row[-1]]) for row in rows]
 
 
 def to_job(db: Database, row: Row) -> Job:
