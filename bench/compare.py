@@ -1,6 +1,7 @@
 """Everything in one run: the engine beside the bare statement and its peers, interleaved, as ratios with what is wanted of each.
 
-Rates are medians of several rounds that take turns, so that a machine that is busy for a while is busy for all of them.
+Everybody has a turn in each of several rounds. Who is compared is compared within a round, so that a machine that is slow for a while is
+slow for both, and the median of the rounds counts.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from windlass.store.migrate import migrate
 class Scale:
     """How large the measurements are."""
 
-    rounds: int = 3
-    drain: int = 100_000
+    rounds: int = 5
+    drain: int = 200_000
+    peer_drain: int = 60_000
     slow_drain: int = 3_000
-    sqlite_drain: int = 60_000
     seconds: float = 3.0
     bulk: int = 50_000
     samples: int = 200
@@ -41,52 +42,68 @@ class Scale:
 
 
 SHORT = Scale(
-    rounds=1, drain=3_000, slow_drain=200, sqlite_drain=2_000, seconds=0.3, bulk=2_000, samples=10, idle=1.0,
+    rounds=1, drain=3_000, peer_drain=2_000, slow_drain=200, seconds=0.3, bulk=2_000, samples=10, idle=1.0,
     backlogs=(3_000, 6_000), backlog_jobs=3_000, snapshot=1.0, memory=(1_000, 3_000), load=200,
 )  # fmt: skip
 
 
+Case = tuple[str, str]
+"""Who, and what."""
+
+
 @dataclass
 class Figures:
-    """Rates by who and what, and the verdicts on them."""
+    """Rates by case and round, and the verdicts on them."""
 
     rows: list[Row] = field(default_factory=list)
     verdicts: list[Row] = field(default_factory=list)
-    _rates: dict[tuple[str, str], list[float]] = field(default_factory=lambda: defaultdict(list))
+    _rates: dict[Case, dict[int, float]] = field(default_factory=lambda: defaultdict(dict))
 
-    def note(self, who: str, what: str, rate: float) -> None:
-        self._rates[who, what].append(rate)
+    def note(self, who: str, what: str, number: int, rate: float) -> None:
+        """What somebody came to in a round."""
+        self._rates[who, what][number] = rate
 
-    def rate(self, who: str, what: str) -> float | None:
-        found = self._rates.get((who, what))
-        return statistics.median(found) if found else None
+    def fastest(self, cases: Sequence[Case]) -> Case | None:
+        """The case with the best median, of those that were measured."""
+        known = [case for case in cases if self._rates.get(case)]
+        return max(known, key=lambda case: statistics.median(self._rates[case].values()), default=None)
 
     def tables(self) -> list[Row]:
         measured: list[Row] = [
             {
                 "who": who,
                 "what": what,
-                "jobs/s": statistics.median(rates),
-                "least": min(rates),
-                "most": max(rates),
+                "jobs/s": statistics.median(rates.values()),
+                "least": min(rates.values()),
+                "most": max(rates.values()),
             }
             for (who, what), rates in self._rates.items()
         ]
         return measured
 
-    def judge(self, claim: str, value: float | None, wanted: float, *, at_most: bool = False) -> None:
-        """A claim with the figure seen and the one wanted; left out where it could not be measured."""
-        if value is None:
-            return
+    def judge(
+        self, claim: str, value: float, wanted: float, *, at_most: bool = False, among: Sequence[float] = ()
+    ) -> None:
+        """A claim with the figure seen and the one wanted; ``among`` are the rounds' own figures."""
         holds = value <= wanted if at_most else value >= wanted
         sign = "≤" if at_most else "≥"
         self.verdicts.append(
-            {"claim": claim, "seen": value, "wanted": f"{sign} {wanted:g}", "holds": "yes" if holds else "NO"}
+            {
+                "claim": claim,
+                "seen": value,
+                "least": min(among, default=""),
+                "most": max(among, default=""),
+                "wanted": f"{sign} {wanted:g}",
+                "holds": "yes" if holds else "NO",
+            }
         )
 
-    def ratio(self, claim: str, one: float | None, other: float | None, wanted: float) -> None:
-        if one is not None and other:
-            self.judge(claim, one / other, wanted)
+    def ratio(self, claim: str, one: Case, other: Case | None, wanted: float) -> None:
+        """A claim about two cases: the median of their ratios in each round. Left out where one of them was not measured."""
+        mine, theirs = self._rates.get(one, {}), self._rates.get(other, {}) if other else {}
+        ratios = [mine[number] / theirs[number] for number in mine if theirs.get(number)]
+        if ratios:
+            self.judge(claim, statistics.median(ratios), wanted, among=ratios)
 
     @property
     def hold(self) -> bool:
@@ -114,14 +131,15 @@ def run(names: Sequence[str], scale: Scale, output: Path | None) -> bool:
 def _drains(figures: Figures, admin: str, folder: str, others: Sequence[Peer], scale: Scale) -> None:
     runs: list[tuple[Peer, int, int]] = [
         (own.RAW, scale.drain, 1),
-        (own.WINDLASS, scale.drain, 1),
-        (own.WINDLASS, scale.drain, 2),
         (own.WINDLASS_TEN, scale.drain, 1),
-        (own.WINDLASS_SQLITE, scale.sqlite_drain, 1),
+        (own.WINDLASS, scale.drain, 2),
+        (own.WINDLASS, scale.drain, 1),
+        (own.WINDLASS_SQLITE, scale.drain, 1),
     ]
     runs += [
-        (peer, scale.slow_drain if peer.name == "procrastinate" else scale.sqlite_drain, 1) for peer in others
+        (peer, scale.slow_drain if peer.name == "procrastinate" else scale.peer_drain, 1) for peer in others
     ]
+    runs.sort(key=lambda run: run[0].database == "sqlite")  # those that are compared stand together
     for number in range(scale.rounds):
         for peer, jobs, processes in runs:
             result = peer.measure_drain(admin if peer.database == "postgresql" else folder, jobs, processes)
@@ -129,23 +147,25 @@ def _drains(figures: Figures, admin: str, folder: str, others: Sequence[Peer], s
             if "wrong" in result:
                 say(f"  {result['wrong']}")
                 continue
-            figures.note(
-                peer.name, f"drain, {processes} process{'es' if processes > 1 else ''}", result["rate"]
-            )
+            figures.note(peer.name, drain_of(processes), number, result["rate"])
+
+
+def drain_of(processes: int) -> str:
+    return f"drain, {processes} process{'es' if processes > 1 else ''}"
 
 
 def _enqueues(figures: Figures, admin: str, folder: str, others: Sequence[Peer], scale: Scale) -> None:
-    for _ in range(scale.rounds):
+    for number in range(scale.rounds):
         with _fresh(admin) as url:
             for row in engine.enqueue(url, scale.seconds):
-                figures.note("windlass", row["what"], row["jobs/s"])
+                figures.note("windlass", row["what"], number, row["jobs/s"])
         for row in engine.enqueue(f"sqlite:///{folder}/enqueue.db", scale.seconds):
-            figures.note("windlass-sqlite", row["what"], row["jobs/s"])
+            figures.note("windlass-sqlite", row["what"], number, row["jobs/s"])
         for peer in others:
             place = admin if peer.database == "postgresql" else folder
             one, many = peer.measure_enqueue(place, scale.seconds), peer.measure_bulk(place, scale.bulk)
-            figures.note(peer.name, "enqueue one at a time", one["rate"])
-            figures.note(peer.name, "enqueue in bulk", many["rate"])
+            figures.note(peer.name, "enqueue one at a time", number, one["rate"])
+            figures.note(peer.name, "enqueue in bulk", number, many["rate"])
             say(f"{peer.name}: {one['rate']:,.0f} one at a time, {many['rate']:,.0f} in bulk")
 
 
@@ -183,8 +203,8 @@ def _alone(figures: Figures, admin: str, folder: str, scale: Scale) -> None:
         with _fresh(admin) as url:
             rate = float(add(engine.backlog(url, queued, scale.backlog_jobs))["jobs/s"])
         first = first or rate
-        if queued > scale.backlogs[0]:
-            figures.ratio(f"rate with {queued:,} queued, of that with {scale.backlogs[0]:,}", rate, first,
+        if queued > scale.backlogs[0] and first:
+            figures.judge(f"rate with {queued:,} queued, of that with {scale.backlogs[0]:,}", rate / first,
                           0.8 if queued <= 1_000_000 else 0.7)  # fmt: skip
     with _fresh(admin) as url:
         for row in engine.snapshot(url, scale.snapshot):
@@ -197,28 +217,21 @@ def _alone(figures: Figures, admin: str, folder: str, scale: Scale) -> None:
 
 
 def _judge(figures: Figures, names: Sequence[str]) -> None:
-    one = figures.rate("windlass", "drain, 1 process")
-    two = figures.rate("windlass", "drain, 2 processes")
-    figures.ratio(
-        "drain, of the bare statement's rate", one, figures.rate("raw-sql", "drain, 1 process"), 0.5
-    )
+    one, two = ("windlass", drain_of(1)), ("windlass", drain_of(2))
+    figures.ratio("drain, of the bare statement's rate", one, ("raw-sql", drain_of(1)), 0.5)
     figures.ratio("drain, two processes to one", two, one, 1.3)
     for name, wanted in (("pgqueuer", 2.5), ("procrastinate", 50.0), ("graphile-worker", 1.0)):
-        figures.ratio(f"drain, to {name}", one, figures.rate(name, "drain, 1 process"), wanted)
-    lite = figures.rate("windlass-sqlite", "drain, 1 process")
+        figures.ratio(f"drain, to {name}", one, (name, drain_of(1)), wanted)
     for name, wanted in (("huey", 4.0), ("huey-quiet", 2.0), ("huey-fsync", 4.0)):
-        figures.ratio(f"drain on SQLite, to {name}", lite, figures.rate(name, "drain, 1 process"), wanted)
-    many = figures.rate("windlass", "enqueue_many, 1000 a call")
-    figures.ratio("enqueue_many, to pgqueuer in bulk", many, figures.rate("pgqueuer", "enqueue in bulk"), 2.0)
-    fastest = max(
-        (
-            figures.rate(name, "enqueue one at a time") or 0.0
-            for name in names
-            if name in ("pgqueuer", "procrastinate")
-        ),
-        default=0.0,
+        figures.ratio(
+            f"drain on SQLite, to {name}", ("windlass-sqlite", drain_of(1)), (name, drain_of(1)), wanted
+        )
+    many = ("windlass", "enqueue_many, 1000 a call")
+    figures.ratio("enqueue_many, to pgqueuer in bulk", many, ("pgqueuer", "enqueue in bulk"), 2.0)
+    fastest = figures.fastest(
+        [(name, "enqueue one at a time") for name in names if name in ("pgqueuer", "procrastinate")]
     )
-    together = figures.rate("windlass", "enqueue_async, 32 callers")
+    together = ("windlass", "enqueue_async, 32 callers")
     figures.ratio("32 callers of enqueue_async, to the fastest Python peer", together, fastest, 3.0)
 
 
