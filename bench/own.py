@@ -11,6 +11,7 @@ from bench.peers.run import Peer
 
 HERE = Path(__file__).parent
 SCRIPTS = HERE / "peers" / "scripts"
+BATCH = 1500
 
 
 def _own(name: str, script: str, database: Database, settings: str, **options: Any) -> Peer:
@@ -30,9 +31,9 @@ WINDLASS = _own(
     "windlass",
     "windlass_peer.py",
     "postgresql",
-    "async handler, 1000 processors, batches of 1000",
-    processors=1000,
-    batch=1000,
+    f"async handler, {BATCH} processors, batches of {BATCH}",
+    processors=BATCH,
+    batch=BATCH,
 )
 WINDLASS_TEN = _own(
     "windlass-10", "windlass_peer.py", "postgresql", "async handler, 10 processors", processors=10, batch=500
@@ -41,8 +42,10 @@ WINDLASS_SQLITE = _own(
     "windlass-sqlite",
     "windlass_peer.py",
     "sqlite",
-    "async handler, 1000 processors, batches of 1000, synchronous=FULL",
-    processors=1000,
-    batch=1000,
+    f"async handler, {BATCH} processors, batches of {BATCH}, synchronous=FULL",
+    processors=BATCH,
+    batch=BATCH,
 )
-RAW = _own("raw-sql", "raw_peer.py", "postgresql", "the bare statement, batches of 1000", batch_size=1000)
+RAW = _own(
+    "raw-sql", "raw_peer.py", "postgresql", f"the bare statement, batches of {BATCH}", batch_size=BATCH
+)

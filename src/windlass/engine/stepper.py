@@ -171,12 +171,14 @@ class Stepper:
                 self._one_by_one(outcomes, step)
             return
         self._succeeded()
-        if want is not None:
-            self._discovery.learn(want, len(step.claimed), began)
-            if step.claimed:
-                self._take_in(step.claimed)
-        if outcomes:
-            self._discovery.finished(self._recorder.recorded(outcomes, step.verdicts))
+        try:
+            if outcomes:
+                self._discovery.finished(self._recorder.recorded(outcomes, step.verdicts))
+        finally:  # last: from here on the jobs' own threads want the interpreter as well
+            if want is not None:
+                self._discovery.learn(want, len(step.claimed), began)
+                if step.claimed:
+                    self._take_in(step.claimed)
 
     def _want(self) -> Want | None:
         if not self._is_claiming or not self._may_claim():
