@@ -144,11 +144,12 @@ def snapshot(url: str, seconds: float) -> list[Row]:
     """The rate before and while somebody holds a snapshot open."""
     with open_store(url) as store:
         store.upkeep.maintain()
-        queued = int(45_000 * (seconds + 5))
+        before = min(100_000, int(30_000 * seconds))
+        queued = before + int(50_000 * seconds)
         say(f"queueing {queued:,} jobs")
         fill(store, queued)
     _tidy(url)
-    free = rate(url, 100_000)
+    free = rate(url, before)
     with _held_snapshot(url), workers(url) as (worker,):
         time.sleep(seconds)
         held = worker.answer()

@@ -9,22 +9,39 @@ from pathlib import Path
 
 import pytest
 
+from bench.compare import Figures
+
 ROOT = Path(__file__).parents[2]
+
+
+def run_short(path: Path, *command: str) -> str:
+    """What a short bench prints."""
+    answer = subprocess.run(
+        [sys.executable, "-m", "bench", *command, "--short", "--json", str(path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
+    )
+    assert answer.returncode == 0, answer.stderr
+    return answer.stdout
+
+
+@pytest.mark.slow
+def test_the_short_bench_runs(tmp_path: Path) -> None:
+    """Every claim that needs no peer is judged, whatever comes of it."""
+    printed = run_short(tmp_path / "figures.json")
+    claims = {row["claim"]: row for row in json.loads((tmp_path / "figures.json").read_text())["rows"]}
+    assert len(claims) == 10 and all(row["holds"] in ("yes", "NO") for row in claims.values())
+    assert claims["drain, two processes to one"]["seen"] > 0
+    assert "windlass-sqlite" in printed and "pickup, idle worker" in printed
 
 
 @pytest.mark.slow
 def test_the_short_prune_bench_runs(tmp_path: Path) -> None:
     path = tmp_path / "figures.json"
-    answer = subprocess.run(
-        [sys.executable, "-m", "bench", "prune", "--short", "--json", str(path)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=100,
-    )
-    assert answer.returncode == 0, answer.stderr
-    assert "slower while pruning" in answer.stdout
+    assert "slower while pruning" in run_short(path, "prune")
     rows = json.loads(path.read_text())["rows"]
     assert [row["when"] for row in rows] == ["before", "while pruning", "after"]
     assert all(row["jobs/s"] > 0 for row in rows)
@@ -33,16 +50,29 @@ def test_the_short_prune_bench_runs(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_short_store_bench_runs(tmp_path: Path) -> None:
     path = tmp_path / "figures.json"
-    answer = subprocess.run(
-        [sys.executable, "-m", "bench", "store", "--short", "--json", str(path)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=100,
-    )
-    assert answer.returncode == 0, answer.stderr
+    run_short(path, "store")
     rows = {row["what"]: row for row in json.loads(path.read_text())["rows"]}
     assert all(row["jobs/s"] > 0 for row in rows.values())
     assert rows["PostgreSQL: finish + claim, 100 per step"]["WAL B/job"] > 0
     assert "SQLite: finish + claim, 500 per step" in rows
+
+
+def test_ratios_are_taken_within_a_round() -> None:
+    """A machine that is slow for a while is slow for both; a round that somebody has no figure of does not count."""
+    figures = Figures()
+    for number, (mine, theirs) in enumerate([(100.0, 50.0), (10.0, 4.0), (60.0, 20.0), (7.0, None)]):
+        figures.note("we", "drain", number, mine)
+        if theirs is not None:
+            figures.note("they", "drain", number, theirs)
+    figures.ratio("ahead", ("we", "drain"), ("they", "drain"), 2.4)
+    figures.ratio("far ahead", ("we", "drain"), ("they", "drain"), 2.6)
+    figures.ratio("nobody there", ("we", "drain"), ("nobody", "drain"), 1.0)
+    figures.judge("cheap", 3.0, 2.0, at_most=True)
+    assert [(row["claim"], row["seen"], row["holds"]) for row in figures.verdicts] == [
+        ("ahead", 2.5, "yes"),
+        ("far ahead", 2.5, "NO"),
+        ("cheap", 3.0, "NO"),
+    ]
+    assert (figures.verdicts[0]["least"], figures.verdicts[0]["most"]) == (2.0, 3.0)
+    assert not figures.hold
+    assert figures.fastest([("we", "drain"), ("they", "drain"), ("nobody", "drain")]) == ("we", "drain")
