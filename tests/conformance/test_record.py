@@ -10,13 +10,14 @@ import pytest
 
 from tests.conformance.life import BOOM, assert_counts_are_true, claim_one, enqueue, every_job, one, state
 from windlass.clock import ManualClock
-from windlass.errors import PayloadError, WindlassError
+from windlass.errors import PayloadError, StoreError, WindlassError
 from windlass.model import (
     Advanced,
     Cancelled,
     Completed,
     Failed,
     JobError,
+    Json,
     Outcome,
     Released,
     Retried,
@@ -64,6 +65,18 @@ def test_any_json_value_may_be_a_result(store: Store, result: object) -> None:
     holder = store.join()
     holder.complete(claim_one(holder), result)
     assert store.jobs.get(job_id).result == result
+
+
+@pytest.mark.parametrize("text", ["{bad", "1] , 2", "NaN", "", '{"a":1}}', "'a'"])
+def test_text_that_only_claims_to_be_json_is_refused_by_the_database(store: Store, text: str) -> None:
+    """As a child process may send it that a handler has broken; the job stays held, and its neighbour's end is not touched."""
+    ids = [one(store), one(store)]
+    holder = store.join()
+    first, second = claim_one(holder), claim_one(holder)
+    with pytest.raises(StoreError):
+        holder.record([Completed(first, Json(text)), Completed(second)])
+    assert {state(store, job_id) for job_id in ids} == {State.PROCESSING}
+    holder.complete(second)
 
 
 def test_a_result_that_is_not_json_is_refused_and_the_job_stays_held(store: Store) -> None:

@@ -148,3 +148,76 @@ def test_a_stop_waits_for_every_step(shop: Shop) -> None:
     engine.stop()
     assert len(late) >= 4
     assert [shop.job(job).state for job in jobs] == [State.COMPLETED] * 40
+
+
+def test_what_was_claimed_is_served_although_counting_failed(shop: Shop) -> None:
+    """The ends of that step are written, and whatever was claimed with them must not be forgotten."""
+
+    @shop.app.job(processors=5)
+    async def work(n: int) -> int:
+        return n
+
+    engine = shop.serve(batch=5)
+    recorder = engine._recorder
+    real, broken = recorder.recorded, []
+
+    def recorded(*args: Any) -> Any:
+        if not broken:
+            broken.append(1)
+            raise RuntimeError("a bug")
+        return real(*args)
+
+    recorder.recorded = recorded  # type: ignore[method-assign]
+    jobs = work.enqueue_many({"n": n} for n in range(40))
+    shop.until(lambda: all(shop.job(job).state is State.COMPLETED for job in jobs))
+    assert broken and {shop.job(job).attempt for job in jobs} == {1}
+
+
+def test_to_stop_claiming_waits_for_what_is_being_taken_in(shop: Shop) -> None:
+    """Afterwards nothing comes in any more: what waits in memory is given back by who stops the engine."""
+
+    @shop.app.job
+    async def work() -> None: ...
+
+    engine = shop.serve()
+    floor, stepper = engine._floor, engine._stepper
+    real, entered, go_on = floor.offer, threading.Event(), threading.Event()
+
+    def offer(leases: Any) -> Any:
+        entered.set()
+        go_on.wait(10)
+        return real(leases)
+
+    floor.offer = offer  # type: ignore[method-assign]
+    work.enqueue()
+    assert entered.wait(10)
+    stopping = threading.Thread(target=stepper.stop_claiming)
+    stopping.start()
+    stopping.join(0.3)
+    assert stopping.is_alive()
+    go_on.set()
+    stopping.join(0.5)
+    assert not stopping.is_alive()
+
+
+def test_a_careful_start_that_fails_is_tried_again_soon(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing else happens meanwhile that would wake the thread."""
+    monkeypatch.setattr("windlass.engine.stepper.needs_start", lambda lease: True)
+
+    @shop.app.job(processors=1)
+    def work() -> int:
+        return 1
+
+    engine = shop.serve(scan=60.0)
+    holder = engine.holder
+    real, failed = holder.start, []
+
+    def start(leases: Any) -> Any:
+        if len(failed) < 2:
+            failed.append(1)
+            raise StoreError("not now") if len(failed) == 1 else RuntimeError("a bug")
+        return real(leases)
+
+    holder.start = start  # type: ignore[method-assign]
+    jobs = [work.enqueue() for _ in range(3)]
+    shop.until(lambda: all(shop.job(job).state is State.COMPLETED for job in jobs))

@@ -300,6 +300,26 @@ def test_flagging_leaves_out_what_is_locked(postgres_dsn: str, stores: Open, tab
         assert not store.upkeep.agenda().has_new_kinds
 
 
+def test_a_repeated_look_does_not_go_through_history_again(
+    postgres_dsn: str, stores: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would for as long as somebody holds his lock; the look that counts does."""
+    store = stores(postgres_dsn)
+    (locked,) = enqueue(store, kind="a")
+    read: list[str] = []
+    real = store.db.read
+    monkeypatch.setattr(store.db, "read", lambda verb, **given: (read.append(verb), real(verb, **given))[1])
+    with psycopg.connect(postgres_dsn) as other:
+        assert other.execute("SELECT FROM windlass.job WHERE id = %s FOR UPDATE", (locked,)).rowcount
+        store.rules.define([EACH])
+        for _ in range(4):
+            store.rules.catch_up()
+        assert read.count("rule.missed") == 1
+        other.rollback()
+    store.rules.catch_up()
+    assert read.count("rule.missed") == 2
+
+
 def test_upkeep_looks_again_soon_and_then_less_often(postgres_dsn: str, stores: Open) -> None:
     """Whoever holds the lock may hold it for long, and a look goes through the whole queue."""
     store = stores(postgres_dsn)

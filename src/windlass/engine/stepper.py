@@ -3,8 +3,8 @@
 Everything else waits for nobody: executors put outcomes in and go on, and this thread writes as many as there are. When the
 database does not answer it keeps what it has, tries again with growing pauses, and claims nothing meanwhile.
 
-There is one of it. A second one, with a connection of its own, made a single process a quarter faster at rates that no handler of anybody's reaches, and two
-processes no faster; docs/decisions/0003-engine.md has the figures.
+There is one of it. A second one, with a connection of its own, made a single process a quarter faster at rates that nobody's handlers
+reach, and two processes no faster; docs/decisions/0003-engine.md has the figures.
 """
 
 from __future__ import annotations
@@ -126,6 +126,8 @@ class Stepper:
             if self._is_over and not len(self._recorder):
                 self._last()
                 return
+            if self._to_start and not self._is_over:
+                continue  # they could not be started; the pause that this asks for is over
             self.waker.sleep(min(self._discovery.wait() if self._is_claiming else 60.0, 60.0))
 
     def _turn(self) -> bool:
@@ -231,6 +233,10 @@ class Stepper:
                 self._to_start = careful + self._to_start
             self._failed((), None, error)
             return
+        except BaseException:
+            with self._start_lock:
+                self._to_start = careful + self._to_start
+            raise
         now = time.monotonic()
         for running in careful:
             running.started = now

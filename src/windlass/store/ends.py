@@ -45,13 +45,13 @@ def finish_lines(outcomes: Iterable[PlainEnd]) -> str:
 
 
 def _line(outcome: PlainEnd) -> str:
-    """Token (19), processor (5), waited (10), ran (10), the state's letter; then the result, or error and traceback, as JSON."""
+    """Token (19), processor (5), waited (10), ran (10), a letter; then the result, or error and traceback, as JSON."""
     lease = outcome.lease
     run = (-1, -1, -1) if outcome.run is None else bounded(outcome.run)
     head = '"%s":"%019d%05d%010d%010d' % (lease.id, lease.token, *run)  # noqa: UP031  an f-string takes half as long again
     if isinstance(outcome, Completed):
         result = _result(outcome)
-        return f'{head}c"' if result is None else f"{head}c{_inside(result)}"
+        return f'{head}c"' if result is None else f"{head}r{_inside(result)}"
     if isinstance(outcome, Failed):
         told = f"[{error_json(lease, outcome.error)},{traceback_json(outcome.error)}]"
         return f"{head}f{_inside(told)}"

@@ -3,8 +3,7 @@
 A rule is about ends from the moment it was stored. Enqueues flag the jobs of kinds that have rules, so that no other job's end asks for
 them; a kind that is new here also has jobs that nobody flagged. ``catch_up`` flags those that live and fires for those that ended
 since, at once and again 15 s later: by then every enqueue that did not know the kind has committed. A look that met locked jobs is
-repeated. (One inside a caller's own transaction
-may come later still; its job is flagged when it leaves the inbox.)
+repeated. (An enqueue inside a caller's own transaction may come later still; its job is flagged when it leaves the inbox.)
 
 Rules that vanished from their module are marked and go on firing: in a rolling deploy the release that lacks a rule may start after
 the one that has it. They end with ``remove``.
@@ -46,6 +45,7 @@ class Rules:
     def __init__(self, db: Database, enqueuer: Enqueuer | None = None) -> None:
         self._db = db
         self._enqueuer = enqueuer or Enqueuer(db)
+        self._fired: set[tuple[Any, int]] = set()
 
     # ------------------------------------------------------------------ defining
 
@@ -67,7 +67,8 @@ class Rules:
         return self._db.transact(lambda tx: self._define(tx, named, modules))
 
     def put(self, rule: Rule) -> StoredRule:
-        """Add one rule, or change the one of that name; live jobs of its kinds are flagged before this returns."""
+        """Add one rule, or change the one of that name; live jobs of its kinds are flagged before this returns, but for those that somebody
+        has locked at this moment. Workers see to these."""
         self.define([rule])
         self.catch_up()
         return self.get(rule.name)
@@ -187,9 +188,14 @@ class Rules:
         for (since, looks), group in groupby(self._db.read("rule.kinds.new"), key=lambda row: row[1:]):
             kinds = [row[0] for row in group]
             left_out = sum(self._flag_all(verb, kinds) for verb in ("rule.flag_later", "rule.flag_live"))
+            look = since, looks
+            if left_out and look in self._fired:
+                continue  # what was left out is fired for by the look that finds nobody locked
             made += self._fire_ended(kinds, since, unflagged=True, only=None)
+            self._fired.add(look)
             if not left_out:
                 self._db.run("rule.kinds.looked", kinds=kinds, since=since, looks=looks + 1)
+                self._fired.discard(look)
         return made
 
     def _flag_all(self, verb: str, kinds: Sequence[str]) -> int:

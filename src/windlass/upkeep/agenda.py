@@ -59,24 +59,29 @@ class Agenda:
             due_in = agenda.due_in
         if agenda.has_unlinked:
             self._store.dependencies.link()
-        look_in = self._look(agenda.has_new_kinds)
         if agenda.has_dead:
             self._recoverer.run()
         let_in = self._gatekeeper.run(agenda)
         if agenda.has_counts and time.monotonic() - self._folded_at >= FOLD_EVERY:
             self._folded_at = time.monotonic()
             self._store.upkeep.fold()
+        look_in = self._look(
+            agenda.has_new_kinds
+        )  # last: it may take long, and whoever fails in it must not keep the others from their turn
         times = [seconds for seconds in (due_in, agenda.resume_in) if seconds is not None]
         return max(0.0, min([self._every, let_in, look_in, *times]))
 
     def _look(self, has_new_kinds: bool) -> float:
-        """Have jobs of kinds that have got rules told of it; soon again, as it may have met locked ones, and then less and less often."""
+        """Have jobs of kinds that have got rules told of it; soon again, as it may have met locked ones, and then less and less often, the
+        longer it takes the less."""
         if not has_new_kinds:
             self._look_in = SOONEST_LOOK
             return self._every
+        began = time.monotonic()
         self._store.rules.catch_up()
+        wait = max(self._look_in, 2 * (time.monotonic() - began))
         self._look_in *= 2
-        return self._look_in / 2
+        return wait
 
     def _resume(self, resume_in: float | None) -> None:
         """Have all queues looked at when a pause is over that had an end: nobody else says so."""

@@ -103,17 +103,16 @@ WHERE k.kind = ANY(:kinds::text[])
 -- ends (NULL at the end of the table), the phases of those that are queued (claims at the same moment pass over rows that are locked here,
 -- so they have to be told to look again), and how many were left out: they may be about to end, unflagged.
 WITH page AS MATERIALIZED (
-    SELECT j.id
+    SELECT j.id, j.kind, j.flags
     FROM windlass.job AS j
     WHERE j.id > :after::uuid
     ORDER BY j.id
     LIMIT :limit
 ), meant AS MATERIALIZED (
-    SELECT j.id
-    FROM windlass.job AS j
-    JOIN page AS p ON p.id = j.id
-    WHERE j.kind = ANY(:kinds::text[])
-        AND j.flags & 64 = 0
+    SELECT p.id
+    FROM page AS p
+    WHERE p.kind = ANY(:kinds::text[])
+        AND p.flags & 64 = 0
 ), found AS MATERIALIZED (
     SELECT j.id
     FROM windlass.job AS j
@@ -135,17 +134,16 @@ FROM page;
 -- name: rule.flag_later
 -- The same for jobs that wait or are scheduled, which nobody claims.
 WITH page AS MATERIALIZED (
-    SELECT l.id
+    SELECT l.id, l.kind, l.flags
     FROM windlass.job_later AS l
     WHERE l.id > :after::uuid
     ORDER BY l.id
     LIMIT :limit
 ), meant AS MATERIALIZED (
-    SELECT l.id
-    FROM windlass.job_later AS l
-    JOIN page AS p ON p.id = l.id
-    WHERE l.kind = ANY(:kinds::text[])
-        AND l.flags & 64 = 0
+    SELECT p.id
+    FROM page AS p
+    WHERE p.kind = ANY(:kinds::text[])
+        AND p.flags & 64 = 0
 ), found AS MATERIALIZED (
     SELECT l.id
     FROM windlass.job_later AS l

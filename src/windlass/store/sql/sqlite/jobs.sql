@@ -156,18 +156,23 @@ WHERE token IN (SELECT g.value FROM json_each(:emptied) AS g)
 -- name: record.plain
 -- Moves held jobs whose end touches no other table to history, and answers how many. Only the holder of the token, only while no flag
 -- asks for more. Outcomes are an object of lines by id (finish_lines of ends.py), with fields at fixed places: token, processor, waited,
--- ran, the state's letter and what it came to. To look up places of an array would take three times as long.
+-- ran, a letter (completed, with a result, failed, cancelled: c, r, f, x) and what it came to. To look up places of an array would take
+-- three times as long. Each line is taken out once: json_each reads it anew wherever its value is named.
+WITH g AS MATERIALIZED (
+    SELECT e.key, e.value
+    FROM json_each(:outcomes) AS e
+)
 INSERT INTO windlass_job_done (id, created_at, finished_at, claimed_at, started_at, token, lane, generation, attempt, crashes,
     max_attempts, flags, state, kind, phase, correlation, args, result, error, traceback, instance, processor, waited_ms, ran_ms)
 SELECT j.id, j.created_at, :now, j.claimed_at, j.started_at, j.token, j.lane, j.generation, j.attempt, j.crashes, j.max_attempts,
-    j.flags, CASE substr(g.value, 45, 1) WHEN 'c' THEN 'completed' WHEN 'f' THEN 'failed' ELSE 'cancelled' END,
+    j.flags, CASE substr(g.value, 45, 1) WHEN 'f' THEN 'failed' WHEN 'x' THEN 'cancelled' ELSE 'completed' END,
     j.kind, j.phase, j.correlation, j.args,
-    CASE WHEN substr(g.value, 45, 1) = 'c' THEN NULLIF(substr(g.value, 46), '') END,
-    CASE WHEN substr(g.value, 45, 1) <> 'c' THEN substr(g.value, 46) -> 0 END,
-    CASE WHEN substr(g.value, 45, 1) <> 'c' THEN substr(g.value, 46) ->> 1 END,
+    CASE WHEN substr(g.value, 45, 1) = 'r' THEN json(substr(g.value, 46)) END,
+    CASE WHEN substr(g.value, 45, 1) IN ('f', 'x') THEN substr(g.value, 46) -> 0 END,
+    CASE WHEN substr(g.value, 45, 1) IN ('f', 'x') THEN substr(g.value, 46) ->> 1 END,
     :instance, NULLIF(CAST(substr(g.value, 20, 5) AS INTEGER), -1), NULLIF(CAST(substr(g.value, 25, 10) AS INTEGER), -1),
     NULLIF(CAST(substr(g.value, 35, 10) AS INTEGER), -1)
-FROM json_each(:outcomes) AS g
+FROM g
 CROSS JOIN windlass_job AS j ON j.id = g.key
 WHERE j.token = CAST(substr(g.value, 1, 19) AS INTEGER)
     AND j.flags & :aside = 0;
