@@ -150,7 +150,9 @@ def test_a_stop_waits_for_every_step(shop: Shop) -> None:
     assert [shop.job(job).state for job in jobs] == [State.COMPLETED] * 40
 
 
-def test_what_was_claimed_is_served_although_counting_failed(shop: Shop) -> None:
+def test_what_was_claimed_is_served_although_counting_failed(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The ends of that step are written, and whatever was claimed with them must not be forgotten."""
 
     @shop.app.job(processors=5)
@@ -158,8 +160,8 @@ def test_what_was_claimed_is_served_although_counting_failed(shop: Shop) -> None
         return n
 
     engine = shop.serve(batch=5)
-    recorder = engine._recorder
-    real, broken = recorder.recorded, []
+    real = engine._recorder.recorded
+    broken: list[int] = []
 
     def recorded(*args: Any) -> Any:
         if not broken:
@@ -167,13 +169,15 @@ def test_what_was_claimed_is_served_although_counting_failed(shop: Shop) -> None
             raise RuntimeError("a bug")
         return real(*args)
 
-    recorder.recorded = recorded  # type: ignore[method-assign]
+    monkeypatch.setattr(engine._recorder, "recorded", recorded)
     jobs = work.enqueue_many({"n": n} for n in range(40))
     shop.until(lambda: all(shop.job(job).state is State.COMPLETED for job in jobs))
     assert broken and {shop.job(job).attempt for job in jobs} == {1}
 
 
-def test_to_stop_claiming_waits_for_what_is_being_taken_in(shop: Shop) -> None:
+def test_to_stop_claiming_waits_for_what_is_being_taken_in(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Afterwards nothing comes in any more: what waits in memory is given back by who stops the engine."""
 
     @shop.app.job
@@ -188,7 +192,7 @@ def test_to_stop_claiming_waits_for_what_is_being_taken_in(shop: Shop) -> None:
         go_on.wait(10)
         return real(leases)
 
-    floor.offer = offer  # type: ignore[method-assign]
+    monkeypatch.setattr(floor, "offer", offer)
     work.enqueue()
     assert entered.wait(10)
     stopping = threading.Thread(target=stepper.stop_claiming)
@@ -210,7 +214,8 @@ def test_a_careful_start_that_fails_is_tried_again_soon(shop: Shop, monkeypatch:
 
     engine = shop.serve(scan=60.0)
     holder = engine.holder
-    real, failed = holder.start, []
+    real = holder.start
+    failed: list[int] = []
 
     def start(leases: Any) -> Any:
         if len(failed) < 2:
@@ -218,6 +223,6 @@ def test_a_careful_start_that_fails_is_tried_again_soon(shop: Shop, monkeypatch:
             raise StoreError("not now") if len(failed) == 1 else RuntimeError("a bug")
         return real(leases)
 
-    holder.start = start  # type: ignore[method-assign]
+    monkeypatch.setattr(holder, "start", start)
     jobs = [work.enqueue() for _ in range(3)]
     shop.until(lambda: all(shop.job(job).state is State.COMPLETED for job in jobs))

@@ -308,7 +308,12 @@ def test_a_repeated_look_does_not_go_through_history_again(
     (locked,) = enqueue(store, kind="a")
     read: list[str] = []
     real = store.db.read
-    monkeypatch.setattr(store.db, "read", lambda verb, **given: (read.append(verb), real(verb, **given))[1])
+
+    def noted(verb: str, **given: Any) -> Any:
+        read.append(verb)
+        return real(verb, **given)
+
+    monkeypatch.setattr(store.db, "read", noted)
     with psycopg.connect(postgres_dsn) as other:
         assert other.execute("SELECT FROM windlass.job WHERE id = %s FOR UPDATE", (locked,)).rowcount
         store.rules.define([EACH])
