@@ -154,16 +154,20 @@ def test_nothing_is_lost_between_threads(time: Time) -> None:
 
 
 def test_the_hot_path_is_cheap() -> None:
-    """Less than a microsecond a job; a batch is cheaper still. The best of several rounds, because the machine is shared."""
+    """A job is counted in the time of a few dozen additions, and a batch for less; in ratios, because the machine is shared."""
     stats = Stats()
     runs = [Run(1, 3, 40)] * 500
+    plain = {"a": 0}
+
+    def add() -> None:
+        plain["a"] += 1
 
     def best(call: object, times: int) -> float:
         return min(timeit.repeat(call, number=times, repeat=15)) / times  # type: ignore[arg-type]
 
     one = best(lambda: stats.ended("a", "completed", 3, 40), 2000)
     many = best(lambda: stats.ended_many("a", "completed", runs), 10) / len(runs)
-    assert many < one < 1e-6
+    assert many < one < 40 * best(add, 2000)
 
 
 # ---------------------------------------------------------------------- the minute
