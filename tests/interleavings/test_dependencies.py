@@ -55,7 +55,7 @@ def test_a_parent_that_ends_while_the_attach_is_open_releases_the_child(
         (child,) = store.enqueuer.enqueue_in(tx, [NewJob(kind="work", after=[After(parent)])])
         began = time.perf_counter()
         assert holder.complete(lease) is Verdict.RECORDED
-        assert time.perf_counter() - began < 3, "the finish waited for somebody's open transaction"
+        assert time.perf_counter() - began < 0.3, "the finish waited for somebody's open transaction"
         settle(store)
         tx.connection.commit()
     assert store.jobs.get(child.id).state is State.WAITING
@@ -108,7 +108,7 @@ def test_the_linker_leaves_out_a_parent_in_the_middle_of_a_move(
             )
         began = time.perf_counter()
         assert store.dependencies.link() == 0
-        assert time.perf_counter() - began < 3, "the linker waited for the parent's row"
+        assert time.perf_counter() - began < 0.3, "the linker waited for the parent's row"
         assert store.jobs.get(child).state is State.WAITING
         tx.connection.commit()
     assert store.dependencies.link() == 1

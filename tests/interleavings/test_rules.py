@@ -49,6 +49,7 @@ from windlass.store.ids import SMALLEST
 from windlass.store.postgres import PostgresDatabase
 from windlass.store.recording import apply
 from windlass.store.rules import Rules
+from windlass.upkeep import agenda as agenda_module
 from windlass.upkeep.agenda import Agenda
 from windlass.upkeep.recoverer import Recoverer
 
@@ -325,8 +326,22 @@ def test_a_repeated_look_does_not_go_through_history_again(
     assert read.count("rule.missed") == 2
 
 
-def test_upkeep_looks_again_soon_and_then_less_often(postgres_dsn: str, stores: Open) -> None:
-    """Whoever holds the lock may hold it for long, and a look goes through the whole queue."""
+class Hands:
+    """A clock that the test moves; stands for the module `time`."""
+
+    now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+def test_upkeep_looks_again_soon_and_then_less_often(
+    postgres_dsn: str, stores: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever holds the lock may hold it for long, and a look goes through the whole queue: the pauses grow, they are kept also when
+    upkeep has other things to see to, and a look that takes long is made more seldom."""
+    hands = Hands()
+    monkeypatch.setattr(agenda_module, "time", hands)
     store = stores(postgres_dsn)
     (locked,) = enqueue(store, kind="a")
     recoverer = Recoverer(
@@ -339,15 +354,41 @@ def test_upkeep_looks_again_soon_and_then_less_often(postgres_dsn: str, stores: 
         on_recovered=lambda _recovered: None,
     )
     agenda = Agenda(store, recoverer, every=5.0, on_promoted=lambda _phase, _count: None)
+    looks, took = [], 0.0
+    real = store.rules.catch_up
+
+    def catch_up() -> int:
+        looks.append(hands.now)
+        hands.now += took
+        return real()
+
+    monkeypatch.setattr(store.rules, "catch_up", catch_up)
     with psycopg.connect(postgres_dsn) as other:
         assert other.execute("SELECT FROM windlass.job WHERE id = %s FOR UPDATE", (locked,)).rowcount
         store.rules.define([EACH])
-        waits = [agenda.run() for _ in range(8)]
-        assert waits[0] <= 0.1 and waits == sorted(waits) and waits[-1] == 5.0
+        waits = []
+        for n in range(1, 9):
+            waits.append(agenda.run())
+            assert len(looks) == n
+            hands.now += waits[-1] / 2
+            assert agenda.run() == pytest.approx(waits[-1] / 2) and len(looks) == n
+            hands.now += waits[-1] / 2 + 1e-6
+        assert waits == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0])
+        took = 20.0
+        agenda.run()
+        for _ in range(7):
+            hands.now += 5.0
+            agenda.run()
+        assert len(looks) == 9
+        hands.now += 5.0 + 1e-6
+        took = 0.0
+        agenda.run()
+        assert len(looks) == 10
         other.rollback()
+    hands.now += 40.0
     agenda.run()
     assert _flagged(postgres_dsn, "job") == {locked}
-    assert agenda.run() == 5.0
+    assert agenda.run() == 5.0 and len(looks) == 11
 
 
 @pytest.mark.parametrize("look", [1, 2])

@@ -43,7 +43,7 @@ class Agenda:
         self._on_resumed = on_resumed
         self._resumes_at: float | None = None
         self._folded_at = 0.0
-        self._look_in = SOONEST_LOOK
+        self._look_pause, self._look_at = SOONEST_LOOK, 0.0
         self._gatekeeper = Gatekeeper(store.limits, every=every)
 
     def run(self) -> float:
@@ -65,23 +65,24 @@ class Agenda:
         if agenda.has_counts and time.monotonic() - self._folded_at >= FOLD_EVERY:
             self._folded_at = time.monotonic()
             self._store.upkeep.fold()
-        look_in = self._look(
-            agenda.has_new_kinds
-        )  # last: it may take long, and whoever fails in it must not keep the others from their turn
+        # Last: it may take long, and if it fails, the others have had their turn.
+        look_in = self._look(agenda.has_new_kinds)
         times = [seconds for seconds in (due_in, agenda.resume_in) if seconds is not None]
         return max(0.0, min([self._every, let_in, look_in, *times]))
 
     def _look(self, has_new_kinds: bool) -> float:
-        """Have jobs of kinds that have got rules told of it; soon again, as it may have met locked ones, and then less and less often, the
-        longer it takes the less."""
+        """Have jobs of kinds that have got rules told of it. A look may have met locked ones and come back: soon, then less and less often,
+        and never in less than twice the time that it took, however often there is something else to see to."""
         if not has_new_kinds:
-            self._look_in = SOONEST_LOOK
+            self._look_pause, self._look_at = SOONEST_LOOK, 0.0
             return self._every
         began = time.monotonic()
-        self._store.rules.catch_up()
-        wait = max(self._look_in, 2 * (time.monotonic() - began))
-        self._look_in *= 2
-        return wait
+        if began >= self._look_at:
+            self._store.rules.catch_up()
+            ended = time.monotonic()
+            self._look_at = ended + max(self._look_pause, 2 * (ended - began))
+            self._look_pause = min(2 * self._look_pause, self._every)
+        return self._look_at - time.monotonic()
 
     def _resume(self, resume_in: float | None) -> None:
         """Have all queues looked at when a pause is over that had an end: nobody else says so."""
