@@ -3,7 +3,7 @@
 Everything else waits for nobody: executors put outcomes in and go on, and this thread writes as many as there are. When the
 database does not answer it keeps what it has, tries again with growing pauses, and claims nothing meanwhile.
 
-There is one of it. A second one, with a connection of its own, made a single process a quarter faster at rates that nobody's handlers
+There is one of it. A second one, with a connection of its own, made a single process a fifth faster at rates that nobody's handlers
 reach, and two processes no faster; docs/decisions/0003-engine.md has the figures.
 """
 

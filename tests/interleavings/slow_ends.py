@@ -1,0 +1,82 @@
+"""Rules, and ends of their parents that take their time to commit."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import psycopg
+
+from tests.interleavings.sessions import (
+    Waiting,
+)
+from windlass.model import (
+    JobFilter,
+    Outcome,
+    Verdict,
+)
+from windlass.rules import Rule
+from windlass.store import Store
+from windlass.store.contract import Transaction
+from windlass.store.enqueueing import Enqueuer
+from windlass.store.postgres import PostgresDatabase
+from windlass.store.recording import apply
+
+T = TypeVar("T")
+PAIR = Rule(
+    name="pair", parents=("a", "b"), create="child", phase="child", key=("args.k",), args={"k": "args.k"}
+)
+EACH = Rule(name="each", parents=("a",), create="child", phase="child")
+
+
+class SlowCommits(PostgresDatabase):
+    """Holds every transaction open until it is let go."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.is_holding = threading.Event()
+        self.go_on = threading.Event()
+
+    def transact(self, work: Callable[[Transaction], T]) -> T:
+        def and_wait(tx: Transaction) -> T:
+            result = work(tx)
+            self.is_holding.set()
+            self.go_on.wait(20)
+            return result
+
+        return super().transact(and_wait)
+
+
+@contextmanager
+def slowly(dsn: str, work: Callable[[SlowCommits], T]) -> Iterator[Waiting[T]]:
+    """Inside, the work is done and not committed; it is by the end."""
+    slow = SlowCommits(dsn)
+    doing = Waiting(lambda: work(slow))
+    try:
+        assert slow.is_holding.wait(20)
+        yield doing
+    finally:
+        slow.go_on.set()
+        doing.result()
+        slow.close()
+
+
+def ended(outcome: Outcome) -> Callable[[PostgresDatabase], Verdict]:
+    """Ends a job on another connection."""
+
+    def work(db: PostgresDatabase) -> Verdict:
+        return db.transact(lambda tx: apply(db, Enqueuer(db), tx, [outcome]))[outcome.lease.id]
+
+    return work
+
+
+def made(store: Store, kind: str = "child") -> int:
+    return len(store.jobs.list(JobFilter(kind=kind), limit=1000).jobs)
+
+
+def impatient(dsn: str) -> None:
+    """Whoever waits for a lock from now on fails."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(f"ALTER DATABASE \"{connection.info.dbname}\" SET lock_timeout = '2s'")
