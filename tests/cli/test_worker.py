@@ -259,6 +259,17 @@ def test_a_job_that_ends_its_process_as_if_all_went_well_does_not_cost_a_place(l
     assert "ended with exit code 0 after" in errors
 
 
+def test_jobs_that_end_every_process_as_if_all_went_well_do_not_end_a_drain(bench: Bench) -> None:
+    app = bench.app()
+    deadly = [app.die.enqueue(code=0) for _ in range(2)]
+    others = [app.wait.enqueue(seconds=0.05) for _ in range(100)]
+    worker = bench.worker("--processes", "2", "--drain", *QUICK)
+    _, errors = worker.communicate(timeout=60)
+    assert worker.returncode == 0 and "ended with exit code 0 after" in errors, errors
+    assert all(bench.store.jobs.get(job.id).state is State.COMPLETED for job in others), errors
+    assert all(bench.store.jobs.get(job.id).state is State.FAILED for job in deadly), errors
+
+
 def test_a_process_that_dies_of_a_signal_without_a_name_is_replaced(lone: Bench) -> None:
     """Python knows names for two of the real-time signals only, and the parent died of the others."""
     worker = lone.worker("--processes", "2")

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     help="Serve only this phase (repeatable), with N processors.",
 )
 @click.option("--drain", is_flag=True, help="End when no job is queued, running, or due within a minute.")
+@click.option("--drained-code", type=int, default=0, hidden=True)
 @click.option(
     "--grace", type=click.FloatRange(min=0), help="Seconds running jobs get when the worker stops. [30]"
 )
@@ -61,6 +62,7 @@ def worker(
     processes: int,
     phases: Sequence[str],
     drain: bool,
+    drained_code: int,
     grace: float | None,
     changes: Sequence[str],
     style: str,
@@ -87,13 +89,17 @@ def worker(
 
         _check(loaded, settings)
         arguments = _arguments(app, phases, drain, grace, changes, style, level)
-        return supervise(arguments, processes, address, drain=drain)
+        return supervise(arguments, processes, address)
     tune_process()
     engine = loaded.worker(settings)
     served.append(engine)
     try:
         return _serve(
-            engine, loaded.store, drain, address, ends_process=caller is not None and caller.owns_process
+            engine,
+            loaded.store,
+            drained_code if drain else None,
+            address,
+            ends_process=caller is not None and caller.owns_process,
         )
     finally:
         loaded.close()
@@ -110,8 +116,14 @@ def _check(app: App, settings: Settings) -> None:
 
 
 def _serve(
-    engine: Engine, store: Any, drain: bool, address: tuple[str, int] | None, *, ends_process: bool
+    engine: Engine,
+    store: Any,
+    drained_code: int | None,
+    address: tuple[str, int] | None,
+    *,
+    ends_process: bool,
 ) -> int:
+    """Run the engine until a signal comes or, with ``drained_code``, which is then the answer, until nothing is left."""
     from windlass.cli.leaving import watch_exit
     from windlass.cli.stop_signals import StopSignals
     from windlass.engine.drain import Drain
@@ -129,11 +141,14 @@ def _serve(
             ends.callback(_open_door(engine, store, *address).close)
         ends.callback(engine.stop)
         engine.start()
-        left = Drain(engine, store) if drain else None
+        left = None if drained_code is None else Drain(engine, store)
+        code: int = ExitCode.DONE
         while not signals.wait(0.2 if left else None):
             if left is not None and left.is_over():
+                code = drained_code or ExitCode.DONE
                 break
-        code = ExitCode.INTERRUPTED if signals.is_interrupted else ExitCode.DONE
+        if signals.is_interrupted:
+            code = ExitCode.INTERRUPTED
         grace_ends_at = time.monotonic() + engine.settings.grace
         threading.Thread(target=hurry, name="windlass-signals", daemon=True).start()
     if ends_process:  # from here on, since closing the app is up to the app's own code, too
@@ -216,6 +231,8 @@ def _arguments(
     level: str,
 ) -> list[str]:
     """The command line of one of several processes."""
+    from windlass.cli.worker_processes import DRAINED
+
     made = [app, "--log", style, "--level", level]
     for item in phases:
         made += ["--phase", item]
@@ -223,4 +240,4 @@ def _arguments(
         made += ["--set", item]
     if grace is not None:
         made += ["--grace", str(grace)]
-    return [*made, "--drain"] if drain else made
+    return [*made, "--drain", "--drained-code", str(DRAINED)] if drain else made

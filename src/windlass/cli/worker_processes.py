@@ -2,8 +2,9 @@
 
 A job can take its process down (a segmentation fault in a C library, the kernel's memory killer). The others go on, and the place is
 filled again after a pause that grows while it happens in a row. An exit code of 0 is a death like others, as of a job that calls
-``os._exit(0)``, unless the processes end by themselves when nothing is left (``--drain``) or were told to stop. Where no process ever got further than finding its command line, app or
-settings unusable, there is nothing to fill a place with: then the parent ends as they did.
+``os._exit(0)``, unless the processes were told to stop. One that ends because nothing is left (``--drain``) says so by a code of its own.
+Where no process ever got further than finding its command line, app or settings unusable, there is nothing to fill a place with: then the
+parent ends as they did.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ QUICKLY = 5.0  # a process that dies sooner than this after its start is restart
 LONGEST_PAUSE = 30.0
 UNUSABLE_PAUSE = 1.0  # after an exit code of 2, so that the others show whether it is theirs, too
 LOOK_EVERY = 0.1
+DRAINED = 78  # exit code of a process that found nothing left to do; between parent and children only
 
 
 class _Place:
     """One worker process, and whoever fills its place after it."""
 
-    def __init__(self, number: int, command: Sequence[str], *, ends_itself: bool) -> None:
+    def __init__(self, number: int, command: Sequence[str]) -> None:
         self.number = number
-        self._ends_itself = ends_itself
         self._command = command
         self._failures = 0
         self.start_at = 0.0
@@ -60,7 +61,7 @@ class _Place:
         if self.child is None or (code := self.child.poll()) is None:
             return
         self.child = None
-        if is_stopping or (self._ends_itself and code == ExitCode.DONE):
+        if is_stopping or code == DRAINED:
             self.is_done = True
             return
         lived = time.monotonic() - self._started_at
@@ -114,8 +115,8 @@ def _addresses(count: int, first: tuple[str, int]) -> list[tuple[str, int]]:
     return made
 
 
-def supervise(arguments: Sequence[str], count: int, first: tuple[str, int] | None, *, drain: bool) -> int:
-    """Keep ``count`` worker processes running until told to stop; with ``drain``, until all of them are done.
+def supervise(arguments: Sequence[str], count: int, first: tuple[str, int] | None) -> int:
+    """Keep ``count`` worker processes running until told to stop, or until all of them found nothing left to do.
 
     With ``first`` they answer for their metrics there and on the ports after it.
     """
@@ -126,7 +127,7 @@ def supervise(arguments: Sequence[str], count: int, first: tuple[str, int] | Non
         if addresses is not None:
             host, port = addresses[number - 1]
             command += ["--metrics", f"{host}:{port}"]
-        places.append(_Place(number, command, ends_itself=drain))
+        places.append(_Place(number, command))
     signals = StopSignals()
     signals.install()
     try:
