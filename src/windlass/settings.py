@@ -15,6 +15,7 @@ from windlass.errors import ConfigError
 SHORTEST = 0.01  # seconds between two looks at anything; less would keep a core busy with looking
 LONGEST = 30 * 86_400  # seconds; more than anybody waits for, and less than a date or a timer can bear
 MOST_DAYS = 3_650  # for what is kept
+MOST_PROCESSORS = 100_000  # of one phase in one instance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +102,7 @@ class Settings:
         _names("phases", self.phases)
         _mapping("processors", self.processors)
         for phase, count in self.processors.items():
-            _whole(f"processors of {phase}", count, 1, 100_000)
+            _whole(f"processors of {phase}", count, 1, MOST_PROCESSORS)
         if self.max_concurrent_calls is not None:
             _whole("max_concurrent_calls", self.max_concurrent_calls, 1, 1_000_000)
         for name in ("fail_unserved", "erase_principal_after"):
@@ -148,8 +149,10 @@ def _number(name: str, value: object, least: float, most: float, unit: str, *, o
 
 def _names(name: str, value: object) -> None:
     is_list = isinstance(value, Collection) and not isinstance(value, str | bytes | Mapping)
-    if value is not None and not (is_list and all(isinstance(item, str) for item in value)):  # type: ignore[attr-defined]
-        raise ConfigError(name, value, "a tuple of names, for example ('welcome',), or None for all")
+    if value is not None and not (is_list and value and all(isinstance(item, str) for item in value)):  # type: ignore[attr-defined]
+        raise ConfigError(
+            name, value, "a tuple of one or more names, for example ('welcome',), or None for all"
+        )
 
 
 def _mapping(name: str, value: object) -> None:

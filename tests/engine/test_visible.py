@@ -8,10 +8,13 @@ import urllib.request
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.engine.shop import Shop
 from tests.observe.lines import written
+from windlass.model import State
+from windlass.observe import records
 from windlass.observe.metrics import Metrics
 from windlass.observe.server import serve
 from windlass.retry import fixed
@@ -59,6 +62,44 @@ def test_every_line_of_a_job_has_its_ids(shop: Shop) -> None:
     assert ends == [("job.retried", 1), ("job.failed", 2)]
     retried = next(line for line in two if line["event"] == "job.retried")
     assert retried["error"]["type"] == "ConnectionError" and retried["fields"]["delay_seconds"] >= 0
+
+
+def test_a_log_handler_that_raises_costs_no_job(
+    shop: Shop, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records are written by whoever has jobs in hand: the step's thread took this for a broken step."""
+
+    class Broken(logging.Handler):
+        def handle(self, record: logging.LogRecord) -> bool:
+            if "event" in vars(record):
+                raise OSError("the log's disk is full")
+            return True
+
+    @shop.app.job(name="fails", retry=fixed(2, wait=0.05))
+    def fails() -> None:
+        raise ValueError("no")
+
+    @shop.app.job(name="welcome")
+    async def welcome() -> None:
+        pass
+
+    jobs = [*welcome.enqueue_many([{}] * 50), *fails.enqueue_many([{}] * 5)]
+    monkeypatch.setattr(records, "_unwritable", records.Quiet())
+    told, broken = logging.getLogger("windlass.engine"), Broken()
+    told.addHandler(broken)
+    level = told.level
+    told.setLevel(logging.DEBUG)
+    try:
+        engine = shop.serve()
+        shop.drained(engine)
+        report = engine.stats.report()
+    finally:
+        told.setLevel(level)
+        told.removeHandler(broken)
+    ended = [shop.store.jobs.get(job.id) for job in jobs]
+    assert [job.state for job in ended] == [State.COMPLETED] * 50 + [State.FAILED] * 5
+    assert [job.attempt for job in ended] == [1] * 50 + [2] * 5
+    assert report.count("step_errors") == 0 and "the log's disk is full" in capfd.readouterr().err
 
 
 def test_metrics_and_health_of_real_jobs(shop: Shop) -> None:

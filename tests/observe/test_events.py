@@ -28,7 +28,7 @@ from windlass.model import (
     Run,
     Tick,
 )
-from windlass.observe import events
+from windlass.observe import events, records
 from windlass.observe.report import OUTCOMES
 
 ERROR = JobError(
@@ -77,7 +77,7 @@ def test_every_end_is_told(outcome: Outcome, name: str, level: str, extra: dict[
 
 
 def test_every_outcome_has_an_event() -> None:
-    assert {f"job.{name}" for name in OUTCOMES} <= set(events.LEVELS)
+    assert {f"job.{name}" for name in OUTCOMES} <= set(records.LEVELS)
     assert {name for _, name, _, _ in ENDS} == set(OUTCOMES)
 
 
@@ -127,9 +127,9 @@ def test_everything_else_is_told() -> None:
         events.loop_blocked(None, 1.25, "")
         events.health("ok", {})
         events.health("degraded", {"listener": "polling"})
-        events.store_unreachable(StoreUnreachableError("connection refused"), quiet=events.Quiet())
-        events.store_back(quiet=events.Quiet())
-        events.emit("job.summary", "7 completed")
+        events.store_unreachable(StoreUnreachableError("connection refused"), quiet=records.Quiet())
+        events.store_back(quiet=records.Quiet())
+        records.emit("job.summary", "7 completed")
     found = {line["event"]: logging.getLevelNamesMapping()[line["level"].upper()] for line in lines.objects}
     by_ends = {
         "job.completed",
@@ -140,9 +140,9 @@ def test_everything_else_is_told() -> None:
         "job.released",
         "job.lost",
     }
-    assert set(found) | by_ends == set(events.LEVELS)
+    assert set(found) | by_ends == set(records.LEVELS)
     found["instance.health"] = logging.INFO
-    assert found == {name: level for name, level in events.LEVELS.items() if name in found}
+    assert found == {name: level for name, level in records.LEVELS.items() if name in found}
     by_name = {line["event"]: line for line in lines.objects}
     assert (
         by_name["job.recovered"]["fields"] == {"verdict": "held"} and by_name["job.recovered"]["attempt"] == 2
@@ -158,7 +158,7 @@ def test_everything_else_is_told() -> None:
 
 def test_the_database_is_complained_about_once_a_second() -> None:
     now = [0.0]
-    quiet = events.Quiet(1.0, lambda: now[0])
+    quiet = records.Quiet(1.0, lambda: now[0])
     with written() as lines:
         for tenth in range(25):
             now[0] = tenth / 10
@@ -169,7 +169,7 @@ def test_the_database_is_complained_about_once_a_second() -> None:
 def test_what_is_not_shown_costs_nothing() -> None:
     """DEBUG is off: a batch of a thousand costs less than one record would."""
     with written(level="info") as lines:
-        assert not events.enabled(logging.DEBUG) and events.enabled(logging.INFO)
+        assert not records.enabled(logging.DEBUG) and records.enabled(logging.INFO)
         outcome = Completed(LEASE)
         jobs = [a_job()] * 1000
         began = time.perf_counter()

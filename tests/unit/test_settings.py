@@ -43,6 +43,7 @@ def test_gentle_has_the_figures_of_systems_that_only_poll() -> None:
         ({"lease": float("inf")}, "lease"),
         ({"grace": float("nan")}, "grace"),
         ({"phases": "welcome"}, "phases"),
+        ({"phases": ()}, "phases"),
         ({"phases": ("welcome", 3)}, "phases"),
         ({"processors": 3}, "processors"),
         ({"scan": 1e-9}, "scan"),

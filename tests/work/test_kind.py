@@ -89,6 +89,7 @@ def test_where_a_handler_runs_follows_from_what_it_is() -> None:
         ({"timeout": 1e300}, "timeout"),
         ({"max_waiting": "5", "label": "one"}, "max_waiting"),
         ({"processors": 0}, "processors"),
+        ({"processors": 10**9}, "processors"),
         ({"executor": "cloud"}, "executor"),
     ],
 )

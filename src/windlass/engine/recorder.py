@@ -26,7 +26,7 @@ from windlass.model import (
     Run,
     Verdict,
 )
-from windlass.observe import events
+from windlass.observe import events, records
 
 log = logging.getLogger("windlass.engine")
 
@@ -73,7 +73,7 @@ class Recorder:
         """Count and tell what was written; answers how many jobs of each phase ended."""
         ended: Counter[str] = Counter()
         plain: dict[str, list[Run | None]] = {}
-        is_debug = events.enabled(logging.DEBUG)
+        is_debug = records.enabled(logging.DEBUG)
         for outcome, verdict in zip(outcomes, verdicts, strict=True):
             phase = outcome.lease.phase
             if type(outcome) is Completed and verdict is Verdict.RECORDED and not is_debug:

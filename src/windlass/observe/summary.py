@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
-from windlass.observe import events
+from windlass.observe import records
 from windlass.observe.report import OUTCOMES, StatsReport
 
 EVERY = 10.0
@@ -45,7 +45,7 @@ class Summary:
         ended = done["completed"] + done["failed"] + done["cancelled"]
         rate = (ended + done["retried"] + done["advanced"]) / seconds
         waiting = {phase: number for phase, number in self._waiting().items() if number}
-        events.emit(
+        records.emit(
             "job.summary",
             f"{_counts(done)} in {seconds:.0f} s; {rate:,.{0 if rate >= 10 else 1}f} jobs/s{_queues(waiting)}",
             seconds=round(seconds, 1),

@@ -18,7 +18,7 @@ from windlass.errors import ConfigError
 from windlass.model import Advanced, Completed, Flow, JobLimit, Json, Lease, Rate, Route, Run, as_duration
 from windlass.principal import Expiry
 from windlass.retry import RetryPolicy, exponential, linear
-from windlass.settings import LONGEST
+from windlass.settings import LONGEST, MOST_PROCESSORS
 from windlass.signature import Signature
 from windlass.store.names import NAME_RULE, is_name, is_whole
 from windlass.work.address import obstacle
@@ -173,8 +173,8 @@ class Registry:
             raise ConfigError(
                 "max_waiting", max_waiting, "a whole number of 1 or more, for a phase of a pipeline"
             )
-        if not is_whole(processors, 1, sys.maxsize):
-            raise ConfigError("processors", processors, "a whole number of 1 or more")
+        if not is_whole(processors, 1, MOST_PROCESSORS):
+            raise ConfigError("processors", processors, f"a whole number from 1 to {MOST_PROCESSORS:,}")
         for option, policy in (("retry", retry), ("chunk_retry", chunk_retry)):
             if policy is not None and not (hasattr(policy, "attempts") and hasattr(policy, "delay")):
                 raise ConfigError(option, policy, "a policy, for example windlass.fixed(attempts=3, wait=1)")
