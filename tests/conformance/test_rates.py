@@ -9,20 +9,14 @@ from typing import Any
 import pytest
 
 from tests.conformance.bystanders import prefix, rows
-from tests.conformance.life import BOOM, assert_counts_are_true, claim_one, enqueue, one
+from tests.conformance.life import BOOM, claim_one, enqueue, one
+from tests.conformance.limited import always_true as always_true
 from windlass.clock import ManualClock
 from windlass.model import CancelAnswer, Flow, Gate, JobLimit, Rate
 from windlass.store import Store
 
 PHASE = "work"
 FIVE = Rate(5, 2)  # five a second, two at once
-
-
-@pytest.fixture(autouse=True)
-def _always_true(store: Store) -> Any:
-    yield
-    assert_counts_are_true(store)
-    assert store.limits.check() == []
 
 
 def paced(store: Store, n: int = 1, *, rate: Rate = FIVE, **options: Any) -> list[str]:

@@ -1,4 +1,4 @@
-"""The shop: an app on a real database, whose engines end with the test."""
+"""The shop: an app on a real database, whose engines end with the test; and the box: an app that runs its jobs in the test itself."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import pytest
 
 from tests.engine.shop import Shop
 from tests.servers.plugin import FreshPostgres
+from windlass.app import App
+from windlass.testing import Sandbox
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -17,3 +19,14 @@ def shop(
     made = Shop(fresh_sqlite() if request.param == "sqlite" else fresh_postgres())
     yield made
     made.close()
+
+
+@pytest.fixture
+def app() -> App:
+    return App()
+
+
+@pytest.fixture
+def box(app: App) -> Iterator[Sandbox]:
+    with Sandbox(app) as made:
+        yield made

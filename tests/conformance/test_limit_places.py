@@ -1,0 +1,414 @@
+"""The places of a limit: freed once whatever ends the job, and counted anew where a count is wrong (C8, I-28)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tests.conformance.bystanders import prefix, rows
+from tests.conformance.life import BOOM, claim_one, enqueue, one, state
+from tests.conformance.limited import PHASE, gate, let_in, limited, where
+from tests.conformance.limited import always_true as always_true
+from windlass.clock import ManualClock
+from windlass.model import (
+    Advanced,
+    After,
+    CancelAnswer,
+    Completed,
+    DependencyPolicy,
+    Gate,
+    JobLimit,
+    Key,
+    NewJob,
+    Retried,
+    State,
+    Verdict,
+)
+from windlass.store import Store
+from windlass.store.holder import Holder
+from windlass.store.ids import SMALLEST
+from windlass.store.recording import apply
+
+# --- a place is freed exactly once, whatever ends the job ------------------------------------------------------------
+
+
+def _complete(store: Store, holder: Holder, lease: Any, clock: ManualClock) -> None:
+    holder.complete(lease)
+
+
+def _complete_in_effect(store: Store, holder: Holder, lease: Any, clock: ManualClock) -> None:
+    with holder.transaction(lease) as tx:
+        tx.complete()
+
+
+def _fail(store: Store, holder: Holder, lease: Any, clock: ManualClock) -> None:
+    holder.fail(lease, BOOM)
+
+
+def _retry(store: Store, holder: Holder, lease: Any, clock: ManualClock) -> None:
+    holder.retry_later(lease, BOOM, timedelta(seconds=60))
+
+
+def _cancel_held(store: Store, holder: Holder, lease: Any, clock: ManualClock) -> None:
+    assert store.jobs.cancel(lease.id) is CancelAnswer.REQUESTED
+    holder.record([Retried(lease, BOOM, timedelta(0))])
+
+
+def _advance(store: Store, holder: Holder, lease: Any, clock: ManualClock) -> None:
+    holder.advance(lease, "next", 1)
+
+
+def _release_and_cancel(store: Store, holder: Holder, lease: Any, clock: ManualClock) -> None:
+    holder.release(lease)
+    assert gate(store).admitted == 1
+    assert store.jobs.cancel(lease.id) is CancelAnswer.CANCELLED
+
+
+def _die_three_times(store: Store, holder: Holder, lease: Any, clock: ManualClock) -> None:
+    """Released once (the place is kept), then retried later (it is freed)."""
+    clock.advance(31)
+    assert [item.verdict for item in store.recovery.recover()] == ["released"]
+    assert gate(store).admitted == 1
+    second = store.join(lease=timedelta(seconds=1))
+    assert [item.id for item in second.claim(PHASE, 9)] == [lease.id]
+    clock.advance(2)
+    assert [item.verdict for item in store.recovery.recover()] == ["retried"]
+
+
+def _die_at_the_cap(store: Store, holder: Holder, lease: Any, clock: ManualClock) -> None:
+    clock.advance(31)
+    assert [item.verdict for item in store.recovery.recover(crash_cap=1)] == ["failed"]
+
+
+def _orphan(store: Store, holder: Holder, lease: Any, clock: ManualClock) -> None:
+    with store.db.effect(5) as tx:
+        tx.connection.execute(f"DELETE FROM {prefix(store)}claim")
+    assert [item.verdict for item in store.recovery.sweep_orphans(crash_cap=1)] == ["failed"]
+
+
+def _child_process(store: Store, holder: Holder, lease: Any, clock: ManualClock) -> None:
+    with store.writes().transaction(lease) as tx:
+        tx.complete()
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        _complete,
+        _complete_in_effect,
+        _fail,
+        _retry,
+        _cancel_held,
+        _advance,
+        _release_and_cancel,
+        _die_three_times,
+        _die_at_the_cap,
+        _orphan,
+        _child_process,
+    ],
+    ids=lambda end: end.__name__.lstrip("_"),
+)
+def test_every_end_frees_the_place_once_and_lets_the_next_in(
+    store: Store, clock: ManualClock, end: Callable[..., None]
+) -> None:
+    ids = limited(store, 3, limit=1, max_attempts=5)
+    let_in(store)
+    holder = store.join()
+    lease = claim_one(holder)
+    assert lease.id == ids[0]
+    end(store, holder, lease, clock)
+    assert gate(store) == Gate(PHASE, "a", 1, 1, 1)
+    assert where(store, ids[1:]) == ["queued", "waiting: limited"]
+    assert store.limits.check() == []
+
+
+def test_an_outcome_recorded_twice_frees_one_place(store: Store) -> None:
+    ids = limited(store, 4, limit=1)
+    let_in(store)
+    holder = store.join()
+    lease = claim_one(holder)
+    assert holder.complete(lease) is Verdict.RECORDED
+    assert holder.complete(lease) is Verdict.ALREADY_RECORDED
+    assert where(store, ids) == ["completed", "queued", "waiting: limited", "waiting: limited"]
+
+
+def test_a_released_job_keeps_its_place(store: Store) -> None:
+    ids = limited(store, 2, limit=1)
+    let_in(store)
+    holder = store.join()
+    holder.release(claim_one(holder))
+    assert where(store, ids) == ["queued", "waiting: limited"]
+    assert gate(store).admitted == 1
+
+
+def test_a_job_that_only_waited_can_be_cancelled(store: Store) -> None:
+    ids = limited(store, 3, limit=1)
+    assert store.jobs.cancel(ids[2]) is CancelAnswer.CANCELLED
+    let_in(store)
+    assert store.jobs.cancel(ids[1]) is CancelAnswer.CANCELLED
+    assert gate(store) == Gate(PHASE, "a", 1, 1, 0)
+    assert [row["job"] for row in rows(store, "job_limit")] == [ids[0]]
+
+
+def test_a_child_that_is_cancelled_with_its_parent_leaves_no_limits_behind(store: Store) -> None:
+    parent = one(store, "parent")
+    limited(store, 1, limit=1, after=[After(parent)])
+    store.dependencies.link()
+    store.jobs.cancel(parent)
+    assert rows(store, "job_limit") == []
+
+
+def test_a_retry_waits_for_a_place_again_when_it_is_due(store: Store, clock: ManualClock) -> None:
+    ids = limited(store, 2, limit=1)
+    let_in(store)
+    holder = store.join()
+    holder.retry_later(claim_one(holder), BOOM, timedelta(seconds=10))
+    assert where(store, ids) == ["scheduled: retry", "queued"]
+    clock.advance(10)
+    store.upkeep.promote()
+    let_in(store)
+    assert where(store, ids) == ["waiting: limited", "queued"]
+    holder.complete(claim_one(holder))
+    assert where(store, ids) == ["queued", "completed"]
+    assert claim_one(holder).attempt == 2
+
+
+def test_a_retry_by_hand_waits_for_a_place_again(store: Store) -> None:
+    ids = limited(store, 2, limit=1, key="k")
+    let_in(store)
+    holder = store.join()
+    holder.fail(claim_one(holder), BOOM)
+    assert store.jobs.retry(ids[0]).state is State.WAITING
+    let_in(store)
+    assert where(store, ids) == ["waiting: limited", "queued"]
+    assert gate(store, "k") == Gate(PHASE, "k", 1, 1, 1)
+    store.jobs.cancel(ids[0])
+    assert store.jobs.retry(ids[0]).reason == "limited"
+    store.jobs.cancel(ids[1])
+    let_in(store)
+    assert where(store, ids) == ["queued", "cancelled"]
+
+
+def test_a_cancelled_graph_that_is_retried_has_its_limits_again(store: Store) -> None:
+    parent = one(store, "parent")
+    (child,) = limited(store, 1, limit=1, after=[After(parent, DependencyPolicy.CANCEL)])
+    store.dependencies.link()
+    holder = store.join()
+    holder.fail(claim_one(holder, "parent"), BOOM)
+    assert state(store, child) is State.CANCELLED
+    store.jobs.retry(parent, dependents=True)
+    holder.complete(claim_one(holder, "parent"))
+    assert where(store, [child]) == ["waiting: limited"]
+    let_in(store)
+    assert gate(store) == Gate(PHASE, "a", 1, 1, 0)
+
+
+def test_a_place_given_up_in_a_handlers_own_transaction_is_freed_after_its_commit(store: Store) -> None:
+    ids = limited(store, 4, limit=1)
+    let_in(store)
+    holder = store.join()
+    for n in range(2):
+        lease = claim_one(holder)
+        outcome = Advanced(lease, "next", 1) if n else Completed(lease)
+        with store.db.effect(5) as tx:
+            apply(store.db, store.enqueuer, tx, [outcome], is_foreign=True)
+        assert where(store, ids)[n + 1 :] == ["waiting: limited"] * (3 - n)
+        assert store.limits.check() == [] and store.limits.mend() == 0
+        assert store.upkeep.agenda().has_parked
+        let_in(store)
+        assert not store.upkeep.agenda().has_parked
+        assert where(store, ids)[n + 1] == "queued"
+    assert where(store, ids[:2]) == ["completed", "queued"] and store.jobs.get(ids[1]).phase == "next"
+    assert sorted(row["job"] for row in rows(store, "job_limit")) == ids[1:]
+
+
+def test_a_job_retried_by_hand_before_its_place_was_freed_waits_for_that(store: Store) -> None:
+    ids = limited(store, 2, limit=1)
+    let_in(store)
+    holder = store.join()
+    lease = claim_one(holder)
+    with store.db.effect(5) as tx:
+        apply(store.db, store.enqueuer, tx, [Completed(lease)], is_foreign=True)
+    store.jobs.retry(ids[0])
+    assert [row[0] for row in store.db.run("sort.pick", after=SMALLEST, limit=9)] == []
+    let_in(store)
+    assert where(store, ids) == ["waiting: limited", "queued"]
+    assert gate(store) == Gate(PHASE, "a", 1, 1, 1)
+
+
+# --- the net ---------------------------------------------------------------------------------------------------------
+
+
+def spoil(store: Store, statement: str) -> None:
+    with store.db.effect(5) as tx:
+        tx.connection.execute(statement.format(prefix(store)))
+
+
+def test_a_count_that_is_wrong_is_found_and_counted_anew(store: Store) -> None:
+    ids = limited(store, 4, limit=2)
+    limited(store, 1, key="fine")
+    let_in(store)
+    for wrong in (0, 5):
+        spoil(store, f"UPDATE {{}}gate SET admitted = {wrong} WHERE key = 'a'")
+        (drift,) = store.limits.check()
+        assert (drift.phase, drift.key, drift.admitted, drift.given, drift.used) == (PHASE, "a", wrong, 2, 2)
+        assert store.limits.mend() == 1
+        assert store.limits.check() == []
+        assert where(store, ids) == ["queued"] * 2 + ["waiting: limited"] * 2
+
+
+def test_a_gate_that_is_missing_is_made_again(store: Store) -> None:
+    limited(store, 3, limit=1)
+    let_in(store)
+    spoil(store, "DELETE FROM {}gate")
+    assert [drift.given for drift in store.limits.check()] == [1]
+    store.limits.mend()
+    assert gate(store) == Gate(PHASE, "a", 1, 1, 2)
+
+
+def test_places_of_jobs_that_are_gone_are_taken_back(store: Store) -> None:
+    """As an instance of an older release would leave them, which knows nothing of limits."""
+    ids = limited(store, 3, limit=1)
+    other = limited(store, 1, key="other")
+    let_in(store)
+    holder = store.join()
+    spoil(store, f"UPDATE {{}}job SET flags = 0 WHERE id = '{ids[0]}'")
+    leases = {lease.id: lease for lease in holder.claim(PHASE, 9)}
+    holder.complete(leases[ids[0]])
+    assert [(drift.key, drift.given, drift.used) for drift in store.limits.check()] == [("a", 1, 0)]
+    store.limits.mend()
+    assert where(store, ids) == ["completed", "queued", "waiting: limited"]
+    assert {row["job"] for row in rows(store, "job_limit")} == {ids[1], ids[2], other[0]}
+
+
+def test_a_place_of_a_job_that_went_elsewhere_is_taken_back(store: Store) -> None:
+    ids = limited(store, 2, limit=1)
+    let_in(store)
+    holder = store.join()
+    holder.retry_later(claim_one(holder), BOOM, timedelta(seconds=60))
+    spoil(store, f"UPDATE {{}}job_limit SET admitted = TRUE WHERE job = '{ids[0]}'")
+    assert store.limits.mend() == 1
+    assert where(store, ids) == ["scheduled: retry", "queued"]
+    assert [(row["job"], bool(row["admitted"])) for row in rows(store, "job_limit", "TRUE ORDER BY job")] == [
+        (ids[0], False),
+        (ids[1], True),
+    ]
+
+
+def test_a_place_that_nobody_gave_is_given(store: Store) -> None:
+    ids = limited(store, 2, limit=1)
+    let_in(store)
+    spoil(store, f"DELETE FROM {{}}job WHERE id = '{ids[0]}'")
+    spoil(store, "DELETE FROM {}job_limit WHERE admitted")
+    spoil(store, "UPDATE {}gate SET admitted = 0")
+    spoil(store, "DELETE FROM {}delta")
+    spoil(store, "INSERT INTO {}delta (phase, waiting) VALUES ('work', 1)")
+    assert store.limits.check() == []
+    assert store.limits.mend() == 0
+    assert where(store, ids[1:]) == ["queued"]
+
+
+def test_gates_that_nobody_uses_are_forgotten_after_an_hour(store: Store, clock: ManualClock) -> None:
+    limited(store, 1, key="used")
+    limited(store, 2, key="busy", limit=1)
+    let_in(store)
+    holder = store.join(lease=timedelta(days=1))
+    for lease in holder.claim(PHASE, 9):
+        if lease.id in {row["job"] for row in rows(store, "job_limit", "key = 'used'")}:
+            holder.complete(lease)
+    clock.advance(3599)
+    store.limits.mend()
+    assert {item.key for item in store.limits.gates()} == {"used", "busy"}
+    clock.advance(2)
+    limited(store, 1, key="new")
+    let_in(store)
+    store.limits.mend()
+    assert {item.key for item in store.limits.gates()} == {"busy", "new"}
+
+
+def test_a_gate_where_somebody_waits_is_not_forgotten(store: Store, clock: ManualClock) -> None:
+    ids = limited(store, 2, limit=1)
+    let_in(store)
+    store.jobs.cancel(ids[0])
+    clock.advance(7200)
+    store.limits.mend()
+    assert gate(store).admitted == 1
+
+
+def test_the_gates_of_one_phase_are_listed(store: Store) -> None:
+    limited(store, 1, key="b")
+    limited(store, 1, key="a")
+    limited(store, 1, key="a", phase="other", kind="other")
+    let_in(store)
+    assert [(item.phase, item.key) for item in store.limits.gates()] == [
+        ("other", "a"),
+        (PHASE, "a"),
+        (PHASE, "b"),
+    ]
+    assert [item.key for item in store.limits.gates(PHASE)] == ["a", "b"]
+    assert len(store.limits.gates(limit=2)) == 2
+
+
+def test_a_limited_job_with_a_key_frees_both(store: Store) -> None:
+    ids = limited(store, 1, limit=1)
+    keyed = enqueue(store, key=Key("k"), limits=[JobLimit(phase=PHASE, key="a", limit=1)])
+    let_in(store)
+    holder = store.join()
+    holder.complete(claim_one(holder))
+    holder.complete(claim_one(holder))
+    assert where(store, [*ids, *keyed]) == ["completed"] * 2
+    assert store.enqueue([NewJob(kind=PHASE, key=Key("k"))])[0].created
+
+
+def test_one_key_in_two_phases_is_two_gates(store: Store) -> None:
+    """Whichever came first, and when places of both are freed by one commit."""
+    ours = limited(store, 3, limit=1)
+    let_in(store)
+    theirs = limited(store, 4, limit=2, phase="other", kind="other")
+    let_in(store)
+    assert where(store, [ours[0], *theirs[:2]]) == ["queued"] * 3
+    holder = store.join()
+    holder.record(
+        [
+            Completed(claim_one(holder)),
+            Completed(claim_one(holder, "other")),
+            Completed(claim_one(holder, "other")),
+        ]
+    )
+    assert (gate(store).admitted, gate(store, phase="other").admitted) == (1, 2)
+    assert store.limits.check() == []
+    with store.db.effect(5) as tx:
+        assert tx.run("gate.try", gates='[{"phase":"work","key":"a"}]') == [("work", "a")]
+
+
+def test_jobs_go_in_by_their_time_whatever_their_ids(store: Store, clock: ManualClock) -> None:
+    late, middle, early = (
+        limited(store, limit=5, delay=timedelta(seconds=seconds))[0] for seconds in (20, 15, 10)
+    )
+    clock.advance(30)
+    store.upkeep.promote()
+    let_in(store)
+    assert [lease.id for lease in store.join().claim(PHASE, 9)] == [early, middle, late]
+
+
+def test_the_agenda_has_only_those_that_can_be_let_in(store: Store, clock: ManualClock) -> None:
+    """Neither jobs that stand at a gate or wait for their time, nor a pause that is over."""
+    enqueue(store, delay=timedelta(hours=1))
+    limited(store, 2, limit=1)
+    let_in(store)
+    agenda = store.upkeep.agenda()
+    assert (agenda.has_parked, agenda.has_paced, agenda.has_flow, agenda.resume_in) == (
+        False,
+        False,
+        True,
+        None,
+    )
+    store.phases.pause("other", "for ever")
+    store.phases.pause(PHASE, "for a minute", lasts=timedelta(minutes=1))
+    clock.advance(20)
+    assert store.upkeep.agenda().resume_in == 40.0
+    clock.advance(41)
+    assert store.upkeep.agenda().resume_in is None
