@@ -69,10 +69,10 @@ def test_a_start_that_fails_leaves_no_thread_and_no_instance(
         raise StoreUnreachableError("gone")
 
     with monkeypatch.context() as patch:
-        if late:
-            patch.setattr("windlass.upkeep.caretaker.Caretaker.start", refuse)
-        else:
-            patch.setattr(engine, "_announce", refuse)
+        patch.setattr(
+            "windlass.upkeep.caretaker.Caretaker.start" if late else "windlass.engine.duties.Duties.announce",
+            refuse,
+        )
         with pytest.raises(StoreUnreachableError):
             engine.start()
     assert shop.store.instances.list() == [] and not threads()

@@ -17,6 +17,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 from windlass.engine.discovery import Discovery
+from windlass.engine.duties import Duties
 from windlass.engine.executors import Bench
 from windlass.engine.floor import Floor
 from windlass.engine.heartbeat import Heartbeat
@@ -34,27 +35,18 @@ from windlass.engine.watchdog import Watchdog
 from windlass.errors import ConfigError, WindlassError
 from windlass.model import Lease, Run
 from windlass.observe import events
-from windlass.observe.check import HealthCheck
 from windlass.observe.current import current_job
 from windlass.observe.report import EngineReport, PhaseReport
-from windlass.observe.summary import Summary
 from windlass.settings import Settings
 from windlass.store import Store
 from windlass.store.holder import Holder
-from windlass.upkeep.agenda import Agenda
-from windlass.upkeep.caretaker import Caretaker, Duty
-from windlass.upkeep.pressure import Pressure, Unserved
+from windlass.upkeep.caretaker import Caretaker
 from windlass.upkeep.recoverer import Recoverer
-from windlass.upkeep.rollups import RollupWriter
 from windlass.upkeep.ticker import Ticker
 from windlass.work.authority import Authority
 from windlass.work.definitions import sync
 from windlass.work.kind import Registry
 
-WAKE_EVERY, WAKE_LASTS = 10.0, 25.0
-MAINTAIN_EVERY, SWEEP_EVERY = 3600.0, 600.0
-SUMMARY_EVERY = 10.0
-ERASE_EVERY = 600.0
 STOP_WAIT = 2.0  # for jobs that were told to stop, after the grace time
 LAST_WORDS = 2.0  # for the last outcomes to be written
 ALL_ENDED = 4.0  # for everything after the grace time, whatever hangs
@@ -171,7 +163,7 @@ class Engine:
             stats=self.stats,
             waker=self._waker,
         )
-        self._recoverer = Recoverer(
+        recoverer = Recoverer(
             self._store,
             holder=lambda: self._heartbeat.holder,
             phases=phases,
@@ -182,7 +174,20 @@ class Engine:
             on_crash=board.on_crash,
         )
         self._ticker = Ticker(self._store, on_fired=board.on_fired)
-        self._caretaker = Caretaker(self._duties())
+        self._duties = Duties(
+            self._store,
+            self._registry,
+            phases,
+            settings,
+            stats=self.stats,
+            board=board,
+            recoverer=recoverer,
+            ticker=self._ticker,
+            holder=lambda: self._heartbeat.holder,
+            report=self.report,
+            waiting=self._waiting,
+        )
+        self._caretaker = Caretaker(self._duties.all())
         self._listening = Listening(
             self._store.listen,
             on_phase=board.on_hint,
@@ -198,7 +203,7 @@ class Engine:
             stepper=self._stepper,
             caretaker=self._caretaker,
         )
-        self._announce()
+        self._duties.announce()
         self._define()
         self._store.limits.tell(phase.flow for phase in phases.values() if phase.flow)
         ends: list[tuple[_Part, Callable[[], object]]] = [
@@ -214,57 +219,6 @@ class Engine:
             undo.callback(end)
         self.state = "running"
         events.instance_started(self.id, sorted(phases))
-
-    def _duties(self) -> list[Duty]:
-        store, settings, board = self._store, self.settings, self._board
-        agenda = Agenda(
-            store,
-            self._recoverer,
-            every=settings.recovery,
-            on_promoted=board.on_promoted,
-            on_tick=self._ticker.expect,
-            on_resumed=lambda: board.on_hint(None),
-        )
-        self._rollups = RollupWriter(
-            store, self.stats, lambda: self.id, every=settings.rollup, keep_days=settings.rollup_days
-        )
-        pressure = Pressure(store, self.phases, hold=board.on_pressure)
-        self._unserved = Unserved(
-            store,
-            self._registry,
-            holder=lambda: self._heartbeat.holder,
-            fail_after=settings.fail_unserved,
-            record=board.record,
-        )
-        summary = Summary(self.stats.report, self._waiting)
-        check = HealthCheck(self.report)
-        return [
-            Duty("agenda", agenda.run, settings.recovery, at_start=True),
-            Duty("wake", self._announce, WAKE_EVERY),
-            Duty("maintain", store.upkeep.maintain, MAINTAIN_EVERY, at_start=True),
-            Duty("orphans", self._recoverer.sweep, SWEEP_EVERY),
-            Duty("rollups", self._rollups.run, settings.rollup),
-            Duty("summary", lambda: _only(summary.tell()), SUMMARY_EVERY),
-            Duty("health", lambda: _only(check.look()), settings.health),
-            Duty("unserved", self._unserved.run, settings.unserved),
-            *self._erasing(settings.erase_principal_after),
-            *(
-                [Duty("pressure", pressure.run, settings.pressure, at_start=True)]
-                if pressure.is_needed
-                else []
-            ),
-        ]
-
-    def _erasing(self, after: float | None) -> list[Duty]:
-        """Forget who asked for jobs that ended long enough ago."""
-        if after is None:
-            return []
-        erase, lasts = self._store.principals.erase, timedelta(seconds=after)
-        return [Duty("principals", lambda: _only(erase(lasts)), min(ERASE_EVERY, max(1.0, after)))]
-
-    def _announce(self) -> None:
-        """Say that somebody waits for these phases, so that enqueues tell."""
-        self._store.wait([*self.phases, "@later"], WAKE_LASTS)
 
     def _define(self) -> None:
         """Make the database say what this code says about schedules and rules."""
@@ -344,7 +298,7 @@ class Engine:
         self._hosts.close()
         if was_written:
             try:
-                self._rollups.run()
+                self._duties.rollups.run()
             except WindlassError as error:
                 events.store_unreachable(error)
             else:
@@ -394,7 +348,7 @@ class Engine:
         if has_begun:
             degraded += [
                 f"phase {name}: {count:,} jobs wait, and no instance serves it"
-                for name, count in self._unserved.phases.items()
+                for name, count in self._duties.unserved.phases.items()
             ]
         lag = self._watchdog.loop_lag if has_begun else 0.0
         if lag >= self.settings.blocked_after:
@@ -429,10 +383,6 @@ def _seconds(grace: object) -> float:
     ):
         raise ConfigError("grace", grace, "a number of seconds from 0")
     return grace
-
-
-def _only(_answer: object) -> None:
-    """A duty's answer is when it wants to run next; these have no wish."""
 
 
 def served(registry: Registry, settings: Settings) -> dict[str, Any]:
