@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from chaos.bed import Bed
@@ -13,6 +14,15 @@ from chaos.workers import Worker, at
 
 STORES = ("postgres", "sqlite")
 MORE = 100  # jobs at a time, where all are done before the last worker was killed
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """A worker that was killed, when, and what it held."""
+
+    when: float
+    instances: frozenset[str]
+    held: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +43,7 @@ def run(bed: Bed, plan: Plan, findings: Findings) -> None:
     """Three workers serve; one after the other is killed with jobs in its hands, and another is started in its place."""
     serving = bed.crew(plan.workers, settings=_settings(plan))
     _enqueue(bed, plan, plan.jobs)
-    killed: list[tuple[float, list[str]]] = []
+    killed: list[Death] = []
     for _ in range(plan.kills):
         place = bed.random.randrange(plan.workers)
         victim = serving[place]
@@ -62,25 +72,38 @@ def _enqueue(bed: Bed, plan: Plan, jobs: int) -> None:
         bed.enqueue(kind, ({"ms": bed.random.randrange(plan.work_ms)} for _ in range(int(jobs * share))))
 
 
-def _kill(bed: Bed, victim: Worker) -> tuple[float, list[str]]:
+def _kill(bed: Bed, victim: Worker) -> Death:
     when = victim.kill()
     time.sleep(0.2)  # the server may still be at the last statement of the dead
-    return when, bed.held_by(victim.instances)
+    instances = victim.instances
+    return Death(when, frozenset(instances), bed.held_by(instances))
 
 
-def _judge_recovery(bed: Bed, plan: Plan, killed: list[tuple[float, list[str]]], findings: Findings) -> None:
-    moments: dict[str, list[float]] = {}
+def _judge_recovery(bed: Bed, plan: Plan, deaths: Sequence[Death], findings: Findings) -> None:
+    told: dict[str, list[float]] = {}
     for line in bed.events("job.recovered"):
-        moments.setdefault(line["job_id"], []).append(at(line))
-    waits, unseen = [], []
-    for when, jobs in killed:
-        for job in jobs:
-            later = [moment - when for moment in moments.get(job, ()) if moment >= when]
-            if later:
-                waits.append(min(later))
+        told.setdefault(line["job_id"], []).append(at(line))
+    waits, unseen, own = [], [], 0
+    for death in deaths:
+        for job in death.held:
+            moments = [moment for moment in told.get(job, ()) if moment >= death.when]
+            if (
+                not moments
+            ):  # whoever recovered it was killed before saying so: then when it was claimed again
+                spans = bed.store.jobs.timeline(job)
+                moments = [
+                    span.claimed_at.timestamp() for span in spans if span.instance not in death.instances
+                ]
+                moments = [moment for moment in moments if moment >= death.when]
+                if not moments and spans and spans[-1].outcome == "completed":
+                    own += 1  # the dead one's last statement took longer than we waited for it
+                    continue
+            if moments:
+                waits.append(min(moments) - death.when)
             else:
                 unseen.append(job)
     findings.least("jobs recovered", len(waits), plan.kills)
     findings.none("held by a killed worker, never recovered", unseen)
+    findings.note("ended by the last statement of the dead", own)
     findings.note("median recovery, s", sorted(waits)[len(waits) // 2] if waits else 0.0)
     findings.most("longest recovery, s", max(waits, default=0.0), plan.leases.recovered_within + plan.slack)
