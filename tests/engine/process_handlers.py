@@ -378,3 +378,15 @@ def make_closure() -> Any:
 
 rebound = echo_async
 renamed = echo
+
+
+def fork(how: str) -> str:
+    """The child comes back from the handler: the code it ended with, as the parent sees it."""
+    if (pid := os.fork()) == 0:
+        match how:
+            case "exits":
+                sys.exit(3)
+            case "raises":
+                raise ValueError("in the child")
+        return "the child's word"
+    return f"child ended with {os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])}"

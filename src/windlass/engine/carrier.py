@@ -20,6 +20,7 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 from windlass.engine.executors import Bench, Ended, ended
+from windlass.engine.forks import Process, wandered
 from windlass.engine.runner import Call
 from windlass.engine.running import Running
 from windlass.observe.current import current_job
@@ -177,6 +178,8 @@ class Carrier:
                 raise
             except BaseException as error:  # noqa: BLE001  thrown into the job, as a cancel is
                 resume, value = coroutine.throw, error
+            if Process.pid != bench.pid:
+                wandered()
             self.current = running
             try:
                 awaited = context.run(resume, value)

@@ -25,6 +25,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from windlass.engine.child_store import ChildHold
+from windlass.engine.forks import Process, leave
 from windlass.engine.pool import Processor
 from windlass.engine.remote import tell
 from windlass.engine.running import Running
@@ -110,6 +111,7 @@ class Host:
 
     def __init__(self, line: socket.socket) -> None:
         self._line = line
+        self._pid = Process.pid
         self._sending = threading.Lock()
         self._work: SimpleQueue[HostedJob | Message | None] = SimpleQueue()
         self._job: HostedJob | None = None
@@ -234,7 +236,11 @@ class Host:
             value = handler(**arguments)
             if inspect.isawaitable(value):
                 value = self._await(value, job)
+            if Process.pid != self._pid:
+                leave()
         except BaseException as error:  # noqa: BLE001  SystemExit and KeyboardInterrupt of a handler are its own, too
+            if Process.pid != self._pid:
+                leave(error)
             if context is not None and context.is_recorded:
                 return context, {"how": "recorded"}
             return context, tell(error, asked=context is not None and context.should_stop)

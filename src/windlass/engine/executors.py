@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
+from windlass.engine.forks import Process, leave, wandered
 from windlass.engine.runner import STOPPED, Call, Runner, describe, unseen
 from windlass.engine.running import Running, Stop
 from windlass.errors import LeaseLost
@@ -64,9 +65,12 @@ class Bench:
         self._on_duplicate = on_duplicate
         self._hold = hold
         self._probe = probe
+        self.pid = Process.pid
 
     def prepare(self, running: Running) -> Call | Outcome:
         """The call a job asks for, or the outcome where there is none to make; its time limit counts from here. Never raises."""
+        if Process.pid != self.pid:
+            wandered()
         running.begun = True
         try:
             return self._prepare(running)
@@ -100,6 +104,8 @@ class Bench:
 
     def returned(self, running: Running, value: Any) -> Outcome | None:
         """The outcome of a handler that returned. Never raises."""
+        if Process.pid != self.pid:
+            leave()
         context = running.context
         if running.phase is None or (context is not None and context.is_recorded):
             return None
@@ -115,6 +121,8 @@ class Bench:
 
     def raised(self, running: Running, error: BaseException) -> Outcome | None:
         """The outcome of a handler that raised. Never raises."""
+        if Process.pid != self.pid:
+            leave(error)
         phase = running.phase
         if phase is None or (running.context is not None and running.context.is_recorded):
             return None
