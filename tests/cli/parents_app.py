@@ -9,3 +9,8 @@ from windlass import App
 if "--processes" not in sys.argv:
     raise RuntimeError("not in a child")
 app = App()
+
+
+@app.job
+async def hello() -> str:
+    return "hello"

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from tests.servers.plugin import FreshPostgres
-from windlass.model import State
+from windlass.model import NewJob, State
 from windlass.store import Store, open_store
 
 ROOT = Path(__file__).parents[2]
@@ -123,6 +123,25 @@ def test_drain_runs_everything_and_ends(bench: Bench) -> None:
     (retried,) = [line for line in told if line["event"] == "job.retried"]
     assert (retried["job_id"], retried["correlation_id"], retried["attempt"]) == (failed.id, "order-9", 1)
     assert retried["fields"]["delay_seconds"] == 0.05 and retried["error"]["type"] == "ValueError"
+
+
+def test_lines_of_a_jobs_own_process_name_their_instance(lone: Bench) -> None:
+    job = lone.app().speak.enqueue()
+    worker = lone.worker("--drain")
+    _, errors = worker.communicate(timeout=30)
+    (line,) = [line for line in events(errors) if line["message"] == "from a child"]
+    (span,) = lone.store.jobs.timeline(job.id)
+    assert (line["job_id"], line["instance"]) == (job.id, span.instance)
+
+
+def test_a_drain_says_which_jobs_nobody_serves(bench: Bench) -> None:
+    """A handler was renamed while its jobs were queued: the drain ended without a word."""
+    bench.store.enqueue([NewJob(kind="old_name"), NewJob(kind="old_name")])
+    worker = bench.worker("--drain")
+    _, errors = worker.communicate(timeout=30)
+    assert worker.returncode == 0, errors
+    (told,) = [line for line in events(errors) if line["event"] == "phase.unserved"]
+    assert told["phase"] == "old_name" and told["fields"]["queued"] == 2
 
 
 def test_a_drain_says_which_paused_phase_it_waits_for(bench: Bench) -> None:
@@ -353,8 +372,8 @@ def test_metrics_and_health_can_be_asked_for(bench: Bench) -> None:
     while not address:
         line = worker.stderr.readline()
         assert line, "it ended"
-        if "metrics and health on" in line:
-            address = line.split()[-1]
+        if json.loads(line)["event"] == "metrics.listening":  # every line is an object
+            address = json.loads(line)["fields"]["url"]
     bench.until(lambda: bench.store.phases.counts()["hello"].completed == 1)
 
     def get(path: str) -> tuple[int, str]:
@@ -422,6 +441,7 @@ def test_a_job_that_ends_its_process_with_the_code_for_usage_stops_nobody_else(b
         (["tests.cli.worker_app:"], "module:attribute"),
         ([TARGET, "--set", "lease=soon"], "lease = 'soon'"),
         ([TARGET, "--set", "leese=3"], "one of"),
+        ([TARGET, "--set", "database_url=x"], "one of"),
         ([TARGET, "--set", "lease"], "NAME=VALUE"),
         ([TARGET, "--set", "lease=inf"], "lease = inf"),
         ([TARGET, "--set", "processors=3"], "use --phase NAME=N"),
@@ -429,7 +449,7 @@ def test_a_job_that_ends_its_process_with_the_code_for_usage_stops_nobody_else(b
         ([TARGET, "--set", "phases=hello"], "use --phase NAME"),
         ([TARGET, "--set", "phases=none"], "use --phase NAME"),
         ([TARGET, "--set", "memory_limit=much"], "a number, or none"),
-        ([TARGET, "--phase", "hallo"], "hello"),
+        ([TARGET, "--phase", "hallo"], "did you mean hello?"),
         ([TARGET, "--phase", "hello=many"], "whole number"),
         ([TARGET, "--metrics", "here"], "HOST:PORT"),
         ([TARGET, "--metrics", "²"], "HOST:PORT"),
@@ -455,3 +475,67 @@ def test_mistakes_are_named_and_nothing_is_started(
     )
     assert done.returncode == 2 and told in done.stderr and "Traceback" not in done.stderr, done.stderr
     assert done.stderr.count("error:") == 1 and "starting another" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("target", "code", "told"),
+    [
+        ("shop.py:app", "", "a module, not a file: shop:app"),
+        ("./pkg/shop.py", "", "a module, not a file: pkg.shop:app"),
+        ("shop:app", "import windlass\napp = windlass.App()\n", "none are defined; shop must import"),
+        (
+            "shop:make",
+            "import windlass\ndef make(): return windlass.App()\n",
+            "this is a function; make the app",
+        ),
+        ("shop:app", "jobs = []\n", "shop has none at its top"),
+        ("shop:app", "import pkg.other\n", "imports 'pkg', which is neither installed nor here"),
+        ("shop:app", "x = 1\ndef oops(:\n", "(shop.py:2)"),
+        (
+            "shop:app",
+            "import windlass\napp = windlass.App()\n\n@app.job\ndef a(): ...\n\n@app.job(name='a')\ndef b(): ...\n",
+            "(shop.py:7)",
+        ),
+        ("shop:app", "import json\njson.loads('{')\n", "(shop.py:2)"),
+    ],
+)
+def test_a_target_that_leads_nowhere_says_where_to_go(
+    target: str, code: str, told: str, tmp_path: Path
+) -> None:
+    (tmp_path / "shop.py").write_text(code)
+    done = subprocess.run(
+        [sys.executable, "-m", "windlass", "worker", target, "--drain"],
+        cwd=tmp_path,
+        env={**os.environ, "WINDLASS_DATABASE_URL": f"sqlite:///{tmp_path / 'jobs.db'}"},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 2 and told in done.stderr and "Traceback" not in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+@pytest.mark.parametrize(
+    ("url", "code", "told"),
+    [
+        ("postgresql://windlass@127.0.0.1:1/nowhere?connect_timeout=2", 69, "does not answer"),
+        ("sqlite:///{here}", 1, "is not a SQLite database"),
+    ],
+)
+def test_a_database_that_cannot_be_used_ends_the_worker_however_many_processes(
+    url: str, code: int, told: str, processes: str, tmp_path: Path
+) -> None:
+    """With several, each was started again and again."""
+    (tmp_path / "jobs.db").write_text("a letter to grandmother, and no database at all\n" * 100)
+    done = subprocess.run(
+        [sys.executable, "-m", "windlass", "worker", TARGET, "--drain", "--processes", processes],
+        cwd=ROOT,
+        env={**os.environ, "WINDLASS_DATABASE_URL": url.format(here=tmp_path / "jobs.db")},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == code and told in done.stderr, done.stderr
+    assert "Traceback" not in done.stderr and "starting another" not in done.stderr

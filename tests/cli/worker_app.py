@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import multiprocessing
 import os
 import signal
@@ -35,6 +36,11 @@ def wait(seconds: float, ctx: Context) -> str:
 @app.job(processors=1)
 def stubborn(seconds: float) -> None:
     time.sleep(seconds)
+
+
+@app.job(executor="process")
+def speak() -> None:
+    logging.getLogger("shop").info("from a child")
 
 
 @app.job(executor="process")

@@ -27,6 +27,7 @@ _CHANGING = (
         "<id>",
     ),
     (re.compile(r"\b(waited_ms|ran_ms)=\d+\b"), r"\1=<ms>"),
+    (re.compile(r"\bin [\d.]+ s; [\d.,]+ jobs/s"), "in <time>; <rate>"),
 )
 ANYTHING = "…"
 

@@ -40,7 +40,7 @@ def test_an_async_job_that_outruns_its_limit_is_stopped_and_tried_again(shop: Sh
 
 
 def test_a_thread_that_does_not_stop_loses_its_processor_and_holds_up_nobody(shop: Shop) -> None:
-    """C5: put in error, its job released with an attempt counted, the processor reset."""
+    """C5: put in error, its job released with an attempt counted, the processor reset; where and how long it ran is kept."""
     release = threading.Event()
     ran: list[str] = []
 
@@ -56,12 +56,39 @@ def test_a_thread_that_does_not_stop_loses_its_processor_and_holds_up_nobody(sho
     engine = shop.serve()
     shop.until(lambda: shop.job(job).state is State.FAILED)
     assert (shop.job(job).error or {})["code"] == "time_limit"
+    (span,) = shop.store.jobs.timeline(job.id)
+    assert span.processor == "stuck-processor-1" and span.ran is not None and span.ran.total_seconds() >= 0.2
     assert engine.report().phases["stuck"].error == 1 and engine.report().phases["stuck"].idle == 1
     other.enqueue()
     shop.drained(engine)
     release.set()
     shop.until(lambda: engine.report().phases["stuck"].error == 0)
     assert shop.job(job).state is State.FAILED, "what it still did changed nothing"
+
+
+@pytest.mark.parametrize(
+    ("colour", "told"), [("plain", "hears so from ctx.should_stop"), ("async", "cancelled at its next await")]
+)
+def test_a_job_that_outruns_its_limit_is_named_at_once(
+    shop: Shop, caplog: pytest.LogCaptureFixture, colour: str, told: str
+) -> None:
+    """A plain function may go on for long; nothing but a counter said that its limit was over."""
+
+    def work() -> str:
+        time.sleep(0.6)
+        return "done"
+
+    async def work_async() -> str:
+        await asyncio.sleep(5)
+        return "done"
+
+    kind = shop.app.job(name="slow", timeout=0.2, retry=fixed(1))(work if colour == "plain" else work_async)
+    job = kind.enqueue()
+    with caplog.at_level(logging.WARNING, "windlass.engine"):
+        shop.drained(shop.serve())
+    (line,) = [record for record in caplog.records if getattr(record, "event", "") == "job.overdue"]
+    assert vars(line)["job_id"] == job.id and vars(line)["limit_seconds"] == 0.2
+    assert "outran its time limit of 0.2 s" in line.message and told in line.message
 
 
 def test_signs_of_life_move_the_time_limit(shop: Shop) -> None:

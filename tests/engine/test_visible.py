@@ -114,6 +114,7 @@ def test_metrics_and_health_of_real_jobs(shop: Shop) -> None:
     for n in range(50):
         welcome.enqueue(n=n)
     shop.drained(engine)
+    assert engine.stats.report().count("reconnects") == 0, "the first connection is none that was made anew"
     metrics = Metrics(engine.stats.report, engine.report, shop.store.phases.counts)
     with serve("127.0.0.1", 0, engine.report, metrics.render, counts=shop.store.phases.counts) as server:
         base = f"http://127.0.0.1:{server.port}"

@@ -82,6 +82,15 @@ def test_the_part_that_is_not_well_is_named(
         assert told["parts"][part]["advice"].endswith(".")
 
 
+def test_phases_that_nobody_serves_are_all_named_and_say_what_to_do() -> None:
+    """The colon in a phase's name was taken for the end of the part's: one phase of a pipeline hid the others."""
+    lines = [f"phase pipe:{label}: 1 job waits, and no instance serves it" for label in ("one", "two")]
+    parts = health.detailed(a_report(degraded=lines))["parts"]
+    for label in ("one", "two"):
+        part = parts[f"phase pipe:{label}"]
+        assert part["seen"] == "1 job waits, and no instance serves it" and "Start a worker" in part["advice"]
+
+
 def test_the_whole_picture() -> None:
     told = health.detailed(a_report(), {"welcome": Counts(queued=7, failed=1)})
     assert told["status"] == "ok" and not health.unwell(a_report())

@@ -305,11 +305,11 @@ def test_a_second_call_replaces_the_first_and_closing_puts_all_back() -> None:
 def test_a_child_process_logs_as_its_parent() -> None:
     assert logs.handed_on() is None
     with logs.configure("warning", "json", Terminal(), secrets=Secrets(["hunter2"], names=["iban"])):
-        told = json.dumps(logs.handed_on("i-1"))
+        told = json.dumps(logs.handed_on())
     program = (
         "import json, logging, sys\n"
         "from windlass.observe import logs\n"
-        "logs.adopt(json.loads(sys.argv[1]))\n"
+        "logs.adopt(json.loads(sys.argv[1]), lambda: 'i-1')\n"
         "logging.getLogger('shop').info('not at this level')\n"
         "logging.getLogger('shop').warning('with hunter2', extra={'iban': 'DE00'})\n"
     )

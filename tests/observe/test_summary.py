@@ -37,9 +37,9 @@ def test_it_says_what_was_done_since_the_last_time(time: Time) -> None:
         assert summary.tell()
         _ended(stats, "failed", 1)
         _ended(stats, "cancelled", 2)
-        time.now += 9.9
+        time.now += 7.9
         assert not summary.tell()
-        time.now += 10.1
+        time.now += 12.1
         assert summary.tell()
     first, second = lines.objects
     assert first["event"] == "job.summary"
@@ -87,3 +87,30 @@ def test_many_phases_are_not_all_listed(time: Time) -> None:
     assert lines.last["message"].endswith(
         "queue phase-19 20, phase-18 19, phase-17 18, phase-16 17, phase-15 16, phase-14 15, phase-13 14, phase-12 13 and 12 more"
     )
+
+
+def test_whoever_comes_a_little_early_is_not_sent_away(time: Time) -> None:
+    """The caretaker comes every ten seconds, give or take one: every second line came ten seconds late."""
+    stats = Stats()
+    summary = Summary(stats.report, dict, monotonic=time)
+    with written(level="info") as lines:
+        for _ in range(5):
+            _ended(stats, "completed", 9)
+            time.now += 9
+            assert summary.tell()
+    assert len(lines.objects) == 5 and lines.objects[0]["fields"]["jobs_per_second"] == 1.0
+
+
+def test_the_last_line_does_not_wait(time: Time) -> None:
+    stats = Stats()
+    summary = Summary(stats.report, dict, monotonic=time)
+    with written(level="info") as lines:
+        _ended(stats, "completed", 3)
+        assert summary.tell(is_last=True) and not summary.tell(is_last=True)
+        _ended(stats, "failed", 1)
+        time.now += 0.5
+        assert summary.tell(is_last=True)
+    assert [line["message"] for line in lines.objects] == [
+        "3 completed, 0 retried, 0 failed in 0.0 s; 3,000 jobs/s",
+        "0 completed, 0 retried, 1 failed in 0.5 s; 2.0 jobs/s",
+    ]

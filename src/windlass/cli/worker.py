@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass.cli.failures import ExitCode, say
+from windlass.cli.failures import ExitCode
 
 if TYPE_CHECKING:
     from windlass.app import App
@@ -82,12 +82,16 @@ def worker(
     served: list[Engine] = []
     made = logs.configure(level=level, style=style, instance=lambda: served[0].id if served else "")
     loaded = load_app(app)
+    _refuse_without_jobs(app, loaded)
     made.secrets.add_url(loaded.url)
     settings = _settings(loaded.settings, phases, grace, changes)
     if processes > 1:
         from windlass.cli.worker_processes import supervise
 
-        _check(loaded, settings)
+        try:
+            _check(loaded, settings)
+        finally:
+            loaded.close()
         arguments = _arguments(app, phases, drain, grace, changes, style, level)
         return supervise(arguments, processes, address)
     tune_process()
@@ -105,6 +109,20 @@ def worker(
         loaded.close()
 
 
+def _refuse_without_jobs(target: str, app: App) -> None:
+    """A worker that serves nothing looks well, and its jobs wait for ever."""
+    if not app.registry.phases:
+        from windlass.errors import ConfigError
+
+        module = target.partition(":")[0]
+        raise ConfigError(
+            "app",
+            target,
+            f"an app with jobs, and none are defined; {module} must import the modules that define them, or name one of those: "
+            f"windlass worker {module}.jobs:app",
+        )
+
+
 def _check(app: App, settings: Settings) -> None:
     """Refuse what each of several processes would refuse: once, and before any of them is started."""
     from windlass.engine.engine import served
@@ -113,6 +131,7 @@ def _check(app: App, settings: Settings) -> None:
     dialect_of(app.url)
     app.check_dependencies()
     served(app.registry, settings)
+    _ = app.store
 
 
 def _serve(
@@ -157,12 +176,13 @@ def _serve(
 
 
 def _open_door(engine: Engine, store: Any, host: str, port: int) -> Any:
+    from windlass.observe import events
     from windlass.observe.metrics import Metrics
     from windlass.observe.server import serve
 
     made = Metrics(engine.stats.report, engine.report, counts=store.phases.counts)
     door = serve(host, port, engine.report, made.render, counts=store.phases.counts)
-    say(f"metrics and health on http://{host}:{door.port}")
+    events.metrics_listening(f"http://{f'[{host}]' if ':' in host else host}:{door.port}")
     return door
 
 
@@ -201,6 +221,8 @@ def _settings(
             raise ConfigError(
                 "set", item, f"a setting that is a number; for this one use {_HAVE_OPTIONS[name]}"
             )
+        if not hasattr(settings, name):
+            settings.changed(**{name: text})  # which says what there is
         wanted[name] = _number(name, text)
     return settings.changed(**wanted)
 

@@ -14,12 +14,14 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
-from windlass.cli.failures import ExitCode, say
+from windlass.cli.failures import ExitCode
 from windlass.cli.stop_signals import StopSignals
 from windlass.embedded import process
 from windlass.errors import ConfigError
+from windlass.observe import events
 
 QUICKLY = 5.0  # a process that dies sooner than this after its start is restarted with a growing pause
 LONGEST_PAUSE = 30.0
@@ -42,11 +44,11 @@ class _Place:
         self.is_unusable = False
         """Whether all that was tried here found its command line, app or settings unusable."""
         self._ends = 0
-        self._unsaid: str | None = None
+        self._unsaid: Callable[[], None] | None = None
 
     def start(self) -> None:
         if self._unsaid is not None:
-            say(self._unsaid)
+            self._unsaid()
             self._unsaid = None
         self._started_at = time.monotonic()
         # Its words are ours; a death signal of TERM lets it give its jobs back if we are killed.
@@ -74,13 +76,11 @@ class _Place:
         if is_usage:
             pause = max(pause, UNUSABLE_PAUSE)
         self.start_at = time.monotonic() + pause
-        told = (
-            f"worker process {self.number} {_how(code)} after {lived:.1f} s; starting another in {pause:g} s"
-        )
+        tell = partial(events.process_ended, self.number, _how(code), lived, pause)
         if self.is_unusable:
-            self._unsaid = told  # it said why itself, and perhaps there will be no other
+            self._unsaid = tell  # it said why itself, and perhaps there will be no other
         else:
-            say(told)
+            tell()
 
 
 def _how(code: int) -> str:
@@ -109,8 +109,9 @@ def _addresses(count: int, first: tuple[str, int]) -> list[tuple[str, int]]:
             socket.create_server(address, family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
         except OSError as error:
             where = f"{host}:{address[1]}"
+            ports = f"ports {port} to {port + count - 1} are needed for {count} processes"
             raise ConfigError(
-                "metrics address", where, f"an address this process may listen on ({error})"
+                "metrics address", where, f"an address this process may listen on ({error.strerror}); {ports}"
             ) from error
     return made
 

@@ -179,7 +179,7 @@ class Host:
         self._main = message["main"]
         self._hold = ChildHold(message["store"], message["lease"])
         if message["logs"] is not None:
-            logs.adopt(message["logs"])
+            logs.adopt(message["logs"], lambda: self._job.message["instance"] if self._job else None)
         elif message["log_level"] is not None:
             logging.basicConfig(
                 level=message["log_level"], format="%(asctime)s %(levelname)s %(name)s %(message)s"

@@ -23,7 +23,7 @@ class Drain:
 
     def is_over(self) -> bool:
         """Whether no job of the phases served here is queued, running (here or elsewhere), about to be let in, or due within the
-        horizon."""
+        horizon. Jobs that nobody serves are not waited for, and the log says so."""
         if not self._engine.is_idle:
             return False
         # First what leads into the queues, then the queues: a job that moves between the two reads is seen by one of them.
@@ -35,10 +35,13 @@ class Drain:
             return False
         if (agenda.has_parked or agenda.has_paced) and any(count.waiting for count in ours):
             return False
-        if not any(count.scheduled for count in ours):
-            return True
         # None: it came between the two reads.
-        return agenda.due_in is not None and agenda.due_in > self._horizon
+        if any(count.scheduled for count in ours) and (
+            agenda.due_in is None or agenda.due_in <= self._horizon
+        ):
+            return False
+        self._engine.tell_unserved()
+        return True
 
     def _tell_paused(self, queued: dict[str, int]) -> None:
         """Say once of each phase that its jobs are waited for though nobody may claim them."""

@@ -64,7 +64,7 @@ class Duties:
         self.unserved = Unserved(
             store, registry, holder=holder, fail_after=settings.fail_unserved, record=board.record
         )
-        self._summary = Summary(stats.report, waiting)
+        self.summary = Summary(stats.report, waiting)
         self._check = HealthCheck(report)
 
     def announce(self) -> None:
@@ -80,7 +80,7 @@ class Duties:
             Duty("maintain", self._store.upkeep.maintain, MAINTAIN_EVERY, at_start=True),
             Duty("orphans", self._recoverer.sweep, SWEEP_EVERY),
             Duty("rollups", self.rollups.run, settings.rollup),
-            Duty("summary", lambda: _only(self._summary.tell()), SUMMARY_EVERY),
+            Duty("summary", lambda: _only(self.summary.tell()), SUMMARY_EVERY),
             Duty("health", lambda: _only(self._check.look()), settings.health),
             Duty("unserved", self.unserved.run, settings.unserved),
             *self._erasing(settings.erase_principal_after),

@@ -7,6 +7,7 @@ and give back the rest.
 
 from __future__ import annotations
 
+import difflib
 import os
 import platform
 import threading
@@ -296,6 +297,7 @@ class Engine:
         self._heartbeat.stop(left(2.0))
         self._watchdog.stop(left(2.0))
         self._hosts.close()
+        self._duties.summary.tell(is_last=True)
         if was_written:
             try:
                 self._duties.rollups.run()
@@ -347,7 +349,7 @@ class Engine:
             degraded.append("lease: it could not be renewed in time; nothing is claimed")
         if has_begun:
             degraded += [
-                f"phase {name}: {count:,} jobs wait, and no instance serves it"
+                f"phase {name}: {events.jobs_wait(count)}, and no instance serves it"
                 for name, count in self._duties.unserved.phases.items()
             ]
         lag = self._watchdog.loop_lag if has_begun else 0.0
@@ -369,6 +371,10 @@ class Engine:
             degraded=degraded,
             loop_lag=lag,
         )
+
+    def tell_unserved(self) -> None:
+        """Say which jobs wait in phases that no instance serves."""
+        self._duties.unserved.run()
 
     def processors(self) -> list[tuple[str, str, str | None, float]]:
         """Each processor: name, state, the job it runs, and for how many seconds."""
@@ -392,7 +398,9 @@ def served(registry: Registry, settings: Settings) -> dict[str, Any]:
     for key, names in (("phases", wanted), ("processors", tuple(settings.processors))):
         for name in names:
             if name not in known:
+                near = difflib.get_close_matches(name, known, 1)
+                meant = f" (did you mean {near[0]}?)" if near else ""
                 raise ConfigError(
-                    key, name, f"one of the phases that are defined: {', '.join(known) or 'none'}"
+                    key, name, f"one of the phases that are defined: {', '.join(known) or 'none'}{meant}"
                 )
     return {name: known[name] for name in known if name in wanted}

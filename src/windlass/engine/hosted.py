@@ -7,6 +7,7 @@ from typing import cast
 from windlass.engine.child_process import Child
 from windlass.engine.running import Running
 from windlass.engine.wire import Message, lease_facts
+from windlass.observe import logs
 from windlass.work.address import Address
 from windlass.work.context import Context, Hold
 from windlass.work.kind import Phase
@@ -35,6 +36,7 @@ class Hosted:
             "job": self.number,
             "lease": lease_facts(running.lease),
             "processor": running.processor.number,
+            "instance": logs.current_instance(),
             "waited_ms": running.run(running.started).waited_ms,
             "phase": {
                 "module": self.address.module,

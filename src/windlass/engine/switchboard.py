@@ -5,7 +5,9 @@ The parts know nothing of each other. What they report is short: it is told from
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from windlass.engine.discovery import Discovery
 from windlass.engine.executors import Ended
@@ -43,6 +45,7 @@ class Switchboard:
         self._runner = runner
         self._waker = waker
         self._stats = stats
+        self._has_listened = False
 
     def connect(
         self,
@@ -100,10 +103,11 @@ class Switchboard:
             if not self._floor.give_up(running):
                 continue
             events.processor_replaced(running, running.stop or "")
+            run = running.run(time.monotonic())
             if running.phase is not None and running.stop is Stop.TIME_LIMIT:
-                self.record(self._runner.timed_out(running.lease, running.phase))
+                self.record(replace(self._runner.timed_out(running.lease, running.phase), run=run))
             elif running.stop is Stop.CANCELLED:
-                self.record(Cancelled(running.lease, ON_REQUEST))
+                self.record(Cancelled(running.lease, ON_REQUEST, run))
             else:  # the lease may be renewed after all, and then nobody else would give this job back
                 self.give_back([running.lease])
         self._stepper.begin(self._floor.assign())
@@ -133,8 +137,9 @@ class Switchboard:
         self.on_hint(phase)
 
     def on_listening(self, is_listening: bool) -> None:
-        if is_listening:
+        if is_listening and self._has_listened:
             self._stats.count("reconnects")
+        self._has_listened = self._has_listened or is_listening
         self._discovery.heard(is_listening)
         self._waker.wake()
 

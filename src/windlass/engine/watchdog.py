@@ -102,8 +102,9 @@ class Watchdog:
             limit = running.phase.timeout if running.phase else None
             is_late = limit is not None and now - running.processor.progress_at > limit
             if running.stop is None:
-                if is_late and running.begun:
+                if is_late and running.begun and running.phase is not None and limit is not None:
                     self._stats.count("time_limits")
+                    events.overdue(running, limit, running.phase.where)
                     self._stop_job(running, Stop.TIME_LIMIT)
                 elif is_late:  # not its fault: somebody else may have a place for it
                     self._stop_job(running, Stop.NOT_BEGUN)

@@ -110,9 +110,13 @@ def held_back(phase: str, following: str, queued: int, most: int, *, is_full: bo
     emit("phase.held_back", message, phase=phase, next_phase=following, queued=queued, is_held=is_full)
 
 
+def jobs_wait(count: int) -> str:
+    return "1 job waits" if count == 1 else f"{count:,} jobs wait"
+
+
 def unserved(phase: str, count: int) -> None:
     """Jobs wait in a phase that no living instance serves."""
-    message = f"{count:,} jobs wait in {phase}, and no instance serves it; start a worker that has it, or bring its handler back"
+    message = f"{jobs_wait(count)} in {phase}, and no instance serves it; start a worker that has it, or bring its handler back"
     emit("phase.unserved", message, phase=phase, queued=count)
 
 
@@ -159,6 +163,19 @@ def processor_replaced(job: CurrentJob, reason: str) -> None:
         processor=job.processor.name,
         **lease_fields(job.lease),
     )
+
+
+_STOPPED_BY = {
+    "loop": "it is cancelled at its next await",
+    "thread": "it hears so from ctx.should_stop; only with executor='process' could it be killed",
+    "process": "it is killed",
+}
+
+
+def overdue(job: CurrentJob, limit: float, where: str) -> None:
+    """A job outran its time limit, and is stopped as far as its executor can."""
+    message = f"outran its time limit of {limit:g} s; {_STOPPED_BY[where]}"
+    emit("job.overdue", message, limit_seconds=limit, processor=job.processor.name, **lease_fields(job.lease))
 
 
 def policy_broken(lease: Lease, error: BaseException) -> None:
@@ -281,6 +298,17 @@ def self_stopped(instance: str) -> None:
     """The lease is about to end and could not be renewed."""
     message = "the lease could not be renewed in time; all jobs were told to stop, and nothing is claimed until it is"
     emit("instance.self_stopped", message, instance=instance)
+
+
+def metrics_listening(url: str) -> None:
+    """Metrics and health are answered."""
+    emit("metrics.listening", f"metrics and health on {url}", url=url)
+
+
+def process_ended(number: int, how: str, lived: float, pause: float) -> None:
+    """One of several worker processes died, and its place is filled again."""
+    message = f"worker process {number} {how} after {lived:.1f} s; starting another in {pause:g} s"
+    emit("process.ended", message, place=number, reason=how, seconds=round(lived, 1), pause_seconds=pause)
 
 
 def lease_lost(instance: str, why: str) -> None:

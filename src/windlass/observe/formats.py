@@ -28,6 +28,8 @@ _STANDARD = frozenset(vars(logging.LogRecord("", 0, "", 0, "", None, None))) | {
 _LEVELS = {"WARNING": "WARN", "CRITICAL": "FATAL"}
 _COLOURS = {"DEBUG": "2", "INFO": "32", "WARNING": "33", "ERROR": "31", "CRITICAL": "31;1"}
 
+SAID = frozenset({"job.summary"})  # events whose message has all that their fields have
+
 
 class _Formatter(logging.Formatter, ABC):
     """What both forms need of a record."""
@@ -134,7 +136,8 @@ class ConsoleFormatter(_Formatter):
         level = _LEVELS.get(record.levelname, record.levelname)
         event = shown(known.get("event") or record.name, self._secrets, 100)
         parts = [f"{event:<15}", *self._job(known), self._message(record)]
-        parts += [f"{name}={_value(value)}" for name, value in self._fields(record).items()]
+        if event not in SAID:
+            parts += [f"{name}={_value(value)}" for name, value in self._fields(record).items()]
         correlation = known.get("correlation_id")
         if correlation and correlation != known.get("job_id"):  # which is what it is unless somebody gave one
             parts.append(f"correlation_id={_value(plain(correlation, self._secrets))}")

@@ -107,7 +107,8 @@ def _parts(report: EngineReport) -> Iterator[Part]:
     yield _pools(report, told.pop("pools", ""))
     yield _lock(told.pop("redis lock", ""))
     for name, reason in told.items():
-        yield Part(name, DEGRADED, reason)
+        advice = "Start a worker that has it, or bring its handler back." if name.startswith("phase ") else ""
+        yield Part(name, DEGRADED, reason, advice)
 
 
 def _engine(report: EngineReport) -> Part:
@@ -187,7 +188,7 @@ def _is_hung(report: EngineReport) -> bool:
 
 
 def _told(line: str) -> tuple[str, str]:
-    name, _, reason = line.partition(":")
+    name, _, reason = line.partition(": ")  # names of phases have colons of their own
     return name.strip(), reason.strip() or "degraded"
 
 

@@ -89,10 +89,12 @@ class Logs:
         secrets: Secrets,
         loggers: list[logging.Logger],
         options: Mapping[str, Any],
+        instance: Callable[[], str | None],
     ) -> None:
         self.handler = handler
         self.secrets = secrets
         self.options = options
+        self.instance = instance
         handler.logs = self
         self._before = [(logger, logger.level, logger.propagate) for logger in loggers]
 
@@ -147,7 +149,7 @@ def configure(
     if (before := _installed()) is not None:
         before.close()
     options = {"level": number, "style": style, "root": root, "tracebacks": tracebacks}
-    logs = Logs(LineHandler(stream, formatter, JobFields(instance)), secrets, loggers, options)
+    logs = Logs(LineHandler(stream, formatter, JobFields(instance)), secrets, loggers, options, instance)
     for logger in loggers:
         logger.addHandler(logs.handler)
         logger.setLevel(number)
@@ -167,18 +169,22 @@ def forget(*values: str) -> None:
         logs.secrets.forget(*values)
 
 
-def handed_on(instance: str | None = None) -> dict[str, Any] | None:
+def handed_on() -> dict[str, Any] | None:
     """What a child process needs to log as this one does, as JSON can hold it; None where ``configure`` was not called."""
     logs = _installed()
-    if logs is None:
-        return None
-    return {**logs.options, "secrets": logs.secrets.handed_on(), "instance": instance}
+    return None if logs is None else {**logs.options, "secrets": logs.secrets.handed_on()}
 
 
-def adopt(told: Mapping[str, Any]) -> Logs:
-    """In a child process: log as the parent does, to this process's standard error."""
-    options = {name: value for name, value in told.items() if name not in ("secrets", "instance")}
-    return configure(**options, secrets=Secrets(**told["secrets"]), instance=lambda: told["instance"])
+def current_instance() -> str | None:
+    """The instance that lines of this process name at the moment."""
+    logs = _installed()
+    return None if logs is None else logs.instance()
+
+
+def adopt(told: Mapping[str, Any], instance: Callable[[], str | None] = lambda: None) -> Logs:
+    """In a child process: log as the parent does, to this process's standard error, for its ``instance``."""
+    options = {name: value for name, value in told.items() if name != "secrets"}
+    return configure(**options, secrets=Secrets(**told["secrets"]), instance=instance)
 
 
 def _installed() -> Logs | None:
