@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import logging
 import math
 import re
 import threading
@@ -28,10 +27,11 @@ from typing import Any, Final, NoReturn
 
 from windlass.clock import Clock, SystemClock
 from windlass.errors import ConfigError, PayloadError, TokenError
+from windlass.logger import get_logger
 from windlass.payload import Limits, decode
 from windlass.principal import Principal
 
-log = logging.getLogger("windlass.tokens")
+log = get_logger("windlass.tokens")
 
 MAX_LEEWAY: Final = 60.0
 MAX_TOKEN: Final = 8 * 1024

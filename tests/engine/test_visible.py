@@ -13,8 +13,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.engine.shop import Shop
 from tests.observe.lines import written
+from windlass import logger
 from windlass.model import State
-from windlass.observe import records
 from windlass.observe.metrics import Metrics
 from windlass.observe.server import serve
 from windlass.retry import fixed
@@ -84,7 +84,7 @@ def test_a_log_handler_that_raises_costs_no_job(
         pass
 
     jobs = [*welcome.enqueue_many([{}] * 50), *fails.enqueue_many([{}] * 5)]
-    monkeypatch.setattr(records, "_unwritable", records.Quiet())
+    monkeypatch.setattr(logger, "_unwritable", logger.Quiet())
     told, broken = logging.getLogger("windlass.engine"), Broken()
     told.addHandler(broken)
     level = told.level

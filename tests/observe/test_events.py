@@ -12,6 +12,7 @@ import pytest
 
 from tests.observe.lines import a_job, a_lease, written
 from windlass.errors import StoreUnreachableError
+from windlass.logger import Quiet
 from windlass.model import (
     Advanced,
     Cancelled,
@@ -130,8 +131,8 @@ def test_everything_else_is_told() -> None:
         events.loop_blocked(None, 1.25, "")
         events.health("ok", {})
         events.health("degraded", {"listener": "polling"})
-        events.store_unreachable(StoreUnreachableError("connection refused"), quiet=records.Quiet())
-        events.store_back(quiet=records.Quiet())
+        events.store_unreachable(StoreUnreachableError("connection refused"), quiet=Quiet())
+        events.store_back(quiet=Quiet())
         records.emit("job.summary", "7 completed")
     found = {line["event"]: logging.getLevelNamesMapping()[line["level"].upper()] for line in lines.objects}
     by_ends = {
@@ -161,7 +162,7 @@ def test_everything_else_is_told() -> None:
 
 def test_the_database_is_complained_about_once_a_second() -> None:
     now = [0.0]
-    quiet = records.Quiet(1.0, lambda: now[0])
+    quiet = Quiet(1.0, lambda: now[0])
     with written() as lines:
         for tenth in range(25):
             now[0] = tenth / 10

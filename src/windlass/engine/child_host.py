@@ -31,6 +31,7 @@ from windlass.engine.remote import tell
 from windlass.engine.running import Running
 from windlass.engine.wire import Frames, Message, pack, to_lease
 from windlass.errors import PayloadError
+from windlass.logger import get_logger
 from windlass.model import Flag, Lease, Run, has_flag
 from windlass.observe import logs
 from windlass.observe.current import current_job
@@ -323,6 +324,4 @@ def _limit_memory(limit: int) -> None:
     try:
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     except (ValueError, OSError) as error:
-        logging.getLogger("windlass.engine").warning(
-            "this system does not limit the memory of a process: %s", error
-        )
+        get_logger("windlass.engine").warning("this system does not limit the memory of a process: %s", error)

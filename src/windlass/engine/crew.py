@@ -5,7 +5,6 @@ One thread owns them all (the supervisor of ``process_executor.py``) and learns 
 
 from __future__ import annotations
 
-import logging
 import selectors
 import socket
 import time
@@ -15,8 +14,9 @@ from typing import Any
 
 from windlass.engine.child_process import Child, Exit
 from windlass.engine.wire import Message
+from windlass.logger import get_logger
 
-log = logging.getLogger("windlass.engine")
+log = get_logger("windlass.engine")
 
 GOODBYE = 2.0  # for an idle child that was told to end
 SILENCE = 1.0  # for a child that cannot be spoken to any more, and should be dead

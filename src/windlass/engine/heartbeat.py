@@ -6,18 +6,18 @@ database freezes in the middle of a beat: that is the watchdog's, which looks at
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
 
 from windlass.engine.stats import Stats
 from windlass.errors import LeaseLost, StoreError
+from windlass.logger import get_logger
 from windlass.observe import events
 from windlass.settings import Settings
 from windlass.store.holder import UNKNOWN_GRACE, Holder
 
-log = logging.getLogger("windlass.engine")
+log = get_logger("windlass.engine")
 
 RETRY = 1.0
 LOOK_EVERY = 0.5

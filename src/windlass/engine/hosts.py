@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 
 from windlass.engine.executors import Bench, Executor, OnEnded
@@ -10,13 +9,14 @@ from windlass.engine.loop_executor import LoopExecutor
 from windlass.engine.process_executor import ProcessExecutor
 from windlass.engine.running import Running
 from windlass.engine.thread_executor import ThreadExecutor
+from windlass.logger import get_logger
 from windlass.model import Lease
 from windlass.settings import Settings
 from windlass.store import Store
 from windlass.work.colour import is_async
 from windlass.work.kind import Phase, Where
 
-log = logging.getLogger("windlass.engine")
+log = get_logger("windlass.engine")
 
 
 class Hosts:

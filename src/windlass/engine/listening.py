@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 
 from windlass.errors import StoreError
+from windlass.logger import get_logger
 from windlass.store.contract import CANCEL, LATER, NUDGE, RECONNECTED, Listener
 
-log = logging.getLogger("windlass.engine")
+log = get_logger("windlass.engine")
 
 LISTEN_FOR = 0.25
 TRY_AGAIN = 1.0

@@ -31,13 +31,14 @@ from windlass.engine.running import Running, Stop
 from windlass.engine.wire import Message
 from windlass.errors import ConfigError
 from windlass.json_tree import explain
+from windlass.logger import get_logger
 from windlass.model import Lease, Outcome, Released
 from windlass.observe import logs
 from windlass.store.recovery import CRASH_CAP
 from windlass.work.address import Address, locate, main_script, refuse_in_main_script
 from windlass.work.kind import Phase, Where
 
-log = logging.getLogger("windlass.engine")
+log = get_logger("windlass.engine")
 
 MOST_SUSPECTS = 4
 """Suspects that run at once. When an instance dies, all it had claimed become suspects, mostly for nothing: hundreds of processes would

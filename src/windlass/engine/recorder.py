@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 
 from windlass.engine.running import Running
 from windlass.engine.stats import Stats
+from windlass.logger import get_logger
 from windlass.model import (
     Advanced,
     Cancelled,
@@ -28,7 +29,7 @@ from windlass.model import (
 )
 from windlass.observe import events, records
 
-log = logging.getLogger("windlass.engine")
+log = get_logger("windlass.engine")
 
 _NAMES = {
     Completed: "completed",

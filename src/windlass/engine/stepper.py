@@ -9,7 +9,6 @@ reach, and two processes no faster; docs/decisions/0003-engine.md has the figure
 
 from __future__ import annotations
 
-import logging
 import math
 import threading
 import time
@@ -23,12 +22,13 @@ from windlass.engine.stats import Stats
 from windlass.engine.waker import Waker
 from windlass.errors import StoreError, StoreUnreachableError, WindlassError
 from windlass.json_tree import explain
+from windlass.logger import get_logger
 from windlass.model import Failed, JobError, Lease, Outcome, Released, Verdict, Want
 from windlass.observe import events
 from windlass.settings import Settings
 from windlass.store.holder import Holder, Step
 
-log = logging.getLogger("windlass.engine")
+log = get_logger("windlass.engine")
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
 REFUSED_PAUSE = 1.0

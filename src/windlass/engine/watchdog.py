@@ -7,7 +7,6 @@ heartbeat hangs in a call to a server that froze.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,11 +15,12 @@ from windlass.engine.floor import Floor
 from windlass.engine.loop_executor import LoopExecutor
 from windlass.engine.running import Running, Stop
 from windlass.engine.stats import Stats
+from windlass.logger import get_logger
 from windlass.observe import events
 from windlass.settings import Settings
 from windlass.work.kind import Phase
 
-log = logging.getLogger("windlass.engine")
+log = get_logger("windlass.engine")
 
 LONGEST_TICK, SHORTEST_TICK = 0.25, 0.02
 _FORCED = (

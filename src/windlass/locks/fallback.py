@@ -26,7 +26,8 @@ from windlass.locks.keyed import KeyHeld, KeyLocks
 from windlass.locks.local import LocalKeys
 from windlass.locks.renewer import Renewer
 from windlass.locks.settings import LockSettings
-from windlass.observe import events, records
+from windlass.logger import Quiet
+from windlass.observe import events
 
 PROBE_EVERY = 2.0
 WARN_EVERY = 60.0
@@ -75,7 +76,7 @@ class FallbackLocks:
         self._holds: dict[int, weakref.ref[_Hold]] = {}
         self._renew_at = monotonic() + settings.ttl / 3
         self._probe_at = float("inf")
-        self._quiet = records.Quiet(WARN_EVERY, monotonic)
+        self._quiet = Quiet(WARN_EVERY, monotonic)
         self._is_told = False
         self._is_closed = False
         self._renewer = Renewer(self._turn)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 
-log = logging.getLogger("windlass.locks")
+from windlass.logger import get_logger
+
+log = get_logger("windlass.locks")
 
 TRY_AGAIN = 1.0
 

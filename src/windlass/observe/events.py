@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from windlass.json_tree import explain
+from windlass.logger import Quiet
 from windlass.model import (
     ON_REQUEST,
     Advanced,
@@ -29,7 +30,7 @@ from windlass.model import (
     Run,
 )
 from windlass.observe.current import CurrentJob, lease_fields
-from windlass.observe.records import LEVELS, Quiet, emit, log
+from windlass.observe.records import LEVELS, emit, log
 
 # ---------------------------------------------------------------------- jobs
 

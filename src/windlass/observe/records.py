@@ -1,20 +1,16 @@
 """One record of what happened: its name, its level, its fields.
 
-Events (events.py) say what there is to tell; this writes it, and keeps what goes wrong there away from whoever told it.
+Events (events.py) say what there is to tell; this writes it.
 """
 
 from __future__ import annotations
 
 import logging
-import sys
-import threading
-import time
-import traceback
-from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
-log = logging.getLogger("windlass.engine")
+from windlass.logger import get_logger
+
+log = get_logger("windlass.engine")
 
 LEVELS = {
     "job.started": logging.DEBUG,
@@ -66,45 +62,9 @@ def enabled(level: int) -> bool:
     return log.isEnabledFor(level)
 
 
-class Quiet:
-    """Lets one record a second through and counts the others."""
-
-    def __init__(self, seconds: float = 1.0, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._seconds = seconds
-        self._monotonic = monotonic
-        self._lock = threading.Lock()
-        self._next = float("-inf")
-        self._skipped = 0
-
-    def skipped(self) -> int | None:
-        """How many were left out before this one; None where this one is to be left out, too."""
-        with self._lock:
-            now = self._monotonic()
-            if now < self._next:
-                self._skipped += 1
-                return None
-            self._next = now + self._seconds
-            count, self._skipped = self._skipped, 0
-            return count
-
-
-_unwritable = Quiet()
-
-
 def emit(event: str, message: str, *, level: int | None = None, **fields: Any) -> None:
-    """One record; fields that are None are left out.
-
-    A handler or filter of the application that raises is reported on stderr, once a second: whoever tells something is
-    in the middle of it, with claimed jobs in its hands.
-    """
+    """One record; fields that are None are left out."""
     level = LEVELS[event] if level is None else level
     if log.isEnabledFor(level):
         known = {name: value for name, value in fields.items() if value is not None}
-        try:
-            log.log(level, message, extra={"event": event, **known}, stacklevel=3)
-        except Exception:  # noqa: BLE001  whatever it is, it is not the job's fault
-            with suppress(Exception):  # stderr may be closed, too
-                if (skipped := _unwritable.skipped()) is not None:
-                    others = f", and {skipped} before it" if skipped else ""
-                    sys.stderr.write(f"windlass: the log refused {event}{others}\n")
-                    traceback.print_exc()
+        log.log(level, message, extra={"event": event, **known}, stacklevel=3)

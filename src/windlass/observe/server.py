@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import json
-import logging
 import socket
 import socketserver
 import threading
@@ -21,11 +20,12 @@ from types import TracebackType
 from typing import Any, Self
 
 from windlass.errors import ConfigError
+from windlass.logger import get_logger
 from windlass.model import Counts
 from windlass.observe import health
 from windlass.observe.report import EngineReport
 
-log = logging.getLogger("windlass.observe")
+log = get_logger("windlass.observe")
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 JSON_TYPE = "application/json; charset=utf-8"

@@ -14,7 +14,6 @@ Each end is noted once per rule (parent, generation), so an end that is looked a
 from __future__ import annotations
 
 import json
-import logging
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from typing import Any
 
 from windlass import rules
 from windlass.errors import WindlassError
+from windlass.logger import get_logger
 from windlass.model import HIGHEST_PRIORITY, DependencyPolicy, NewJob, State
 from windlass.principal import NOBODY
 from windlass.rules import Rule
@@ -30,7 +30,7 @@ from windlass.store.enqueueing import Enqueuer
 from windlass.store.entries import Entry, check
 from windlass.store.rows import array, clean
 
-log = logging.getLogger("windlass.store")
+log = get_logger("windlass.store")
 
 MAX_ERROR = 1000
 

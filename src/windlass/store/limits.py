@@ -18,20 +18,20 @@ it. Each place is a mark on the job's own row of `job_limit`; the gate's count i
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from functools import partial
 
 from windlass import rates
 from windlass.errors import ConfigError
+from windlass.logger import get_logger
 from windlass.model import Flow, Gate, GateDrift, JobLimit, Rate
 from windlass.store.contract import Database, Row, Transaction
 from windlass.store.ids import SMALLEST
 from windlass.store.names import MAX_LABEL, NAME_RULE, is_label, is_name
 from windlass.store.rows import array
 
-log = logging.getLogger("windlass.store")
+log = get_logger("windlass.store")
 
 PAGE = 500
 TAKEN = 0.02

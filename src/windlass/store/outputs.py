@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import logging
 from typing import Any
 
 from windlass.errors import LeaseLost
+from windlass.logger import get_logger
 from windlass.model import Lease, Output
 from windlass.store.contract import Database, Transaction
 from windlass.store.ids import is_id
 from windlass.store.rows import array, json_text
 
-log = logging.getLogger("windlass.store")
+log = get_logger("windlass.store")
 
 
 def output_row(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import random
 import threading
@@ -21,6 +20,7 @@ from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from windlass.clock import Clock
 from windlass.errors import ConfigError, StoreError, StoreUnreachableError
+from windlass.logger import get_logger
 from windlass.model import PlainEnd, Retention, Want
 from windlass.store import partitions
 from windlass.store.contract import EFFECT, ENDED_BY_HANDLER, NUDGE, Effect, Listener, Row, Transaction
@@ -33,7 +33,7 @@ from windlass.store.postgres_listener import KEEPALIVE, PostgresListener
 from windlass.store.postgres_migrate import migrate_postgres, read_status
 from windlass.store.statements import load
 
-log = logging.getLogger("windlass.store")
+log = get_logger("windlass.store")
 
 T = TypeVar("T")
 REPEATS = 8

@@ -6,7 +6,6 @@ at everything once. Behind a pooler without a direct URL there is nothing to lis
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Sequence
@@ -14,9 +13,10 @@ from typing import Any
 
 import psycopg
 
+from windlass.logger import get_logger
 from windlass.store.contract import CHANNEL, RECONNECTED
 
-log = logging.getLogger("windlass.store")
+log = get_logger("windlass.store")
 
 LONGEST_WAIT = 5.0
 # A peer that vanished without a word is noticed in about ten seconds, with or without something to send.

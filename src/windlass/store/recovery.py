@@ -15,13 +15,13 @@ Without that difference one poison job fails its neighbours: 870 of 9,900 good j
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 from windlass.errors import StoreError
+from windlass.logger import get_logger
 from windlass.model import (
     ON_REQUEST,
     Advanced,
@@ -43,7 +43,7 @@ from windlass.store.ids import SMALLEST
 from windlass.store.recording import apply, release_row
 from windlass.store.rows import array, error_json, to_lease
 
-log = logging.getLogger("windlass.store")
+log = get_logger("windlass.store")
 
 CRASH_CAP = 3
 LONGEST_WAIT = timedelta(seconds=60)

@@ -6,15 +6,15 @@ phase that is there now is left out, and none is visited twice. Looked at in the
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
+from windlass.logger import get_logger
 from windlass.model import Advanced, Completed, Json, Outcome
 from windlass.store.contract import Transaction
 
-log = logging.getLogger("windlass.store")
+log = get_logger("windlass.store")
 
 
 def routed(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Outcome]:

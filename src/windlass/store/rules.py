@@ -12,7 +12,6 @@ the one that has it. They end with ``remove``.
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -22,6 +21,7 @@ from typing import Any
 
 from windlass import rules
 from windlass.errors import ConfigError, RuleNotFoundError
+from windlass.logger import get_logger
 from windlass.model import HIGHEST_PRIORITY, Defined, DependencyPolicy, NewJob, State
 from windlass.rules import MOST_PARENTS, FanIn, Part, Rule, StoredRule
 from windlass.store.contract import Database, Row, Transaction
@@ -31,7 +31,7 @@ from windlass.store.firing import fire, to_rule
 from windlass.store.ids import SMALLEST
 from windlass.store.names import MAX_LABEL, NAME_RULE, is_label, is_name
 
-log = logging.getLogger("windlass.store")
+log = get_logger("windlass.store")
 
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 MOST = 2**31

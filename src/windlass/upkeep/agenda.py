@@ -7,15 +7,15 @@ seconds.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 
+from windlass.logger import get_logger
 from windlass.store import Store
 from windlass.upkeep.gatekeeper import Gatekeeper
 from windlass.upkeep.recoverer import Recoverer
 
-log = logging.getLogger("windlass.upkeep")
+log = get_logger("windlass.upkeep")
 
 LIMIT = 1000
 FOLD_EVERY = 2.0

@@ -5,7 +5,6 @@ A duty that fails is logged and tried again later; the others go on. Duties are 
 
 from __future__ import annotations
 
-import logging
 import random
 import threading
 import time
@@ -13,8 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from windlass.errors import StoreUnreachableError
+from windlass.logger import get_logger
 
-log = logging.getLogger("windlass.upkeep")
+log = get_logger("windlass.upkeep")
 
 FOREVER = float("inf")
 TRY_AGAIN = 1.0

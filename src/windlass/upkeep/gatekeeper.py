@@ -7,14 +7,14 @@ costs nothing: the agenda's one read says whether there is anything to do.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 
+from windlass.logger import get_logger
 from windlass.store.limits import Limits
 from windlass.store.upkeep import AgendaItems
 
-log = logging.getLogger("windlass.upkeep")
+log = get_logger("windlass.upkeep")
 
 FOREVER = float("inf")
 

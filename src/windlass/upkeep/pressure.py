@@ -5,18 +5,18 @@ Both come from one read of counts, made only where there is a reason: a phase wi
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 
+from windlass.logger import get_logger
 from windlass.model import Counts, Failed, JobError, Lease, Outcome, Released
 from windlass.observe import events
 from windlass.store import Store
 from windlass.store.holder import Holder
 from windlass.work.kind import Phase, Registry
 
-log = logging.getLogger("windlass.upkeep")
+log = get_logger("windlass.upkeep")
 
 EASED = 0.8  # a phase that was full is open again at this share
 SPEAK_EVERY = 600.0

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from windlass.errors import WindlassError
+from windlass.logger import get_logger
 from windlass.model import (
     Failed,
     Flag,
@@ -31,7 +31,7 @@ from windlass.store.holder import Holder
 from windlass.store.recovery import Caps, capped, crash_delay
 from windlass.work.kind import Phase
 
-log = logging.getLogger("windlass.upkeep")
+log = get_logger("windlass.upkeep")
 
 LIMIT = 500
 ISOLATED = 2

@@ -1,0 +1,71 @@
+"""Loggers whose handlers and filters may raise: whoever logs here is in the middle of something, with claimed jobs in its hands.
+
+``logging`` catches what its own handlers raise while they write. What an application's handler or filter raises comes out of the call
+that logs, and ended the threads of the engine, or was taken for a failure of the database.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+
+class Quiet:
+    """Lets one record a second through and counts the others."""
+
+    def __init__(self, seconds: float = 1.0, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._seconds = seconds
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._next = float("-inf")
+        self._skipped = 0
+
+    def skipped(self) -> int | None:
+        """How many were left out before this one; None where this one is to be left out, too."""
+        with self._lock:
+            now = self._monotonic()
+            if now < self._next:
+                self._skipped += 1
+                return None
+            self._next = now + self._seconds
+            count, self._skipped = self._skipped, 0
+            return count
+
+
+_unwritable = Quiet()
+
+
+class Guard:
+    """Goes before a class of loggers: what is raised while a record is written is reported on stderr, once a second, and goes no further."""
+
+    name: str
+
+    def _log(self, *arguments: Any, stacklevel: int = 1, **options: Any) -> None:
+        try:
+            super()._log(*arguments, stacklevel=stacklevel + 1, **options)  # type: ignore[misc]
+        except BaseException as error:  # whatever it is, it is not the job's fault
+            if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+                raise  # a person's
+            _report(self.name)
+
+
+def get_logger(name: str) -> logging.Logger:
+    """The logger of this name, guarded; also where somebody has asked for it before, or set a class of loggers of their own."""
+    found = logging.getLogger(name)
+    if not isinstance(found, Guard):
+        found.__class__ = type("GuardedLogger", (Guard, type(found)), {})
+    return found
+
+
+def _report(name: str) -> None:
+    with suppress(Exception):  # stderr may be closed, too
+        if (skipped := _unwritable.skipped()) is not None:
+            others = f", and {skipped} before it" if skipped else ""
+            sys.stderr.write(f"windlass: a record of {name} could not be logged{others}\n")
+            traceback.print_exc()
