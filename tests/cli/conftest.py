@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.cli.bench import Bench
+from tests.servers.plugin import FreshPostgres
 from windlass.cli import main
 
 
@@ -37,3 +40,24 @@ def windlass(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
         return Answer(code, captured.out, captured.err)
 
     return run
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def bench(
+    request: pytest.FixtureRequest, fresh_postgres: FreshPostgres, sqlite_path: Path
+) -> Iterator[Bench]:
+    made = Bench(f"sqlite:///{sqlite_path}" if request.param == "sqlite" else fresh_postgres())
+    made.app()
+    yield made
+    made.app().app.close()
+    made.close()
+
+
+@pytest.fixture
+def lone(sqlite_path: Path) -> Iterator[Bench]:
+    """For what has nothing to do with the database."""
+    made = Bench(f"sqlite:///{sqlite_path}")
+    made.app()
+    yield made
+    made.app().app.close()
+    made.close()

@@ -11,95 +11,12 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.servers.plugin import FreshPostgres
+from tests.cli.bench import QUICK, ROOT, TARGET, Bench, children, events
 from windlass.model import NewJob, State
-from windlass.store import Store, open_store
-
-ROOT = Path(__file__).parents[2]
-TARGET = "tests.cli.worker_app:app"
-QUICK = ("--set", "lease=2", "--set", "heartbeat=0.5", "--set", "margin=0.5", "--set", "recovery=0.3")
-
-
-class Bench:
-    """Starts workers on one database and knows how to wait."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-        self.store: Store = open_store(url)
-        self.store.upkeep.maintain()
-        self._started: list[subprocess.Popen[str]] = []
-        os.environ["WINDLASS_DATABASE_URL"] = url
-
-    def app(self) -> Any:
-        import importlib
-
-        module = importlib.import_module("tests.cli.worker_app")
-        module.app.close()
-        return importlib.reload(module)  # an app reads the environment once
-
-    def worker(self, *arguments: str, target: str = TARGET) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "windlass", "worker", target, "--log", "json", *arguments]
-        environment = {**os.environ, "WINDLASS_DATABASE_URL": self.url}
-        started = subprocess.Popen(
-            command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        self._started.append(started)
-        return started
-
-    def until(self, holds: Callable[[], Any], seconds: float = 30.0) -> Any:
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            if answer := holds():
-                return answer
-            time.sleep(0.02)
-        raise AssertionError(f"did not happen within {seconds} s: {self.store.phases.counts()}")
-
-    def close(self) -> None:
-        for process in self._started:
-            if process.poll() is None:
-                process.kill()
-            process.communicate(timeout=10)
-        self.store.close()
-        del os.environ["WINDLASS_DATABASE_URL"]
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def bench(
-    request: pytest.FixtureRequest, fresh_postgres: FreshPostgres, sqlite_path: Path
-) -> Iterator[Bench]:
-    made = Bench(f"sqlite:///{sqlite_path}" if request.param == "sqlite" else fresh_postgres())
-    made.app()
-    yield made
-    made.app().app.close()
-    made.close()
-
-
-@pytest.fixture
-def lone(sqlite_path: Path) -> Iterator[Bench]:
-    """For what has nothing to do with the database."""
-    made = Bench(f"sqlite:///{sqlite_path}")
-    made.app()
-    yield made
-    made.app().app.close()
-    made.close()
-
-
-def children(pid: int) -> list[int]:
-    return [
-        int(child)
-        for task in Path(f"/proc/{pid}/task").iterdir()
-        for child in (task / "children").read_text().split()
-    ]
-
-
-def events(errors: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in errors.splitlines() if line.startswith("{")]
 
 
 def test_drain_runs_everything_and_ends(bench: Bench) -> None:
@@ -252,54 +169,6 @@ def test_what_handlers_started_may_end_within_the_grace_time(lone: Bench) -> Non
     assert worker.returncode == 0 and "instance.left_behind" not in errors, errors
 
 
-def test_processes_share_the_work_and_a_dead_one_is_replaced(bench: Bench) -> None:
-    app = bench.app()
-    deadly = app.die.enqueue()
-    jobs = [app.wait.enqueue(seconds=0.05) for _ in range(60)]
-    worker = bench.worker("--processes", "2", "--drain", *QUICK)
-    _, errors = worker.communicate(timeout=60)
-    assert worker.returncode == 0, errors
-    assert all(bench.store.jobs.get(job.id).state is State.COMPLETED for job in jobs)
-    died = bench.store.jobs.get(deadly.id)
-    assert died.state is State.FAILED and died.error is not None
-    assert "ended with exit code 9" in errors and "starting another" in errors
-    instances = {span.instance for job in jobs for span in bench.store.jobs.timeline(job.id)}
-    assert len(instances) >= 2, "more than one process did the work"
-
-
-def test_a_job_that_ends_its_process_as_if_all_went_well_does_not_cost_a_place(lone: Bench) -> None:
-    """Nobody told the process to end: without ``--drain``, 0 is a death as any other exit code."""
-    lone.app().die.enqueue(code=0)
-    worker = lone.worker("--processes", "2")
-    lone.until(lambda: len(lone.store.instances.list()) == 3 and len(children(worker.pid)) == 2, 10)
-    worker.send_signal(signal.SIGTERM)
-    _, errors = worker.communicate(timeout=20)
-    assert worker.returncode == 0 and errors.count("starting another") == 1, errors
-    assert "ended with exit code 0 after" in errors
-
-
-def test_jobs_that_end_every_process_as_if_all_went_well_do_not_end_a_drain(bench: Bench) -> None:
-    app = bench.app()
-    deadly = [app.die.enqueue(code=0) for _ in range(2)]
-    others = [app.wait.enqueue(seconds=0.05) for _ in range(100)]
-    worker = bench.worker("--processes", "2", "--drain", *QUICK)
-    _, errors = worker.communicate(timeout=60)
-    assert worker.returncode == 0 and "ended with exit code 0 after" in errors, errors
-    assert all(bench.store.jobs.get(job.id).state is State.COMPLETED for job in others), errors
-    assert all(bench.store.jobs.get(job.id).state is State.FAILED for job in deadly), errors
-
-
-def test_a_process_that_dies_of_a_signal_without_a_name_is_replaced(lone: Bench) -> None:
-    """Python knows names for two of the real-time signals only, and the parent died of the others."""
-    worker = lone.worker("--processes", "2")
-    lone.until(lambda: len(lone.store.instances.list()) == 2)
-    os.kill(children(worker.pid)[0], 40)
-    lone.until(lambda: worker.poll() is not None or len(lone.store.instances.list()) == 3)
-    worker.send_signal(signal.SIGTERM)
-    _, errors = worker.communicate(timeout=20)
-    assert worker.returncode == 0 and "was killed by signal 40 after" in errors, errors
-
-
 @pytest.mark.parametrize("processes", ["1", "2"])
 def test_a_signal_to_every_process_of_the_service_is_one_signal(bench: Bench, processes: str) -> None:
     """What systemd does by default. Each process hears it from the service manager and from its parent, and gives its jobs their time."""
@@ -400,37 +269,6 @@ def test_an_address_that_cannot_be_had_is_named_before_anything_is_claimed(bench
     assert "an address this process may listen on" in errors and "instance.started" not in errors
     assert output == "" and bench.store.instances.list() == []
     assert (bench.store.jobs.get(job.id).state, bench.store.jobs.get(job.id).attempt) == (State.QUEUED, 0)
-
-
-def test_a_port_that_is_taken_is_named_once_before_any_process_is_started(bench: Bench) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        worker = bench.worker("--processes", "2", "--metrics", str(port - 1))
-        _, errors = worker.communicate(timeout=20)
-    assert worker.returncode == 2 and errors.count("error:") == 1, errors
-    named = [one for one in (port - 1, port) if f"127.0.0.1:{one}'" in errors]
-    assert named and "instance.started" not in errors, (
-        errors
-    )  # the lower one, where another test took it just now
-
-
-def test_what_only_the_processes_find_out_ends_all_of_them(bench: Bench) -> None:
-    """Exit code 2, not 0; what they are told is their own, so each says it once."""
-    worker = bench.worker("--processes", "2", target="tests.cli.parents_app:app")
-    _, errors = worker.communicate(timeout=30)
-    assert worker.returncode == 2 and 1 <= errors.count("not in a child") <= 2, errors
-    assert "starting another" not in errors
-
-
-def test_a_job_that_ends_its_process_with_the_code_for_usage_stops_nobody_else(bench: Bench) -> None:
-    app = bench.app()
-    deadly = app.die.enqueue(code=2)
-    others = [app.wait.enqueue(seconds=0.3) for _ in range(10)]
-    worker = bench.worker("--processes", "2", "--drain", *QUICK)
-    _, errors = worker.communicate(timeout=60)
-    assert worker.returncode == 0 and "ended with exit code 2" in errors, errors
-    assert all(bench.store.jobs.get(job.id).state is State.COMPLETED for job in others)
-    assert bench.store.jobs.get(deadly.id).state is State.FAILED
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,16 @@ class BottomlessError(Exception):
         raise RecursionError("as getattr(self._inner, name) does, where _inner was never set")
 
 
+class NamelessType(type):
+    @property
+    def __name__(cls) -> str:  # type: ignore[override]
+        raise LookupError("no name")
+
+
+class NamelessError(Exception, metaclass=NamelessType):
+    pass
+
+
 class ExitingError(Exception):
     def __str__(self) -> str:
         raise SystemExit(3)
@@ -55,6 +65,7 @@ RAISED: dict[str, tuple[Any, Any, str]] = {
     "fail with a number": (lambda: Fail(404, "not found"), SOON, "not found"),  # type: ignore[arg-type]
     "fail with an exception": (lambda: Fail("gone", ValueError("x")), SOON, "ValueError: x"),  # type: ignore[arg-type]
     "bottomless": (BottomlessError, SOON, "BottomlessError, which cannot be looked at"),
+    "nameless": (NamelessError, SOON, "an exception, which cannot be looked at"),
     "exiting": (ExitingError, SOON, "ExitingError"),
     "a policy of seconds": (lambda: ValueError("mine"), Seconds(), "mine"),
     "a policy that leaves": (lambda: ValueError("mine"), custom(2, leave), "mine"),

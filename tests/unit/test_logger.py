@@ -61,7 +61,7 @@ def test_what_a_filter_raises_and_records_that_cannot_be_made_stay_here_too(log:
 
     log.addFilter(refuse)
     log.warning("hello")
-    log.warning("hello", extra={"message": "taken"})
+    log.warning("hello", extra={"message": "taken"})  # noqa: G101
 
 
 def test_ctrl_c_is_a_persons(log: logging.Logger) -> None:

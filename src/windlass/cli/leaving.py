@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 BEYOND_GRACE = 1.0  # seconds: enough for what ends when asked
 LEAST = 0.5  # also after a second signal, or where jobs that do not stop took the time: up to 3.7 s of the 5 beyond the grace time
+BEYOND_ALL = 4.8  # of the five seconds beyond the grace time, whatever hangs, an engine that stops or a log that nobody reads
 LAST_WORDS = 0.5  # a log that cannot be written must not keep the process either
 
 
@@ -54,6 +55,20 @@ def watch_exit(code: int, grace: float, hurried: threading.Event) -> None:
     # Both now: a thread that is started while Python exits may be refused.
     for target in (say_it, end):
         threading.Thread(target=target, name="windlass-exit", daemon=True).start()
+
+
+def end_at_last(code: int, grace: float, hurried: threading.Event) -> None:
+    """See to it that this process, which begins to stop, is gone within five seconds after ``grace`` seconds from now, or after ``hurried``.
+
+    The engine stops in time by itself, unless it waits for something that has no time limit: a standard error that nobody reads.
+    """
+
+    def end() -> None:
+        hurried.wait(grace)
+        time.sleep(BEYOND_ALL)
+        os._exit(code)
+
+    threading.Thread(target=end, name="windlass-exit", daemon=True).start()
 
 
 def _last_words() -> None:

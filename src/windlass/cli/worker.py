@@ -15,6 +15,7 @@ from windlass.cli.failures import ExitCode
 if TYPE_CHECKING:
     from windlass.app import App
     from windlass.cli.leaving import Caller
+    from windlass.cli.worker_processes import Word
     from windlass.engine.engine import Engine
     from windlass.settings import Settings
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     help="Serve only this phase (repeatable), with N processors.",
 )
 @click.option("--drain", is_flag=True, help="End when no job is queued, running, or due within a minute.")
-@click.option("--drained-code", type=int, default=0, hidden=True)
+@click.option("--parent", type=int, hidden=True)
 @click.option(
     "--grace", type=click.FloatRange(min=0), help="Seconds running jobs get when the worker stops. [30]"
 )
@@ -62,7 +63,7 @@ def worker(
     processes: int,
     phases: Sequence[str],
     drain: bool,
-    drained_code: int,
+    parent: int | None,
     grace: float | None,
     changes: Sequence[str],
     style: str,
@@ -75,6 +76,7 @@ def worker(
     queue. A second signal does not wait for running jobs. Nothing is lost either way.
     """
     from windlass.cli.targets import load_app
+    from windlass.cli.worker_processes import Word, supervise
     from windlass.engine.tuning import tune_process
     from windlass.observe import logs
 
@@ -86,14 +88,12 @@ def worker(
     made.secrets.add_url(loaded.url)
     settings = _settings(loaded.settings, phases, grace, changes)
     if processes > 1:
-        from windlass.cli.worker_processes import supervise
-
         try:
             _check(loaded, settings)
         finally:
             loaded.close()
         arguments = _arguments(app, phases, drain, grace, changes, style, level)
-        return supervise(arguments, processes, address)
+        return supervise(arguments, processes, address, grace=settings.grace)
     tune_process()
     engine = loaded.worker(settings)
     served.append(engine)
@@ -101,8 +101,9 @@ def worker(
         return _serve(
             engine,
             loaded.store,
-            drained_code if drain else None,
+            drain,
             address,
+            Word(parent),
             ends_process=caller is not None and caller.owns_process,
         )
     finally:
@@ -137,42 +138,51 @@ def _check(app: App, settings: Settings) -> None:
 def _serve(
     engine: Engine,
     store: Any,
-    drained_code: int | None,
+    drain: bool,
     address: tuple[str, int] | None,
+    word: Word,
     *,
     ends_process: bool,
 ) -> int:
-    """Run the engine until a signal comes or, with ``drained_code``, which is then the answer, until nothing is left."""
-    from windlass.cli.leaving import watch_exit
+    from windlass.cli.leaving import end_at_last, watch_exit
     from windlass.cli.stop_signals import StopSignals
     from windlass.engine.drain import Drain
 
-    def hurry() -> None:
-        while signals.wait():
-            hurried.set()
-            engine.hurry()
+    def code() -> ExitCode:
+        return ExitCode.INTERRUPTED if signals.is_interrupted else ExitCode.DONE
 
-    hurried = threading.Event()
+    def begin_to_stop() -> None:
+        stopping.set()
+        if ends_process:
+            end_at_last(code(), engine.settings.grace, hurried)
+
+    def listen() -> None:  # a thread of its own: this one may wait for a log that nobody reads
+        while signals.wait():
+            if stopping.is_set():
+                hurried.set()
+                engine.hurry()
+            else:
+                begin_to_stop()
+
+    stopping, hurried = threading.Event(), threading.Event()
     signals = StopSignals()
     signals.install()
+    threading.Thread(target=listen, name="windlass-signals", daemon=True).start()
     with ExitStack() as ends:
         if address is not None:  # before the start: an address that cannot be had must not cost a claim
             ends.callback(_open_door(engine, store, *address).close)
         ends.callback(engine.stop)
+        engine.on_ready = word.serves
         engine.start()
-        left = None if drained_code is None else Drain(engine, store)
-        code: int = ExitCode.DONE
-        while not signals.wait(0.2 if left else None):
+        left = Drain(engine, store) if drain else None
+        while not stopping.wait(0.2 if left else None):
             if left is not None and left.is_over():
-                code = drained_code or ExitCode.DONE
-                break
-        if signals.is_interrupted:
-            code = ExitCode.INTERRUPTED
+                word.drained()
+                begin_to_stop()
         grace_ends_at = time.monotonic() + engine.settings.grace
-        threading.Thread(target=hurry, name="windlass-signals", daemon=True).start()
     if ends_process:  # from here on, since closing the app is up to the app's own code, too
-        watch_exit(code, grace_ends_at - time.monotonic(), hurried)
-    return code
+        watch_exit(code(), grace_ends_at - time.monotonic(), hurried)
+    return code()
 
 
 def _open_door(engine: Engine, store: Any, host: str, port: int) -> Any:
@@ -253,8 +263,6 @@ def _arguments(
     level: str,
 ) -> list[str]:
     """The command line of one of several processes."""
-    from windlass.cli.worker_processes import DRAINED
-
     made = [app, "--log", style, "--level", level]
     for item in phases:
         made += ["--phase", item]
@@ -262,4 +270,4 @@ def _arguments(
         made += ["--set", item]
     if grace is not None:
         made += ["--grace", str(grace)]
-    return [*made, "--drain", "--drained-code", str(DRAINED)] if drain else made
+    return [*made, "--drain"] if drain else made

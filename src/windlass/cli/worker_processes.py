@@ -1,23 +1,26 @@
 """Several worker processes under one parent, which starts them, passes signals on, and starts anew those that die.
 
 A job can take its process down (a segmentation fault in a C library, the kernel's memory killer). The others go on, and the place is
-filled again after a pause that grows while it happens in a row. An exit code of 0 is a death like others, as of a job that calls
-``os._exit(0)``, unless the processes were told to stop. One that ends because nothing is left (``--drain``) says so by a code of its own.
-Where no process ever got further than finding its command line, app or settings unusable, there is nothing to fill a place with: then the
-parent ends as they did.
+filled again after a pause that grows while it happens in a row. An exit code says little: a job may end its process with any. So a process
+says over a pipe that it serves, and that nothing is left (``--drain``); what ends without that word is a death like others, unless the
+processes were told to stop. Where no process ever came to serve, but found its command line, app or settings unusable, there is nothing to
+fill a place with: then the parent ends as they did.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 
 from windlass.cli.failures import ExitCode
+from windlass.cli.leaving import BEYOND_ALL
 from windlass.cli.stop_signals import StopSignals
 from windlass.embedded import process
 from windlass.errors import ConfigError
@@ -27,7 +30,29 @@ QUICKLY = 5.0  # a process that dies sooner than this after its start is restart
 LONGEST_PAUSE = 30.0
 UNUSABLE_PAUSE = 1.0  # after an exit code of 2, so that the others show whether it is theirs, too
 LOOK_EVERY = 0.1
-DRAINED = 78  # exit code of a process that found nothing left to do; between parent and children only
+SERVES, DRAINED = b"s", b"d"
+
+
+class Word:
+    """A process's end of the pipe to its parent; without a parent nobody hears it."""
+
+    def __init__(self, end: int | None) -> None:
+        self._end = end
+        if end is not None:
+            os.set_inheritable(end, False)
+
+    def serves(self) -> None:
+        self._say(SERVES)
+
+    def drained(self) -> None:
+        self._say(DRAINED)
+
+    def _say(self, word: bytes) -> None:
+        if self._end is not None:
+            with suppress(
+                OSError
+            ):  # the parent is gone, or a job closed it: then this end is a death like others
+                os.write(self._end, word)
 
 
 class _Place:
@@ -40,40 +65,59 @@ class _Place:
         self.start_at = 0.0
         self.child: subprocess.Popen[bytes] | None = None
         self._started_at = 0.0
+        self._pipe = -1
+        self._heard = b""
         self.is_done = False
-        self.is_unusable = False
-        """Whether all that was tried here found its command line, app or settings unusable."""
-        self._ends = 0
+        self._has_served = False
+        self._ends: set[int] = set()
         self._unsaid: Callable[[], None] | None = None
+
+    @property
+    def is_unusable(self) -> bool:
+        """Whether all that was tried here found its command line, app or settings unusable."""
+        return self._ends == {ExitCode.USAGE} and not self._has_served
 
     def start(self) -> None:
         if self._unsaid is not None:
             self._unsaid()
             self._unsaid = None
         self._started_at = time.monotonic()
-        # Its words are ours; a death signal of TERM lets it give its jobs back if we are killed.
-        self.child = process.start(self._command, output=sys.stderr.fileno(), death_signal=signal.SIGTERM)
+        self._pipe, theirs = os.pipe()
+        os.set_blocking(self._pipe, False)
+        try:
+            # Its words are ours; a death signal of TERM lets it give its jobs back if we are killed.
+            self.child = process.start(
+                [*self._command, "--parent", str(theirs)],
+                output=subprocess.DEVNULL if sys.stderr is None else sys.stderr.fileno(),
+                death_signal=signal.SIGTERM,
+                keep=[theirs],
+            )
+        finally:
+            os.close(theirs)
 
     def tell(self, number: signal.Signals) -> None:
         if self.child is not None and self.child.poll() is None:
             self.child.send_signal(number)
 
     def look(self, *, is_stopping: bool) -> None:
-        """Note the end of the process, and whether its place is to be filled again."""
-        if self.child is None or (code := self.child.poll()) is None:
+        """Note what the process said, and its end, and whether its place is to be filled again."""
+        if self.child is None:
             return
-        self.child = None
-        if is_stopping or code == DRAINED:
+        code = self.child.poll()
+        self._listen()
+        if code is None:
+            return
+        is_drained = DRAINED in self._heard
+        self.child, self._heard = None, b""
+        os.close(self._pipe)
+        if is_stopping or (is_drained and code == ExitCode.DONE):
             self.is_done = True
             return
         lived = time.monotonic() - self._started_at
         self._failures = self._failures + 1 if lived < QUICKLY else 1
         pause = 0.0 if self._failures == 1 else min(LONGEST_PAUSE, 0.25 * 2 ** min(self._failures - 2, 10))
-        # A job may end its process with this code as well: so it is taken at its word only where nothing else ever happened.
-        is_usage = code == ExitCode.USAGE and lived < QUICKLY
-        self.is_unusable = is_usage and (self.is_unusable or self._ends == 0)
-        self._ends += 1
-        if is_usage:
+        self._ends.add(code)
+        if self.is_unusable:
             pause = max(pause, UNUSABLE_PAUSE)
         self.start_at = time.monotonic() + pause
         tell = partial(events.process_ended, self.number, _how(code), lived, pause)
@@ -81,6 +125,18 @@ class _Place:
             self._unsaid = tell  # it said why itself, and perhaps there will be no other
         else:
             tell()
+
+    def _listen(self) -> None:
+        with suppress(BlockingIOError):
+            while word := os.read(self._pipe, 16):
+                self._heard += word
+        self._has_served = self._has_served or SERVES in self._heard
+
+    def end(self) -> None:
+        """Kill what is left here."""
+        if self.child is not None:
+            self.child.kill()
+            self.child.wait()
 
 
 def _how(code: int) -> str:
@@ -116,10 +172,11 @@ def _addresses(count: int, first: tuple[str, int]) -> list[tuple[str, int]]:
     return made
 
 
-def supervise(arguments: Sequence[str], count: int, first: tuple[str, int] | None) -> int:
+def supervise(arguments: Sequence[str], count: int, first: tuple[str, int] | None, *, grace: float) -> int:
     """Keep ``count`` worker processes running until told to stop, or until all of them found nothing left to do.
 
-    With ``first`` they answer for their metrics there and on the ports after it.
+    With ``first`` they answer for their metrics there and on the ports after it. A process that is still there some seconds after
+    ``grace`` (frozen, or a job holds its interpreter) is killed.
     """
     addresses = None if first is None else _addresses(count, first)
     places = []
@@ -131,6 +188,7 @@ def supervise(arguments: Sequence[str], count: int, first: tuple[str, int] | Non
         places.append(_Place(number, command))
     signals = StopSignals()
     signals.install()
+    deadline = float("inf")
     try:
         while True:
             for place in places:
@@ -147,13 +205,16 @@ def supervise(arguments: Sequence[str], count: int, first: tuple[str, int] | Non
                     place.start()
             if all(place.child is None and (place.is_done or signals.is_stopping) for place in places):
                 break
+            if time.monotonic() >= deadline:
+                for place in places:
+                    place.end()
+                continue
             was_stopping = signals.is_stopping
             if signals.wait(LOOK_EVERY):
+                deadline = min(deadline, time.monotonic() + (0.0 if was_stopping else grace) + BEYOND_ALL)
                 for place in places:
                     place.tell(signal.SIGINT if was_stopping else signal.SIGTERM)  # a SIGINT counts at once
     finally:
         for place in places:
-            if place.child is not None:
-                place.child.kill()
-                place.child.wait()
+            place.end()
     return ExitCode.INTERRUPTED if signals.is_interrupted else ExitCode.DONE

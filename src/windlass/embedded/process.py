@@ -69,8 +69,9 @@ def start(
     cwd: Path | None = None,
     output: IO[bytes] | int = subprocess.DEVNULL,
     death_signal: signal.Signals = signal.SIGKILL,
+    keep: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
-    """Start a program that gets ``death_signal`` when this process dies, however it dies.
+    """Start a program that gets ``death_signal`` when this process dies, however it dies; it has the descriptors in ``keep``, too.
 
     Only the main thread may call it: the kernel counts the death of the *thread* that forked as the parent's. The
     program has a session of its own, so Ctrl-C in the terminal is left to us to handle in order.
@@ -100,6 +101,7 @@ def start(
         user=account.uid if account and foreign else None,
         group=account.gid if account and foreign else None,
         extra_groups=[] if foreign else None,
+        pass_fds=tuple(keep),
     )
 
 

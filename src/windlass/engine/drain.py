@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from windlass.engine.engine import Engine
+from windlass.errors import StoreUnreachableError
 from windlass.model import Counts
 from windlass.observe import events
 from windlass.store import Store
@@ -26,6 +27,12 @@ class Drain:
         horizon. Jobs that nobody serves are not waited for, and the log says so."""
         if not self._engine.is_idle:
             return False
+        try:
+            return self._is_over()
+        except StoreUnreachableError:
+            return False  # the engine says so, and goes on when it is back
+
+    def _is_over(self) -> bool:
         # First what leads into the queues, then the queues: a job that moves between the two reads is seen by one of them.
         agenda = self._store.upkeep.agenda()
         counts = self._store.phases.counts()

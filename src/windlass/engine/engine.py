@@ -97,6 +97,8 @@ class Engine:
             waker=self._waker,
             stats=self.stats,
         )
+        self.on_ready: Callable[[], None] = lambda: None
+        """Called when all that may refuse a start has been asked, before the first claim."""
         self._life_lock = threading.Lock()
         self._hurry = threading.Event()
         self._stopped = threading.Event()
@@ -215,6 +217,7 @@ class Engine:
             (self._ticker, self._ticker.stop),
             (self._caretaker, lambda: self._caretaker.stop(1.0)),
         ]
+        self.on_ready()
         for part, end in ends:
             part.start()
             undo.callback(end)

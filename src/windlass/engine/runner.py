@@ -206,9 +206,16 @@ def describe(error: BaseException) -> JobError:
 
 def unseen(error: BaseException, why: BaseException) -> JobError:
     """What can be said of an exception without looking at it."""
-    name = type(error).__name__
-    message = f"{name}, which cannot be looked at: doing so raised {type(why).__name__}"
+    name = _class_name(error)
+    message = f"{name}, which cannot be looked at: doing so raised {_class_name(why)}"
     return JobError(type=name, code="exception", message=message)
+
+
+def _class_name(error: BaseException) -> str:
+    try:
+        return str(type(error).__name__)
+    except BaseException:  # noqa: BLE001  a metaclass of the user's own
+        return "an exception"
 
 
 def _described(error: BaseException) -> JobError:

@@ -1,0 +1,74 @@
+"""Workers as real processes on one database, for the tests of ``windlass worker``."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from windlass.store import Store, open_store
+
+ROOT = Path(__file__).parents[2]
+TARGET = "tests.cli.worker_app:app"
+QUICK = ("--set", "lease=2", "--set", "heartbeat=0.5", "--set", "margin=0.5", "--set", "recovery=0.3")
+
+
+class Bench:
+    """Starts workers on one database and knows how to wait."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.store: Store = open_store(url)
+        self.store.upkeep.maintain()
+        self._started: list[subprocess.Popen[str]] = []
+        os.environ["WINDLASS_DATABASE_URL"] = url
+
+    def app(self) -> Any:
+        module = importlib.import_module("tests.cli.worker_app")
+        module.app.close()
+        return importlib.reload(module)  # an app reads the environment once
+
+    def worker(
+        self, *arguments: str, target: str = TARGET, errors: int = subprocess.PIPE
+    ) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "windlass", "worker", target, "--log", "json", *arguments]
+        environment = {**os.environ, "WINDLASS_DATABASE_URL": self.url}
+        started = subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True
+        )
+        self._started.append(started)
+        return started
+
+    def until(self, holds: Callable[[], Any], seconds: float = 30.0) -> Any:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if answer := holds():
+                return answer
+            time.sleep(0.02)
+        raise AssertionError(f"did not happen within {seconds} s: {self.store.phases.counts()}")
+
+    def close(self) -> None:
+        for process in self._started:
+            if process.poll() is None:
+                process.kill()
+            process.communicate(timeout=10)
+        self.store.close()
+        del os.environ["WINDLASS_DATABASE_URL"]
+
+
+def children(pid: int) -> list[int]:
+    return [
+        int(child)
+        for task in Path(f"/proc/{pid}/task").iterdir()
+        for child in (task / "children").read_text().split()
+    ]
+
+
+def events(errors: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in errors.splitlines() if line.startswith("{")]
