@@ -284,3 +284,39 @@ def test_two_that_catch_up_at_once_make_each_child_once(postgres_dsn: str, store
         total = sum(pool.map(lambda _: look(), range(4)))
     assert made(store) == 50
     assert total == 50 + made(store, "pair") and deadlocks(postgres_dsn) == 0
+
+
+def test_a_lock_that_is_kept_does_not_hold_up_the_children_of_others(
+    postgres_dsn: str, stores: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both were locked during the first look; one ends unflagged, and the other's transaction stays open."""
+    impatient(postgres_dsn)
+    store = stores(postgres_dsn)
+    kept, short, late, more = (enqueue(store, kind="a")[0] for _ in range(4))
+    holder = store.join()
+    leases = {lease.id: lease for lease in claim(holder, 4, "a")}
+    lock = "SELECT FROM windlass.job WHERE id = %s FOR UPDATE"
+    with psycopg.connect(postgres_dsn) as other:
+        assert other.execute(lock, (kept,)).rowcount
+        with psycopg.connect(postgres_dsn) as moment:
+            assert moment.execute(lock, (short,)).rowcount
+            assert moment.execute(lock, (late,)).rowcount
+            store.rules.put(EACH)
+            moment.rollback()
+        assert holder.record([Completed(leases[short])]) == [Verdict.RECORDED]
+        with psycopg.connect(postgres_dsn) as moment:
+            assert moment.execute(lock, (late,)).rowcount
+            store.rules.catch_up()
+            assert made(store) == 1, "fewer are locked: somebody may have ended"
+            moment.rollback()
+        assert holder.record([Completed(leases[late])]) == [Verdict.RECORDED]
+        with psycopg.connect(postgres_dsn) as moment:
+            # As if a process that does not know of the rule had enqueued it.
+            moment.execute("UPDATE windlass.job SET flags = 0 WHERE id = %s", (more,))
+            moment.commit()
+            assert moment.execute(lock, (more,)).rowcount
+            store.rules.catch_up()
+            assert made(store) == 1, "as many are locked as before: history is not read each time"
+            monkeypatch.setattr("windlass.store.rules.FIRE_EVERY", 0.0)
+            store.rules.catch_up()
+            assert made(store) == 2, "but now and then it is"

@@ -12,6 +12,7 @@ the one that has it. They end with ``remove``.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -32,6 +33,7 @@ from windlass.store.ids import SMALLEST
 from windlass.store.names import MAX_LABEL, NAME_RULE, is_label, is_name
 
 log = get_logger("windlass.store")
+FIRE_EVERY = 5.0  # seconds between two looks through what ended, while somebody keeps a job locked
 
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 MOST = 2**31
@@ -45,7 +47,7 @@ class Rules:
     def __init__(self, db: Database, enqueuer: Enqueuer | None = None) -> None:
         self._db = db
         self._enqueuer = enqueuer or Enqueuer(db)
-        self._fired: set[tuple[Any, int]] = set()
+        self._fired: dict[tuple[Any, int], tuple[int, float]] = {}
 
     # ------------------------------------------------------------------ defining
 
@@ -188,14 +190,15 @@ class Rules:
         for (since, looks), group in groupby(self._db.read("rule.kinds.new"), key=lambda row: row[1:]):
             kinds = [row[0] for row in group]
             left_out = sum(self._flag_all(verb, kinds) for verb in ("rule.flag_later", "rule.flag_live"))
-            look = since, looks
-            if left_out and look in self._fired:
-                continue  # what was left out is fired for by the look that finds nobody locked
+            look, now = (since, looks), time.monotonic()
+            before, fired_at = self._fired.get(look, (left_out + 1, now))
+            if left_out >= before and now - fired_at < FIRE_EVERY:
+                continue  # whoever was left out is still busy, as far as one can tell; what ended is looked for now and then
             made += self._fire_ended(kinds, since, unflagged=True, only=None)
-            self._fired.add(look)
+            self._fired[look] = left_out, now
             if not left_out:
                 self._db.run("rule.kinds.looked", kinds=kinds, since=since, looks=looks + 1)
-                self._fired.discard(look)
+                self._fired.pop(look, None)
         return made
 
     def _flag_all(self, verb: str, kinds: Sequence[str]) -> int:
