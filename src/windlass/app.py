@@ -234,7 +234,7 @@ class App(Defining):
             if phase.principal_expiry is Expiry.RECHECK and self.authority.recheck is None:
                 problems.append(f"{phase.name}, principal_expiry: no check; app.recheck_principal(hook)")
         if problems:
-            raise ConfigError("dependencies", f"{len(problems)} missing", "; ".join(problems))
+            raise ConfigError("dependencies", f"{len(problems)} missing", because="; ".join(problems))
 
     def close(self) -> None:
         """Close what this app opened."""

@@ -7,7 +7,6 @@ that is wrong is found at once, and named with its key, its value, where it came
 
 from __future__ import annotations
 
-import difflib
 import os
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
@@ -18,6 +17,7 @@ from typing import Any
 
 from windlass.errors import ConfigError
 from windlass.locks.settings import LockSettings
+from windlass.nearest import did_you_mean
 from windlass.retry import Exponential, exponential
 from windlass.sealing import TokenKeys
 from windlass.settings import Settings
@@ -106,7 +106,7 @@ class Config:
             return LockSettings(**{name: self[key] for name, key in _LOCK_KEYS.items()})
         except ConfigError as error:
             key = _LOCK_KEYS[error.key]
-            raise ConfigError(key, error.value, f"{error.allowed} ({self.origin(key)})") from None
+            raise ConfigError(key, error.value, because=f"{error.reason} ({self.origin(key)})") from None
 
     @property
     def settings(self) -> Settings:
@@ -161,9 +161,8 @@ def load(
 def _item(key: str, value: Any, origin: str) -> Item:
     known = KNOWN.get(key)
     if known is None:
-        close = difflib.get_close_matches(key, KNOWN, n=1)
-        hint = f"; did you mean {close[0]}?" if close else ""
-        raise ConfigError(key, _shown(value, False), f"a key that exists ({origin}){hint}")
+        near = did_you_mean(key, KNOWN)
+        raise ConfigError(key, _shown(value, False), because=f"there is no such key ({origin}){near}")
     try:
         return Item(key, known.read(value), origin, known.is_secret)
     except (ValueError, TypeError) as error:
@@ -177,8 +176,8 @@ def _raise(problems: list[ConfigError]) -> None:
     first = problems[0]
     if len(problems) == 1:
         raise first
-    others = "; ".join(f"{item.key} = {item.value!r}: {item.allowed}" for item in problems[1:])
-    raise ConfigError(first.key, first.value, f"{first.allowed}. Also: {others}")
+    others = "; ".join(f"{item.key} = {item.value!r}: {item.reason}" for item in problems[1:])
+    raise ConfigError(first.key, first.value, because=f"{first.reason}. Also: {others}")
 
 
 def _file(given: str | Path | None, environ: Mapping[str, str]) -> Path | None:

@@ -186,7 +186,7 @@ def _parse(expression: str, tz: str) -> Expression:
         text = text.lower()
         if text not in ALIASES:
             hint = EVERY if text.startswith("@every") else _nearest(text, ALIASES)
-            raise ConfigError("expression", text, f"{hint}{FORM}")
+            raise ConfigError("expression", text, because=f"{hint}it must be {FORM}")
     fields = ALIASES.get(text, text)
     zone = _zone(tz)
     try:
@@ -194,7 +194,7 @@ def _parse(expression: str, tz: str) -> Expression:
     except (CronSimError, AssertionError, ValueError) as error:
         if str(error) == "Bad day-of-month" and _has_good_days(fields):
             raise _never(text, tz) from error
-        raise ConfigError("expression", text, f"{_complaint(error)}; {FORM}") from error
+        raise ConfigError("expression", text, because=f"{_complaint(error)}; it must be {FORM}") from error
     if not _has_a_day(clock):
         raise _never(text, tz)
     parts = fields.split()[-5:]
@@ -209,7 +209,9 @@ def _zone(tz: str) -> ZoneInfo:
             raise ValueError(tz)
         return ZoneInfo(tz)
     except (KeyError, ValueError, OSError):  # unknown; not a name; a folder of zones
-        raise ConfigError("tz", tz, f"{_nearest(tz, available_timezones())}{ZONES}") from None
+        raise ConfigError(
+            "tz", tz, because=f"{_nearest(tz, available_timezones())}it must be {ZONES}"
+        ) from None
 
 
 def _nearest(word: str, known: Iterable[str]) -> str:
@@ -228,7 +230,9 @@ def _complaint(error: Exception) -> str:
 
 
 def _never(text: str, tz: str) -> ConfigError:
-    return ConfigError("expression", text, f"it never fires in {tz}: there is no such day or time; {FORM}")
+    return ConfigError(
+        "expression", text, because=f"it never fires in {tz}: there is no such day or time; it must be {FORM}"
+    )
 
 
 def _has_good_days(fields: str) -> bool:

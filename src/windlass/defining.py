@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,6 +12,7 @@ from zoneinfo import ZoneInfo
 from windlass.errors import ConfigError
 from windlass.kinds import Home, JobKind, Pipeline
 from windlass.model import DEFAULT_PRIORITY, Rate
+from windlass.nearest import did_you_mean
 from windlass.principal import Expiry
 from windlass.retry import RetryPolicy
 from windlass.rules import Source
@@ -245,10 +245,9 @@ class Defining(Home):
     def unknown_kind(self, kind: str) -> ConfigError:
         """What to raise for the name of a kind that is not defined here."""
         known = sorted(item.name for item in self.registry)
-        near = difflib.get_close_matches(str(kind), known, 1)
-        hint = f"did you mean {near[0]}? " if near else ""
+        near = did_you_mean(kind, known)
         return ConfigError(
-            "kind", kind, f"{hint}one of the kinds that are defined: {', '.join(known) or 'none'}"
+            "kind", kind, f"one of the kinds that are defined: {', '.join(known) or 'none'}{near}"
         )
 
 

@@ -52,12 +52,16 @@ class WindlassError(Exception):
 
 
 class ConfigError(WindlassError):
-    """A setting, URL or option that cannot work; names the key, the value and what is allowed."""
+    """A setting, URL or option that cannot work; names the key, the value and what is allowed.
+
+    ``allowed`` completes "it must be ..."; where that cannot be said, ``because`` is the whole ``reason``.
+    """
 
     code = "config"
 
-    def __init__(self, key: str, value: object, allowed: str) -> None:
-        super().__init__(f"{key} = {value!r} cannot be used: {allowed}")
+    def __init__(self, key: str, value: object, allowed: str = "", *, because: str = "") -> None:
+        self.reason = because or f"it must be {allowed}"
+        super().__init__(f"{key} = {value!r} cannot be used: {self.reason}")
         self.key, self.value, self.allowed = key, value, allowed
 
 

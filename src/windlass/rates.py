@@ -58,12 +58,12 @@ def checked(flow: Flow) -> Flow:
             "limit_key", key, "a path into the arguments such as args.customer, or a fixed text"
         )
     if key is not None and flow.limit is None:
-        raise ConfigError("limit_key", key, "a limit beside it: limit=3")
+        raise ConfigError("limit_key", key, because="it needs a limit beside it: limit=3")
     if flow.rate is not None:
         check_rate(flow.rate)
     age: object = flow.age
     if age is not None and not (isinstance(age, timedelta) and timedelta(0) < age <= LONGEST_AGE):
-        raise ConfigError("age", age, "seconds above zero, or None")
+        raise ConfigError("age", age, "a number of seconds above zero, or None")
     return flow
 
 

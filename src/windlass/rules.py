@@ -111,7 +111,7 @@ def check_paths(rule: Rule) -> None:
         if not _is_path(path, _KEY_PATH):
             raise ConfigError("key", path, "a path into the arguments such as args.period, or correlation_id")
     if len(set(rule.key)) != len(rule.key):
-        raise ConfigError("key", list(rule.key), "each path once")
+        raise ConfigError("key", list(rule.key), because="it must name each path once")
     if len(rule.args) > MOST_ARGS:
         raise ConfigError("args", f"{len(rule.args)} of them", f"at most {MOST_ARGS}")
     for name, source in rule.args.items():
@@ -141,7 +141,9 @@ def default_args(key: Sequence[str]) -> dict[str, Source]:
     args: dict[str, Source] = {path.rpartition(".")[2]: path for path in fields}
     if len(args) < len(fields):
         raise ConfigError(
-            "args", None, f"say what the child gets: two paths of the key end alike ({', '.join(key)})"
+            "args",
+            None,
+            because=f"say what the child gets: two paths of the key end alike ({', '.join(key)})",
         )
     return args
 

@@ -42,7 +42,7 @@ class TokenKeys:
         if not keys or not all(_KEY_ID.fullmatch(name) for name in keys):
             raise ConfigError("principal.keys", "***", f"{_RULE}; ids of up to 64 letters, digits and . _ -")
         if any(not isinstance(key, bytes) or len(key) != KEY_BYTES for key in keys.values()):
-            raise ConfigError("principal.keys", "***", "32 bytes for each key; TokenKeys.new() makes one")
+            raise ConfigError("principal.keys", "***", "of 32 bytes each; TokenKeys.new() makes one")
         self._ciphers = {name: _cipher(key) for name, key in keys.items()}
         self._seals_with = next(iter(keys))
 
@@ -120,6 +120,6 @@ def _cipher(key: bytes) -> Any:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     except ImportError as error:
         raise ConfigError(
-            "principal.keys", "***", "usable with the package cryptography only; pip install 'windlass[auth]'"
+            "principal.keys", "***", because="it needs the package cryptography: pip install 'windlass[auth]'"
         ) from error
     return AESGCM(key)

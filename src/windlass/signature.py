@@ -299,7 +299,7 @@ def _hints_of(function: Any, name: str, localns: Mapping[str, Any] | None) -> di
         raise ConfigError(
             f"the annotations of {name}",
             explain(error),
-            "each name must be importable when the handler is defined: import it outside `if TYPE_CHECKING`, "
+            because="each name must be importable when the handler is defined: import it outside `if TYPE_CHECKING`, "
             "define it above the handler, or pass it in localns",
         ) from error
 
@@ -309,13 +309,13 @@ def _check_parameter(parameter: inspect.Parameter, name: str) -> None:
         raise ConfigError(
             f"a parameter of {name}",
             str(parameter),
-            "arguments are stored and passed by name; use named parameters, or one parameter that is a list or dict",
+            because="arguments are stored and passed by name; use named parameters, or one parameter that is a list or dict",
         )
     if isinstance(parameter.default, FieldInfo):
         raise ConfigError(
             f"a parameter of {name}",
             f"{parameter.name} = Field(...)",
-            f"write {parameter.name}: Annotated[..., Field(...)], with an ordinary default",
+            because=f"write {parameter.name}: Annotated[..., Field(...)], with an ordinary default",
         )
 
 
@@ -333,9 +333,9 @@ def _args_schema(name: str, fields: dict[str, Any], hints: dict[str, Any]) -> _S
                 raise ConfigError(
                     f"parameter {key} of {name}",
                     getattr(hints[key], "__name__", hints[key]),
-                    f"it is neither injected nor a type pydantic can validate ({explain(error)})",
+                    because=f"it is neither injected nor a type pydantic can validate ({explain(error)})",
                 ) from error
-        raise ConfigError(f"the parameters of {name}", tuple(fields), explain(whole)) from whole
+        raise ConfigError(f"the parameters of {name}", tuple(fields), because=explain(whole)) from whole
 
 
 def _result_schema(annotation: Any) -> _Schema | None:

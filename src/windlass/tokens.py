@@ -422,6 +422,8 @@ def _load() -> Any:
         import jwt
     except ImportError as error:
         raise ConfigError(
-            "tokens", "not installed", "the packages pyjwt and cryptography; pip install 'windlass[auth]'"
+            "tokens",
+            "not installed",
+            because="tokens need the packages pyjwt and cryptography; pip install 'windlass[auth]'",
         ) from error
     return jwt.PyJWS()

@@ -26,7 +26,9 @@ def dialect_of(url: str) -> str:
     if url.startswith(("postgresql://", "postgres://")):
         if find_spec("psycopg") is None:
             raise ConfigError(
-                "url", "postgresql://…", "PostgreSQL needs its driver: pip install 'windlass[postgres]'"
+                "url",
+                "postgresql://…",
+                because="PostgreSQL needs its driver: pip install 'windlass[postgres]'",
             )
         return "postgres"
     raise ConfigError("url", f"{url.partition(':')[0]}:…" if ":" in url else url, FORMS)

@@ -372,7 +372,7 @@ def test_one_spelling_of_an_expression() -> None:
 def test_a_bad_expression_is_named(expression: str, words: str) -> None:
     with pytest.raises(ConfigError) as caught:
         cron.parse(expression)
-    assert caught.value.key == "expression" and words in caught.value.allowed
+    assert caught.value.key == "expression" and words in caught.value.reason
 
 
 def test_an_hour_that_is_always_in_the_gap_never_fires() -> None:
@@ -405,9 +405,9 @@ def test_an_hour_that_is_always_in_the_gap_never_fires() -> None:
 def test_an_unknown_zone_is_named_with_one_that_is_near(zone: str, hint: str | None) -> None:
     with pytest.raises(ConfigError) as caught:
         cron.parse("* * * * *", zone)
-    assert caught.value.key == "tz" and caught.value.value == zone and "Europe/Berlin" in caught.value.allowed
+    assert caught.value.key == "tz" and caught.value.value == zone and "Europe/Berlin" in caught.value.reason
     if hint:
-        assert f"did you mean {hint}?" in caught.value.allowed
+        assert f"did you mean {hint}?" in caught.value.reason
 
 
 def test_reading_and_the_next_tick_are_bounded() -> None:

@@ -64,4 +64,4 @@ class DriverCaller(AsyncCaller, Protocol):
 
 def no_transaction(what: str, cure: str) -> ConfigError:
     """The refusal of a connection on which nothing could be rolled back."""
-    return ConfigError("transaction", what, f"open a transaction first: {cure}")
+    return ConfigError("transaction", what, because=f"open a transaction first: {cure}")

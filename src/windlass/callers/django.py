@@ -22,7 +22,9 @@ class DjangoCaller:
         vendor = getattr(connection, "vendor", None)
         if vendor not in DIALECTS:
             raise ConfigError(
-                "transaction", f"Django's {vendor or type(connection).__name__}", "PostgreSQL or SQLite"
+                "transaction",
+                f"Django's {vendor or type(connection).__name__}",
+                "one on PostgreSQL or SQLite",
             )
         self.dialect = DIALECTS[vendor]
 

@@ -44,7 +44,9 @@ def plain_caller(where: Any) -> Caller:
     home = _home(where)
     if home.is_async:
         raise ConfigError(
-            "transaction", _name(where), "an async one: await the form whose name ends in _async"
+            "transaction",
+            _name(where),
+            because="it is an async one: await the form whose name ends in _async",
         )
     caller: Caller = _class(home)(where)
     return caller
@@ -54,7 +56,7 @@ def async_caller(where: Any) -> AsyncCaller:
     """The transaction that an async connection or session is in."""
     home = _home(where)
     if not home.is_async:
-        raise ConfigError("transaction", _name(where), _for_plain(home))
+        raise ConfigError("transaction", _name(where), because=_for_plain(home))
     caller: AsyncCaller = _class(home)(where)
     return caller
 
@@ -70,7 +72,9 @@ def _home(where: Any) -> _Home:
 def _for_plain(home: _Home) -> str:
     if home.module == "django":
         return "Django's connections belong to a thread: use `sync_to_async` and the form whose name does not end in _async"
-    return "a plain one, which would block the event loop: use the form whose name does not end in _async"
+    return (
+        "it is a plain one, which would block the event loop: use the form whose name does not end in _async"
+    )
 
 
 def _class(home: _Home) -> Any:

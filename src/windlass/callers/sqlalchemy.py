@@ -26,7 +26,7 @@ class ConnectionCaller:
         dialect = connection.dialect
         if dialect.name not in DIALECTS or dialect.paramstyle not in list(Style):
             raise ConfigError(
-                "transaction", f"SQLAlchemy on {dialect.name}+{dialect.driver}", "PostgreSQL or SQLite"
+                "transaction", f"SQLAlchemy on {dialect.name}+{dialect.driver}", "one on PostgreSQL or SQLite"
             )
         self.dialect = DIALECTS[dialect.name]
         self.style = Style(dialect.paramstyle)

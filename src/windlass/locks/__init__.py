@@ -36,7 +36,7 @@ def open_locks(
     worker = worker or str(uuid.uuid4())
     if not settings.enabled or (settings.url is None and client is None):
         if settings.required:
-            raise ConfigError("required", True, "false, or with a url: Redis cannot be required without one")
+            raise ConfigError("required", True, "false without a url, since there is no Redis to require")
         return FallbackLocks(settings, worker=worker, count=count, clock=clock)
     try:
         from windlass.locks.redis import RedisKeys, connect
@@ -44,7 +44,7 @@ def open_locks(
         if error.name != "redis":
             raise
         raise ConfigError(
-            "url", "redis://…", "locks in Redis need its driver: pip install 'windlass[redis]'"
+            "url", "redis://…", because="locks in Redis need its driver: pip install 'windlass[redis]'"
         ) from None
     keys = RedisKeys(client if client is not None else connect(str(settings.url)))
     return FallbackLocks(

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from windlass.errors import ConfigError
+from windlass.nearest import did_you_mean
 from windlass.urls import without_secrets
 
 SCHEMES = ("redis://", "rediss://", "unix://")
@@ -38,7 +39,9 @@ class LockSettings:
             told = without_secrets(str(self.url))
             raise ConfigError("url", told, "redis://host:port/0, rediss://… or unix:///path")
         if self.required and not self.enabled:
-            raise ConfigError("required", True, "false while enabled is false: there is no Redis to require")
+            raise ConfigError(
+                "required", True, "false while enabled is false, since there is no Redis to require"
+            )
 
     @property
     def ttl(self) -> float:
@@ -56,7 +59,8 @@ class LockSettings:
         known = {item.name for item in fields(self)}
         for name in changes:
             if name not in known:
-                raise ConfigError("setting", name, f"one of {', '.join(sorted(known))}")
+                near = did_you_mean(name, sorted(known))
+                raise ConfigError("setting", name, f"one of {', '.join(sorted(known))}{near}")
         return replace(self, **changes)
 
 

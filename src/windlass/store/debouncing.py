@@ -36,29 +36,41 @@ class Hold:
 def check(job: NewJob) -> NewJob:
     """A debounced or throttled job, checked; the wait of a debounce is its delay."""
     if sum(option is not None for option in (job.key, job.debounce, job.throttle)) > 1:
-        raise ConfigError("key", job.key or job.throttle, "one of key, debounce and throttle, not several")
+        raise ConfigError(
+            "key", job.key or job.throttle, because="give one of key, debounce and throttle, not several"
+        )
     given: object = job.throttle
     if given is not None:
         if not isinstance(given, Throttle) or not is_label(given.key):
             raise ConfigError("throttle", given, "a Throttle, for example Throttle('user-7', 60)")
         if not isinstance(given.period, timedelta) or not timedelta(0) < given.period <= LONGEST_DELAY:
-            raise ConfigError("throttle period", given.period, "seconds above zero, or a timedelta")
+            raise ConfigError(
+                "throttle period", given.period, "a number of seconds above zero, or a timedelta"
+            )
         return job
     debounce: object = job.debounce
     if not isinstance(debounce, Debounce) or not is_label(debounce.key):
         raise ConfigError("debounce", debounce, "a Debounce, for example Debounce('user-7', wait=5)")
     if job.after or job.id or job.heir_of:
-        raise ConfigError("debounce", debounce.key, "a job without parents and without an id of its own")
+        raise ConfigError(
+            "debounce",
+            debounce.key,
+            because="a job that is debounced can have no parents and no id of its own",
+        )
     if debounce.wait is None:
         if job.delay is None and job.run_at is None:
             raise ConfigError(
-                "debounce", debounce.key, "a wait: Debounce(key, wait=5), or delay or run_at beside it"
+                "debounce",
+                debounce.key,
+                because="it needs a wait: Debounce(key, wait=5), or delay or run_at beside it",
             )
         return job
     if job.delay is not None or job.run_at is not None:
-        raise ConfigError("debounce", debounce.wait, "its wait, or delay, or run_at, not several")
+        raise ConfigError(
+            "debounce", debounce.wait, because="give its wait, or delay, or run_at, not several"
+        )
     if not isinstance(debounce.wait, timedelta) or not timedelta(0) < debounce.wait <= LONGEST_DELAY:
-        raise ConfigError("debounce wait", debounce.wait, "seconds above zero, or a timedelta")
+        raise ConfigError("debounce wait", debounce.wait, "a number of seconds above zero, or a timedelta")
     return replace(job, delay=debounce.wait)
 
 

@@ -65,7 +65,9 @@ def check(jobs: Sequence[NewJob]) -> list[Entry]:
         ids = [entry.id for entry in entries]
         if len(set(ids)) != len(ids):
             raise ConfigError(
-                "id", next(i for i in ids if ids.count(i) > 1), "each job of one call needs its own id"
+                "id",
+                next(i for i in ids if ids.count(i) > 1),
+                because="each job of one call needs its own id",
             )
     if any(job.after for job in jobs):
         _refuse_cycles(entries)
@@ -130,7 +132,7 @@ def _check_principal(job: NewJob) -> str | None:
 
 def _check_time(delay: object, run_at: object) -> None:
     if delay is not None and run_at is not None:
-        raise ConfigError("delay", delay, "give delay or run_at, not both")
+        raise ConfigError("delay", delay, because="give delay or run_at, not both")
     if delay is not None and not (isinstance(delay, timedelta) and timedelta(0) <= delay <= LONGEST_DELAY):
         raise ConfigError("delay", delay, "a timedelta from zero to a hundred years")
     if run_at is None:
@@ -160,7 +162,11 @@ def _check_after(parents: Sequence[object]) -> None:
         if not isinstance(after.policy, DependencyPolicy):
             raise ConfigError("after policy", after.policy, "DependencyPolicy.CANCEL, WAIT or RUN")
         if policies.setdefault(after.parent, after.policy) is not after.policy:
-            raise ConfigError("after", after.parent, "one policy for each parent; this one is named with two")
+            raise ConfigError(
+                "after",
+                after.parent,
+                because="this parent is named with two policies; give one policy for each parent",
+            )
 
 
 def _refuse_cycles(entries: Sequence[Entry]) -> None:

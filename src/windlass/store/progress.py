@@ -24,7 +24,7 @@ def save(
     if not is_whole(done, 0, 2**62) or (total is not None and not is_whole(total, 0, 2**62)):
         raise ConfigError("progress", (done, total), "whole numbers from 0")
     if total is not None and total < done:
-        raise ConfigError("progress", (done, total), "done from 0 to total")
+        raise ConfigError("progress", (done, total), because="done must be from 0 to total")
     rows = tx.run(
         "checkpoint",
         id=lease.id,

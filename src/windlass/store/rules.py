@@ -62,7 +62,9 @@ class Rules:
         if len(named) < len(wanted):
             names = [rule.name for rule in wanted]
             raise ConfigError(
-                "name", next(n for n in names if names.count(n) > 1), "each rule needs a name of its own"
+                "name",
+                next(n for n in names if names.count(n) > 1),
+                because="each rule needs a name of its own",
             )
         if not _differences(self._known(self._db.read), named, modules):
             return Defined()

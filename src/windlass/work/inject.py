@@ -187,7 +187,7 @@ class Container:
             raise ConfigError(
                 "dependency",
                 _name(annotation),
-                f"a type that is provided; app.provide({_name(annotation)}, factory)",
+                f"a type that is provided: app.provide({_name(annotation)}, factory)",
             )
         return provider
 
@@ -196,7 +196,9 @@ class Container:
             return made[annotation]
         provider = self._provider(annotation)
         if provider.is_async:
-            raise ConfigError("dependency", _name(annotation), "a plain factory, for a plain handler")
+            raise ConfigError(
+                "dependency", _name(annotation), because="its factory is async, and the handler is plain"
+            )
         if provider.scope is Scope.INSTANCE:
             return self._shared(provider)
         needs = {name: self._make(item, stack, made) for name, item in provider.needs.items()}
@@ -207,7 +209,7 @@ class Container:
         with self._lock:
             if provider.wanted not in self._made:
                 if problems := self._too_short(provider):
-                    raise ConfigError("dependency", _name(provider.wanted), "; ".join(problems))
+                    raise ConfigError("dependency", _name(provider.wanted), because="; ".join(problems))
                 needs = {name: self._make(item, self._stack, {}) for name, item in provider.needs.items()}
                 self._made[provider.wanted] = _enter(provider, needs, self._stack)
             return self._made[provider.wanted]

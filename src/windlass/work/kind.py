@@ -5,7 +5,6 @@ A kind is a list of phases; a plain job is a pipeline of one. The registry is wh
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,6 +15,7 @@ from typing import Any
 from windlass import rates
 from windlass.errors import ConfigError
 from windlass.model import Advanced, Completed, Flow, JobLimit, Json, Lease, Rate, Route, Run, as_duration
+from windlass.nearest import did_you_mean
 from windlass.principal import Expiry
 from windlass.retry import RetryPolicy, exponential, linear
 from windlass.settings import LONGEST, MOST_PROCESSORS
@@ -71,7 +71,9 @@ class Phase:
         """What a job of this phase's kind brings along, for each phase of it that is limited."""
         if self._owner is None or not self._owner.limited:
             if key is not None:
-                raise ConfigError("limit_key", key, f"a kind with a limit; {self.kind} has none")
+                raise ConfigError(
+                    "limit_key", key, because=f"{self.kind} has no limit that it could belong to"
+                )
             return []
         return self._owner.limits(args_json, key)
 
@@ -272,9 +274,8 @@ def check_options(options: Iterable[str]) -> None:
     """Refuse an option that no phase has, with the one that was probably meant."""
     for name in options:
         if name not in OPTIONS:
-            close = difflib.get_close_matches(name, OPTIONS, n=1)
-            meant = f" (did you mean {close[0]}?)" if close else ""
-            raise ConfigError("option", name, f"one of {', '.join(sorted(OPTIONS))}{meant}")
+            near = did_you_mean(name, OPTIONS)
+            raise ConfigError("option", name, f"one of {', '.join(sorted(OPTIONS))}{near}")
 
 
 def _is_seconds(value: object) -> bool:

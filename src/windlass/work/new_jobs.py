@@ -8,6 +8,7 @@ from typing import Any
 
 from windlass.errors import ConfigError
 from windlass.model import DEFAULT_PRIORITY, After, Debounce, Enqueued, Json, Key, NewJob, as_duration
+from windlass.nearest import did_you_mean
 from windlass.store.bulk import Alike
 from windlass.work.authority import ASKING, Authority
 from windlass.work.kind import Phase
@@ -103,7 +104,8 @@ def known_options(options: Mapping[str, Any]) -> Mapping[str, Any]:
     """The same options; ``ConfigError`` for a name that is none."""
     for name in options:
         if name not in OPTIONS:
-            raise ConfigError("option", name, f"one of {', '.join(sorted(OPTIONS))}")
+            near = did_you_mean(name, OPTIONS)
+            raise ConfigError("option", name, f"one of {', '.join(sorted(OPTIONS))}{near}")
     return options
 
 

@@ -5,7 +5,6 @@ A rule may be written before the kinds it names are defined, so names, arguments
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from windlass.errors import ConfigError
 from windlass.model import DEFAULT_MAX_ATTEMPTS, DEFAULT_PRIORITY, DependencyPolicy
+from windlass.nearest import did_you_mean
 from windlass.rules import ALL, Rule, Source, default_args, default_name, refuse_cycles
 from windlass.store.rules import check_rule
 from windlass.work.schedules import module_of
@@ -121,12 +121,11 @@ def _first(registry: Registry, kind: str) -> Phase | None:
 
 def _unknown(rule: Rule, kind: str, registry: Registry) -> ConfigError:
     known = sorted(item.name for item in registry)
-    near = difflib.get_close_matches(kind, known, 1)
-    hint = f"did you mean {near[0]}? " if near else ""
+    near = did_you_mean(kind, known)
     return ConfigError(
         f"kind in rule {rule.name}",
         kind,
-        f"{hint}one of the kinds that are defined ({', '.join(known) or 'none'}), or elsewhere=True if another application serves it",
+        f"one of the kinds that are defined ({', '.join(known) or 'none'}), or given with elsewhere=True if another application serves it{near}",
     )
 
 
@@ -159,7 +158,7 @@ def _check_args(rule: Rule, child: Phase, parent: Phase | None) -> None:
         raise ConfigError(
             f"args of rule {rule.name}",
             ", ".join(surplus),
-            f"what {rule.create} takes ({', '.join(takes) or 'nothing'}); say with args= what it gets",
+            f"among what {rule.create} takes ({', '.join(takes) or 'nothing'}); say with args= what it gets",
         )
     needed = [
         parameter.name
@@ -171,7 +170,7 @@ def _check_args(rule: Rule, child: Phase, parent: Phase | None) -> None:
         raise ConfigError(
             f"args of rule {rule.name}",
             ", ".join(sorted(given)) or "none",
-            f"{rule.create} also needs {', '.join(lacking)}; say with args= where it comes from",
+            because=f"{rule.create} also needs {', '.join(lacking)}; say with args= where it comes from",
         )
 
 

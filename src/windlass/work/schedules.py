@@ -61,7 +61,9 @@ def checked(
     for option in options:
         if option not in OPTIONS:
             raise ConfigError(
-                "option", option, f"jobs of a schedule take {', '.join(OPTIONS[:-1])} and {OPTIONS[-1]}"
+                "option",
+                option,
+                because=f"jobs of a schedule take {', '.join(OPTIONS[:-1])} and {OPTIONS[-1]}",
             )
     given = dict(args or {})
     if due_as is not None:
@@ -69,7 +71,9 @@ def checked(
             takes = ", ".join(signature.parameters) or "none"
             raise ConfigError("due_as", due_as, f"one of the handler's parameters: {takes}")
         if due_as in given:
-            raise ConfigError("args", due_as, "leave it out: due_as says that it is the tick's due time")
+            raise ConfigError(
+                "args", due_as, because="leave it out: due_as says that it is the tick's due time"
+            )
         given[due_as] = datetime.now(UTC).isoformat()
     text = signature.encode_args(**given)
     if due_as is not None:
