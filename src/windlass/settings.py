@@ -95,9 +95,9 @@ class Settings:
             _whole(name, getattr(self, name), 1, most)
         if self.heartbeat + self.margin >= self.lease:
             raise ConfigError(
-                "heartbeat",
-                self.heartbeat,
-                f"less than lease - margin, which is {self.lease - self.margin:g} s",
+                "lease",
+                self.lease,
+                f"more than heartbeat ({self.heartbeat:g} s) + margin ({self.margin:g} s); raise it, or lower those",
             )
         _names("phases", self.phases)
         _mapping("processors", self.processors)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict
 from typing import Any
 
@@ -29,7 +30,8 @@ def test_gentle_has_the_figures_of_systems_that_only_poll() -> None:
         ({"lease": 0}, "lease"),
         ({"lease": "30"}, "lease"),
         ({"lease": True}, "lease"),
-        ({"heartbeat": 25.0}, "heartbeat"),
+        ({"lease": 3}, "lease"),
+        ({"heartbeat": 25.0}, "lease"),
         ({"margin": -1}, "margin"),
         ({"crash_cap": 0}, "crash_cap"),
         ({"batch": 1.5}, "batch"),
@@ -62,6 +64,15 @@ def test_a_bad_setting_is_named_with_its_value(changes: dict[str, Any], key: str
     assert caught.value.key == key
     with pytest.raises(ConfigError):
         Settings().changed(**changes)
+
+
+def test_a_lease_that_is_too_short_is_told_with_what_it_must_hold() -> None:
+    """Whichever of the three was given: none of them is wrong by itself."""
+    told = "lease = 3 cannot be used: it must be more than heartbeat (10 s) + margin (5 s); raise it, or lower those"
+    with pytest.raises(ConfigError, match=f"^{re.escape(told)}$"):
+        Settings(lease=3)
+    with pytest.raises(ConfigError, match=r"^lease = 60 .* heartbeat \(59 s\) \+ margin \(5 s\)"):
+        Settings(lease=60).changed(heartbeat=59)
 
 
 NUMBERS = [name for name, value in asdict(Settings()).items() if isinstance(value, int | float)]
