@@ -27,9 +27,11 @@ from windlass.engine.engine import Engine
 from windlass.engine.stats import Stats
 from windlass.errors import ConfigError
 from windlass.model import Enqueued
+from windlass.nearest import did_you_mean
 from windlass.principal import Expiry, Principal
 from windlass.settings import Settings
 from windlass.store import Store, open_store
+from windlass.store.store import OPTIONS
 from windlass.submit import Submitter
 from windlass.urls import dialect_of
 from windlass.work.authority import (
@@ -58,6 +60,7 @@ class App(Defining):
         store: Store | None = None,
         **options: Any,
     ) -> None:
+        _check_options(options)
         self._url = url
         self._given = config
         self._settings = settings
@@ -254,6 +257,15 @@ class App(Defining):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _check_options(options: Iterable[str]) -> None:
+    """Refuse what no database takes. Which one it is may not be known yet; opening it asks again."""
+    known = sorted({"config", "settings", "store"}.union(*OPTIONS.values()))
+    for name in options:
+        if name not in known:
+            near = did_you_mean(name, known)
+            raise ConfigError("option of App", name, f"one of {', '.join(known)}{near}")
 
 
 _running_in: ContextVar[App | None] = ContextVar("windlass_running_in", default=None)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
 from windlass.errors import ConfigError
+from windlass.nearest import did_you_mean
 
 SHORTEST = 0.01  # seconds between two looks at anything; less would keep a core busy with looking
 LONGEST = 30 * 86_400  # seconds; more than anybody waits for, and less than a date or a timer can bear
@@ -134,7 +135,8 @@ class Settings:
         known = {item.name for item in fields(self)}
         for name in changes:
             if name not in known:
-                raise ConfigError("setting", name, f"one of {', '.join(sorted(known))}")
+                near = did_you_mean(name, sorted(known))
+                raise ConfigError("setting", name, f"one of {', '.join(sorted(known))}{near}")
         return replace(self, **changes)
 
 

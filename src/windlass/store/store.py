@@ -7,7 +7,9 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
 
+from windlass.errors import ConfigError
 from windlass.model import Enqueued, Lease, NewJob, Output, Progress
+from windlass.nearest import did_you_mean
 from windlass.store.bulk import Alike
 from windlass.store.contract import Database, Listener
 from windlass.store.dependencies import Dependencies
@@ -26,6 +28,14 @@ from windlass.store.schedules import Schedules
 from windlass.store.upkeep import Upkeep
 from windlass.store.writes import LEASE, JobWrites
 from windlass.urls import dialect_of
+
+OPTIONS: Mapping[str, frozenset[str]] = {
+    "sqlite": frozenset({"auto_migrate", "busy_timeout", "clock"}),
+    "postgres": frozenset(
+        {"auto_migrate", "clock", "connect_timeout", "direct_url", "max_connections", "pooled"}
+    ),
+}
+"""What may be said of a database beside its URL."""
 
 
 class Store:
@@ -59,8 +69,13 @@ class Store:
     @classmethod
     def open(cls, url: str, **options: Any) -> Self:
         """Open the database a URL names."""
+        dialect = dialect_of(url)
+        for name in options.keys() - OPTIONS[dialect]:
+            known = sorted(OPTIONS[dialect])
+            near = did_you_mean(name, known)
+            raise ConfigError("option", name, f"one of those of this database, {', '.join(known)}{near}")
         again = {"url": url, **{key: value for key, value in options.items() if key != "clock"}}
-        if dialect_of(url) == "sqlite":
+        if dialect == "sqlite":
             from windlass.store.sqlite import SqliteDatabase
 
             return cls(SqliteDatabase(url, **options), again)

@@ -1,0 +1,53 @@
+"""Options with a slip of the pen: refused where they are given, with what was probably meant."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+import pytest
+
+from windlass import App
+from windlass.errors import ConfigError
+from windlass.store import open_store
+from windlass.store.postgres import PostgresDatabase
+from windlass.store.sqlite import SqliteDatabase
+from windlass.store.store import OPTIONS
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"), [("setings", "settings"), ("max_conections", "max_connections"), ("clok", "clock")]
+)
+def test_an_unknown_option_of_an_app_is_refused_when_it_is_made(given: str, meant: str) -> None:
+    with pytest.raises(ConfigError, match=rf"option of App = '{given}' .*one of .*; did you mean {meant}\?$"):
+        App("sqlite:///jobs.db", **{given: 1})
+
+
+def test_an_option_of_another_database_is_refused_when_it_is_opened(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"option = 'pooled' .* auto_migrate, busy_timeout, clock"):
+        App(f"sqlite:///{tmp_path}/jobs.db", pooled=True).store  # noqa: B018
+    with pytest.raises(ConfigError, match=r"did you mean pooled\?"):
+        open_store("postgresql://127.0.0.1:1/x", pooledd=True)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "database"), [("sqlite", SqliteDatabase), ("postgres", PostgresDatabase)]
+)
+def test_the_options_that_are_told_are_those_of_the_database(dialect: str, database: type) -> None:
+    taken = inspect.signature(database).parameters.values()
+    assert OPTIONS[dialect] == {item.name for item in taken if item.kind is item.KEYWORD_ONLY}
+
+
+def test_an_unknown_setting_of_a_worker_is_refused_with_the_one_that_was_meant(sqlite_path: Path) -> None:
+    with App(f"sqlite:///{sqlite_path}") as app, pytest.raises(ConfigError, match=r"did you mean lease\?"):
+        app.worker(leese=1)
+
+
+def test_an_unknown_option_of_enqueue_is_refused_with_the_one_that_was_meant(sqlite_path: Path) -> None:
+    with App(f"sqlite:///{sqlite_path}") as app:
+
+        @app.job
+        def send(to: str) -> None: ...
+
+        with pytest.raises(ConfigError, match=r"did you mean priority\?"):
+            send.with_options(prioritty=3)
