@@ -31,6 +31,12 @@ _NO_NUL: Final = "remove it, value.replace('\\x00', '')"
 _NO_SURROGATE: Final = "replace it, value.encode('utf-8', 'replace').decode()"
 
 
+def a_type(value: object) -> str:
+    """The type of a value with its article: ``a str``, ``an int``."""
+    name = type(value).__name__
+    return f"{'an' if name[:1] in 'aeioAEIO' else 'a'} {name}"
+
+
 def is_plain(value: Any, room: int) -> bool:
     """Whether a value is made of exact JSON types (and dates, UUIDs), within ``room`` levels, with nothing to refuse.
 

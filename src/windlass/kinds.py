@@ -15,7 +15,7 @@ from windlass.work.authority import Authority
 from windlass.work.chunk_transaction import ChunkTransaction
 from windlass.work.inject import Container
 from windlass.work.kind import Phase, Registry, check_options
-from windlass.work.new_jobs import known_options, new_job, new_jobs
+from windlass.work.new_jobs import each_job, known_options, new_job, new_jobs
 from windlass.work.transaction import JobTransaction
 
 P = ParamSpec("P")
@@ -88,13 +88,13 @@ class Submittable(ABC):
 
     def enqueue_many_in(self, where: Any, calls: Iterable[Mapping[str, Any]], /) -> list[Enqueued]:
         """Submit many jobs in the caller's own transaction: one mapping of arguments (and options) each."""
-        return self._submit_in(where, [self._new((), dict(call)) for call in calls])
+        return self._submit_in(where, self._new_each(calls))
 
     async def enqueue_many_in_async(
         self, where: Any, calls: Iterable[Mapping[str, Any]], /
     ) -> list[Enqueued]:
         """The same for an async one."""
-        return await self._submit_in_async(where, [self._new((), dict(call)) for call in calls])
+        return await self._submit_in_async(where, self._new_each(calls))
 
     def _submit_in(self, where: Any, jobs: Sequence[NewJob]) -> list[Enqueued]:
         if isinstance(where, JobTransaction | ChunkTransaction):
@@ -111,6 +111,9 @@ class Submittable(ABC):
 
     def _new(self, args: Sequence[Any], kwargs: dict[str, Any]) -> NewJob:
         return new_job(self._first, args, kwargs, self._options, self._app.serving().authority)
+
+    def _new_each(self, calls: Iterable[Mapping[str, Any]]) -> list[NewJob]:
+        return each_job(self._first, calls, self._options, self._app.serving().authority)
 
 
 class JobKind(Submittable, Generic[P, R]):

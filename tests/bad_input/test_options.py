@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,8 +20,9 @@ from windlass.store.store import OPTIONS
     ("given", "meant"), [("setings", "settings"), ("max_conections", "max_connections"), ("clok", "clock")]
 )
 def test_an_unknown_option_of_an_app_is_refused_when_it_is_made(given: str, meant: str) -> None:
+    options: dict[str, Any] = {given: 1}
     with pytest.raises(ConfigError, match=rf"option of App = '{given}' .*one of .*; did you mean {meant}\?$"):
-        App("sqlite:///jobs.db", **{given: 1})
+        App("sqlite:///jobs.db", **options)
 
 
 def test_an_option_of_another_database_is_refused_when_it_is_opened(tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from windlass.errors import ConfigError
+from windlass.errors import ConfigError, PayloadError, WindlassError
+from windlass.json_tree import a_type
 from windlass.model import DEFAULT_PRIORITY, After, Debounce, Enqueued, Json, Key, NewJob, as_duration
 from windlass.nearest import did_you_mean
 from windlass.store.bulk import Alike
@@ -85,19 +86,63 @@ def new_jobs(
     may_be_bare = not options and not first.is_limited
     has_no_options = (OPTIONS - set(first.signature.parameters)).isdisjoint
     if isinstance(calls, list | tuple) and may_be_bare and authority.is_nobody(first):
-        given = [dict(call) for call in calls]
+        given = [_call(first, index, call) for index, call in enumerate(calls)]
         if all(map(has_no_options, given)):
-            return Alike(like, given, lambda call: encode(**call), may_wait=first.signature.is_inert)
+
+            def encode_one(call: dict[str, Any]) -> str:
+                try:
+                    return encode(**call)
+                except PayloadError as error:
+                    _number(error, next(index for index, item in enumerate(given) if item is call))
+                    raise
+
+            return Alike(like, given, encode_one, may_wait=first.signature.is_inert)
     texts: list[str] = []
     jobs: list[NewJob] = []
-    for call in calls:
-        given_one = dict(call)
-        if may_be_bare and not jobs and has_no_options(given_one) and authority.is_nobody(first):
-            texts.append(encode(**given_one))
-        else:
-            jobs.append(new_job(first, (), given_one, options, authority))
+    for index, call in enumerate(calls):
+        given_one = _call(first, index, call)
+        try:
+            if may_be_bare and not jobs and has_no_options(given_one) and authority.is_nobody(first):
+                texts.append(encode(**given_one))
+            else:
+                jobs.append(new_job(first, (), given_one, options, authority))
+        except WindlassError as error:
+            _number(error, index)
+            raise
     bare = Alike(like, texts, str)
     return [*bare.jobs(), *jobs] if jobs else bare
+
+
+def each_job(
+    first: Phase, calls: Iterable[Mapping[str, Any]], options: Mapping[str, Any], authority: Authority
+) -> list[NewJob]:
+    """The same, one request for each call."""
+    jobs: list[NewJob] = []
+    for index, call in enumerate(calls):
+        given = _call(first, index, call)
+        try:
+            jobs.append(new_job(first, (), given, options, authority))
+        except WindlassError as error:
+            _number(error, index)
+            raise
+    return jobs
+
+
+def _call(first: Phase, index: int, call: Any) -> dict[str, Any]:
+    """Arguments and options by name, from a mapping or a row of a database."""
+    try:
+        return dict(**call)
+    except TypeError as error:
+        problem = "has keys that are no text" if isinstance(call, Mapping) else f"is {a_type(call)}"
+        example = ", ".join(f"'{name}': ..." for name in first.signature.parameters)
+        cure = f"give a mapping of arguments, for example {{{example}}}"
+        raise PayloadError(f"calls of {first.kind}", f"calls[{index}]", problem, cure) from error
+
+
+def _number(error: WindlassError, index: int) -> None:
+    """Have an error say in which of many calls it was found."""
+    error.message = f"calls[{index}]: {error.message}"
+    error.args = (error.message,)
 
 
 def known_options(options: Mapping[str, Any]) -> Mapping[str, Any]:
