@@ -99,3 +99,19 @@ def test_pages_are_read_as_a_person_would() -> None:
     )
     assert (page.title, page.headings, page.links) == ("A page", ["One bold", "Two"], 1)
     assert page.words == len(["One", "bold", "three", "little", "words", "and", "link", "Two", "no", "link"])
+
+
+@pytest.mark.parametrize("form", [[], ["--kill"]], ids=["pages", "parcels"])
+def test_a_file_that_cannot_be_made_is_one_line_as_for_db_migrate(start: Start, form: list[str]) -> None:
+    demo = start("--file", "/nowhere/demo.db", *form)
+    _, err = demo.communicate(timeout=60)
+    assert demo.returncode == 69
+    assert err.startswith("error: /nowhere/demo.db cannot be opened") and err.count("\n") == 1
+
+
+def test_a_number_of_jobs_without_kill_is_refused(start: Start, tmp_path: Path) -> None:
+    """It would change nothing."""
+    demo = start("--jobs", "50")
+    _, err = demo.communicate(timeout=60)
+    assert demo.returncode == 2 and "--jobs is for the demonstration with --kill" in err
+    assert list(tmp_path.iterdir()) == []

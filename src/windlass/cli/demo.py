@@ -15,7 +15,9 @@ from windlass.cli.output import output_option, show
 
 
 @click.command()
-@click.option("--once", is_flag=True, help="End when all jobs are done. So far it always does.")
+@click.option(
+    "--once", is_flag=True, help="Accepted and not needed: every demonstration ends when its jobs are done."
+)
 @click.option(
     "--postgres", "on_postgres", is_flag=True, help="On a private PostgreSQL that vanishes afterwards."
 )
@@ -32,15 +34,14 @@ from windlass.cli.output import output_option, show
 @click.option(
     "--jobs",
     type=click.IntRange(20, 100_000),
-    default=200,
-    show_default=True,
+    show_default="200",
     help="With --kill: how many parcels.",
 )
 @output_option
-def demo(once: bool, on_postgres: bool, file: Path, is_deadly: bool, jobs: int, output: str) -> int:
-    """Judge how visible a site is, and write a report, while you watch.
+def demo(once: bool, on_postgres: bool, file: Path, is_deadly: bool, jobs: int | None, output: str) -> int:
+    """Watch jobs run on a real database, for some seconds.
 
-    Twelve pages go through three phases: they are fetched and read, questions are formed, and a model is asked (the pages and the
+    Twelve pages of a small web site go through three phases, to learn how visible it is: they are fetched and read, questions are formed, and a model is asked (the pages and the
     model are served by the demonstration itself). Beside them a report goes through 50,000 records in chunks, and a summary waits
     for it. Ctrl-C stops in order, and the next start goes on where it was.
 
@@ -48,6 +49,9 @@ def demo(once: bool, on_postgres: bool, file: Path, is_deadly: bool, jobs: int, 
     the transaction that moves the parcel on; at the end the entries are counted.
     """
     del once
+    if jobs is not None and not is_deadly:
+        raise click.UsageError("--jobs is for the demonstration with --kill; the other has its own number")
+    jobs = jobs or 200
     if on_postgres:
         from windlass.cli.demo_postgres import private_postgres
 

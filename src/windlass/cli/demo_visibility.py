@@ -61,9 +61,9 @@ def run(url: str) -> tuple[Facts | None, ExitCode]:
     """Run a round to its end, or until interrupted; no facts where it was."""
     os.environ["WINDLASS_DATABASE_URL"] = url
     began = time.monotonic()
-    Tables.create(url)
-    store = app.store
     try:
+        store = app.store  # it makes the file, and says why it cannot
+        Tables.create(url)
         with servers() as (site, model), _interrupts() as told:
             os.environ["WINDLASS_DEMO_SITE"], os.environ["WINDLASS_DEMO_MODEL"] = site, model
             say(f"pages on {site}, a model on {model}")
