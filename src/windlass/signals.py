@@ -30,9 +30,14 @@ class Retry(Signal):
         after: float | timedelta | None = None,
         counted: bool = True,
     ) -> None:
+        given: object = message
+        if isinstance(given, int | float | timedelta):
+            raise ConfigError(
+                "Retry", given, because=f"it begins with a message; write Retry(after={given!r})"
+            )
         wait = as_duration(after)
-        if wait is not None and not isinstance(wait, timedelta):
-            raise ConfigError("Retry after", after, "seconds as a number, or a timedelta")
+        if wait is not None and not (isinstance(wait, timedelta) and wait >= timedelta(0)):
+            raise ConfigError("Retry after", after, "seconds as a number, or a timedelta, from zero")
         self.message = text_of(message)
         super().__init__(self.message)
         self.after = wait

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import sqlite3
 import threading
 import time
@@ -62,6 +63,8 @@ def leave(attempt: int, error: BaseException | None) -> float:
 
 RAISED: dict[str, tuple[Any, Any, str]] = {
     "retry after a text": (lambda: Retry(after="5"), SOON, "Retry after = '5'"),  # type: ignore[arg-type]
+    "retry before now": (lambda: Retry(after=-5), SOON, "Retry after = -5"),
+    "retry with a number": (lambda: Retry(5), SOON, "write Retry(after=5)"),  # type: ignore[arg-type]
     "fail with a number": (lambda: Fail(404, "not found"), SOON, "not found"),  # type: ignore[arg-type]
     "fail with an exception": (lambda: Fail("gone", ValueError("x")), SOON, "ValueError: x"),  # type: ignore[arg-type]
     "bottomless": (BottomlessError, SOON, "BottomlessError, which cannot be looked at"),
@@ -106,10 +109,14 @@ def test_one_odd_end_is_told_and_its_neighbours_are_recorded(
 
 
 def test_signals_say_what_they_want() -> None:
-    for wrong in ("5", float("nan"), float("inf"), True, object()):
+    for wrong in ("5", float("nan"), float("inf"), True, object(), -5, timedelta(seconds=-1)):
         with pytest.raises(ConfigError, match="Retry after"):
             Retry(after=wrong)  # type: ignore[arg-type]
+    for seconds in (5, 0.5, timedelta(seconds=5)):
+        with pytest.raises(ConfigError, match=re.escape(f"write Retry(after={seconds!r})")):
+            Retry(seconds)  # type: ignore[arg-type]
     assert Retry(after=2).after == timedelta(seconds=2)
+    assert Retry(after=0).after == timedelta(0)
     assert (Fail(404).code, Fail(404).message) == ("404", "404")  # type: ignore[arg-type]
     assert Cancel(ExitingError()).reason == "ExitingError"  # type: ignore[arg-type]
 
