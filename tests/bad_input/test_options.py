@@ -53,3 +53,34 @@ def test_an_unknown_option_of_enqueue_is_refused_with_the_one_that_was_meant(sql
 
         with pytest.raises(ConfigError, match=r"did you mean priority\?"):
             send.with_options(prioritty=3)
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        (
+            {"delay": "1h"},
+            "delay = '1h' cannot be used: it must be seconds as a number, or a timedelta, from zero",
+        ),
+        (
+            {"delay": -1},
+            "delay = -1 cannot be used: it must be seconds as a number, or a timedelta, from zero",
+        ),
+        ({"delay": 1e300}, "to a hundred years"),
+        ({"key": 7}, "key = 7 cannot be used: it must be a text such as 'order-7', or a Key"),
+        ({"debounce": 7}, "debounce = 7 cannot be used: it must be a Debounce"),
+    ],
+    ids=str,
+)
+def test_an_option_of_enqueue_says_everything_that_is_allowed(
+    sqlite_path: Path, option: dict[str, Any], told: str
+) -> None:
+    with App(f"sqlite:///{sqlite_path}") as app:
+
+        @app.job
+        def send(to: str) -> None: ...
+
+        with pytest.raises(ConfigError) as caught:
+            send.with_options(**option).enqueue("a@b.c")
+        assert told in str(caught.value)
+        assert app.store.jobs.list().jobs == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from windlass.errors import ConfigError, PayloadError, WindlassError
@@ -11,6 +11,7 @@ from windlass.json_tree import a_type
 from windlass.model import DEFAULT_PRIORITY, After, Debounce, Enqueued, Json, Key, NewJob, as_duration
 from windlass.nearest import did_you_mean
 from windlass.store.bulk import Alike
+from windlass.store.names import LONGEST_DELAY
 from windlass.work.authority import ASKING, Authority
 from windlass.work.kind import Phase
 
@@ -61,7 +62,7 @@ def new_job(
         args=args_json,
         priority=options.get("priority", DEFAULT_PRIORITY),
         max_attempts=options.get("max_attempts", first.retry.attempts),
-        delay=as_duration(options.get("delay")),
+        delay=_delay(options.get("delay")),
         run_at=_moment(options.get("run_at")),
         correlation_id=options.get("correlation_id"),
         key=_key(options.get("key")),
@@ -158,12 +159,29 @@ def _moment(value: Any) -> datetime | None:
     return value  # type: ignore[no-any-return]  # checked with the rest of the job
 
 
+def _delay(value: Any) -> timedelta | None:
+    delay = as_duration(value)
+    if delay is None or (isinstance(delay, timedelta) and timedelta(0) <= delay <= LONGEST_DELAY):
+        return delay
+    raise ConfigError("delay", value, "seconds as a number, or a timedelta, from zero to a hundred years")
+
+
 def _key(value: Any) -> Key | None:
-    return Key(value) if isinstance(value, str) else value
+    if value is None or isinstance(value, Key):
+        return value
+    if isinstance(value, str):
+        return Key(value)
+    raise ConfigError("key", value, "a text such as 'order-7', or a Key, for example Key('order-7')")
 
 
 def _debounce(value: Any) -> Debounce | None:
-    return Debounce(value) if isinstance(value, str) else value
+    if value is None or isinstance(value, Debounce):
+        return value
+    if isinstance(value, str):
+        return Debounce(value)
+    raise ConfigError(
+        "debounce", value, "a Debounce, for example Debounce('user-7', wait=5), or a text with a delay"
+    )
 
 
 def _parents(after: Any) -> list[Any]:
