@@ -27,6 +27,7 @@ from windlass.model import NewJob
 from windlass.store import open_store
 from windlass.store.migrate import migrate
 from windlass.store.migrations import available
+from windlass.urls import without_secrets
 
 BIG = {"text": "x" * 200_000}
 
@@ -96,6 +97,7 @@ def test_a_server_that_goes_away_is_unreachable_and_comes_back(
 def test_a_database_without_tables_asks_for_the_migration(postgres_empty_dsn: str) -> None:
     with pytest.raises(SchemaError, match="windlass db migrate") as caught:
         open_store(postgres_empty_dsn)
+    assert f"the database {without_secrets(postgres_empty_dsn)} has no Windlass tables" in str(caught.value)
     assert (caught.value.found, caught.value.expected) == (None, len(available("postgres")))
     with open_store(postgres_empty_dsn, auto_migrate=True) as store:
         assert store.enqueue([NewJob(kind="work")])[0].created

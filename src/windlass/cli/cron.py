@@ -141,7 +141,9 @@ def _store(url: str) -> Iterator[Store]:
     from windlass.store.migrate import status
     from windlass.store.migrations import available, require_current
 
-    require_current(status(url), len(available(dialect)), "run `windlass db migrate`, or correct the URL")
+    require_current(
+        status(url), len(available(dialect)), url, "run `windlass db migrate`, or correct the URL"
+    )
     with open_store(url) as store:
         yield store
 

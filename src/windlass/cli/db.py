@@ -12,7 +12,7 @@ from windlass.cli.durations import Duration
 from windlass.cli.failures import ExitCode, say
 from windlass.cli.output import output_option, show
 from windlass.cli.urls import url_option
-from windlass.urls import dialect_of
+from windlass.urls import dialect_of, without_secrets
 
 
 @click.group()
@@ -41,7 +41,8 @@ def migrate(url: str, wait: float) -> None:
     applied = apply(url, patience=wait)
     for name in applied:
         click.echo(name)
-    say(f"{len(applied)} applied; the database is up to date" if applied else "the database is up to date")
+    told = f"{without_secrets(url)} is up to date"
+    say(f"{len(applied)} applied; {told}" if applied else told)
 
 
 @db.command()
@@ -64,9 +65,11 @@ def status(url: str, output: str) -> int:
     ]
     rows += [{"version": step.version, "name": step.name, "state": "pending"} for step in found.pending]
     show(rows, ("version", "name", "state"), output)
+    where = without_secrets(url)
     if found.pending:
-        say(f"{len(found.pending)} pending; run `windlass db migrate`")
+        say(f"{len(found.pending)} pending in {where}; run `windlass db migrate`")
         return ExitCode.ENDED_BADLY
+    say(f"{where} is up to date")
     return ExitCode.DONE
 
 
@@ -131,7 +134,7 @@ def prune(
     from windlass.store.migrations import available, require_current
 
     # Opening a SQLite file makes it; a mistyped name should be an error instead.
-    require_current(read(url), len(available(dialect)), "run `windlass db migrate`, or correct the URL")
+    require_current(read(url), len(available(dialect)), url, "run `windlass db migrate`, or correct the URL")
     keep = Retention(completed=completed, failed=failed, cancelled=cancelled)
     with open_store(url) as store:
         removed = prune_store(store, keep, archive)

@@ -16,6 +16,7 @@ from functools import cache
 from importlib.resources import files
 
 from windlass.errors import SchemaError
+from windlass.urls import without_secrets
 
 PATIENCE = 120.0
 NO_TRANSACTION = "-- windlass: no transaction"
@@ -81,11 +82,13 @@ def compare(applied: Sequence[tuple[int, str, str]], migrations: Sequence[Migrat
     return Status([(version, name) for version, name, _ in applied], pending)
 
 
-def require_current(status: Status, expected: int, cure: str) -> None:
+def require_current(status: Status, expected: int, url: str, cure: str) -> None:
     """Refuse a database that lacks migrations. One that has more is newer: its release promised to work with us."""
     if status.pending:
         found = status.version or None
         what = f"has version {found}" if found else "has no Windlass tables"
         raise SchemaError(
-            f"the database {what}, this release needs {expected}; {cure}", found=found, expected=expected
+            f"the database {without_secrets(url)} {what}, this release needs {expected}; {cure}",
+            found=found,
+            expected=expected,
         )

@@ -188,7 +188,9 @@ class PostgresDatabase:
                     "url", f"PostgreSQL {one.info.server_version // 10000}", "PostgreSQL 14 or newer"
                 )
             status = read_status(one)
-            require_current(status, len(status.applied) + len(status.pending), "run `windlass db migrate`")
+            require_current(
+                status, len(status.applied) + len(status.pending), self._url, "run `windlass db migrate`"
+            )
 
     def _configure(self, connection: psycopg.Connection) -> None:
         _read_as_text(connection.adapters)
