@@ -22,10 +22,10 @@ from pydantic import BaseModel, RootModel, Secret, SecretBytes, SecretStr
 from pydantic_core import from_json, to_json, to_jsonable_python
 
 from windlass.errors import PayloadError, PayloadTooLargeError
-from windlass.json_tree import FLATTEN, Path, TreeInspector, explain, spell_floats
+from windlass.json_tree import FLATTEN, Path, TreeInspector, a_type, explain, spell_floats
 
 _AS_LIST = "turn it into a list first, list(...)"
-_AWAITED = "await it in an async function; a decorator around an async function must be async, too, or use functools.wraps"
+AWAITED = "await it in an async function; a decorator around an async function must be async, too, or use functools.wraps"
 _AS_BASE64 = "encode it as text, base64.b64encode(value).decode()"
 _TEXT_KEYS = "use text keys, and a list of pairs for anything else"
 _BY_REFERENCE = "store the secret's name or id and fetch it in the handler"
@@ -113,9 +113,9 @@ class ValueInspector(TreeInspector):
         elif nature is _Nature.SECRET:
             self._suspects.append((path, value))
         elif nature is _Nature.ITERATOR:
-            self.refuse(path, f"is a {type(value).__name__}, which can be read only once", _AS_LIST)
+            self.refuse(path, f"is {a_type(value)}, which can be read only once", _AS_LIST)
         elif nature is _Nature.AWAITABLE:
-            self.refuse(path, f"is a {type(value).__name__} that nobody awaited", _AWAITED)
+            self.refuse(path, f"is {a_type(value)} that nobody awaited", AWAITED)
         elif nature is _Nature.BYTES and not typed:
             self.refuse(
                 path, f"is {type(value).__name__}; JSON has no bytes and would return text", _AS_BASE64
@@ -177,7 +177,7 @@ class ValueInspector(TreeInspector):
         if nature is _Nature.BYTES:
             self.refuse(path, f"is {type(value).__name__} and not UTF-8 text", _AS_BASE64)
         cure = "pass plain data (text, numbers, lists, dicts, dates, pydantic models, dataclasses) instead"
-        self.refuse(path, f"is a {type(value).__name__}, which JSON cannot hold", cure)
+        self.refuse(path, f"is {a_type(value)}, which JSON cannot hold", cure)
 
     def compare(self, raw: bytes) -> bytes:
         """Check the JSON written for a value that ``check_value`` saw; return it ready to store, sets in a stable order."""
@@ -192,7 +192,7 @@ class ValueInspector(TreeInspector):
             )
         self.check_tree(tree)
         for path, value in self._suspects:
-            stored = _at(tree, path)
+            stored = node_at(tree, path)
             if isinstance(value, float):
                 if stored is None:
                     self.not_finite(path)
@@ -202,7 +202,7 @@ class ValueInspector(TreeInspector):
             return spell_floats(raw)
         # A set's order changes from process to process; the same arguments must be the same text (and hash).
         for path in reversed(self._sets):
-            stored = _at(tree, path)
+            stored = node_at(tree, path)
             if isinstance(stored, list):
                 stored.sort(key=to_json)
         return spell_floats(to_json(tree))
@@ -233,7 +233,7 @@ class ValueInspector(TreeInspector):
         )
 
 
-def _at(tree: Any, path: Path) -> Any:
+def node_at(tree: Any, path: Path) -> Any:
     """The node at a path, or ``...`` when a serializer left it out or wrote another shape."""
     for step in path:
         try:

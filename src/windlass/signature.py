@@ -13,7 +13,7 @@ import functools
 import inspect
 import re
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn, NotRequired
 
@@ -24,7 +24,8 @@ from pydantic_core import ErrorDetails, SchemaError
 from typing_extensions import TypedDict  # pydantic takes typing's own only from 3.12 on
 
 from windlass.errors import ConfigError
-from windlass.json_tree import Path, TreeInspector, explain, one_line
+from windlass.inspection import AWAITED, node_at
+from windlass.json_tree import Path, TreeInspector, a_type, explain, one_line
 from windlass.payload import DEFAULT_LIMITS, MAX_BYTES, RESULT_LIMITS, Limits, Writer, decode, encode
 
 # Called with fields known only at run time, which type checkers do not follow.
@@ -212,6 +213,9 @@ class Signature:
             inspector.refuse(path, "is missing", stored.if_missing if stored else cure)
         if detail["type"] == "extra_forbidden" and root == "args" and len(path) == 1:
             self._refuse_unknown(str(path[0]), inspector, stored)
+        given = node_at(value, path)
+        if isinstance(given, Awaitable | AsyncIterator):
+            inspector.refuse(path, f"is {a_type(given)} that nobody awaited", AWAITED)
         messages = dict.fromkeys(one_line(other["msg"]) for where, other in found if where == path)
         problem = f"does not fit its annotation ({' or '.join(messages)})"[:400]
         cure = "change the value, or the annotation if it is wrong"

@@ -467,3 +467,12 @@ def test_hash_tells_bodies_and_kinds_apart() -> None:
 def test_hash_of_broken_json_is_a_payload_error(text: str) -> None:
     with pytest.raises(PayloadError):
         body_hash("k", text)
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [(object(), "is an object, which"), (ZeroDivisionError(), "is a ZeroDivisionError, which")],
+)
+def test_a_type_is_named_with_its_article(value: object, told: str) -> None:
+    with pytest.raises(PayloadError, match=told):
+        encode(value, what="result")

@@ -156,10 +156,24 @@ def test_a_factory_that_is_an_object_with_an_async_call_is_async() -> None:
         Container().provide(str, Maker())
 
 
-def test_a_coroutine_as_a_result_says_what_to_do() -> None:
+def annotated() -> str:
+    return ""
+
+
+@pytest.mark.parametrize("handler", [lambda: None, annotated], ids=["bare", "annotated"])
+def test_a_coroutine_as_a_result_says_what_to_do(handler: Callable[[], Any]) -> None:
     left = coroutine(1)
     with pytest.raises(
         PayloadError, match=r"result is a coroutine that nobody awaited; await it in an async"
     ):
-        Signature.of(lambda: None).encode_result(left)
+        Signature.of(handler).encode_result(left)
+    left.close()
+
+
+def test_a_coroutine_as_an_argument_says_what_to_do() -> None:
+    def send(to: str) -> None: ...
+
+    left = coroutine(1)
+    with pytest.raises(PayloadError, match=r"args\.to is a coroutine that nobody awaited; await it"):
+        Signature.of(send).encode_args(to=left)
     left.close()
