@@ -243,8 +243,8 @@ class _Misfit:
 
 _MISFIT_ARGS = _Misfit(
     verdict="do not fit the handler as it is now",
-    if_missing="give the parameter a default, then retry the job",
-    cure="deploy a handler that takes what was stored, then retry the job",
+    if_missing="give the parameter a default, then retry the job: app.store.jobs.retry(id)",
+    cure="deploy a handler that takes what was stored, then retry the job: app.store.jobs.retry(id)",
 )
 _MISFIT_RESULT = _Misfit(
     verdict="does not fit the return annotation as it is now",

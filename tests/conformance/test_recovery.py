@@ -120,6 +120,7 @@ def test_a_job_that_kills_its_instances_fails_at_the_crash_cap(
     job = store.jobs.get(job_id)
     assert job.state is State.FAILED and job.error is not None
     assert job.error["code"] == "crash_cap" and "3 times" in job.error["message"]
+    assert "app.store.jobs.retry(id)" in job.error["message"]
     assert_counts_are_true(store)
 
 

@@ -267,12 +267,18 @@ def test_stored_arguments_that_no_longer_fit_are_refused(text: str | bytes, fiel
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("{}", "args.user_id is missing; give the parameter a default, then retry the job"),
+        (
+            "{}",
+            "args.user_id is missing; give the parameter a default, then retry the job: app.store.jobs.retry(id)",
+        ),
         (
             '{"user_id":1,"nte":2}',
             "args.nte is not a parameter of the handler; it takes user_id, order, note; deploy",
         ),
-        ('{"user_id":"x"}', "deploy a handler that takes what was stored, then retry the job"),
+        (
+            '{"user_id":"x"}',
+            "deploy a handler that takes what was stored, then retry the job: app.store.jobs.retry(id)",
+        ),
     ],
 )
 def test_they_are_not_said_to_be_impossible_to_store(text: str, told: str) -> None:

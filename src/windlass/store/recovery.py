@@ -222,7 +222,7 @@ def capped(error: JobError, crashes: int) -> JobError:
     return JobError(
         type=error.type,
         code="crash_cap",
-        message=f"the process that ran this job died {crashes} times; look at what it does to its process, then retry it",
+        message=f"the process that ran this job died {crashes} times; look at what it does to its process, then retry it: app.store.jobs.retry(id)",
         details=error.details,
     )
 
