@@ -7,7 +7,6 @@ and give back the rest.
 
 from __future__ import annotations
 
-import difflib
 import os
 import platform
 import threading
@@ -35,6 +34,7 @@ from windlass.engine.waker import Waker
 from windlass.engine.watchdog import Watchdog
 from windlass.errors import ConfigError, WindlassError
 from windlass.model import Lease, Run
+from windlass.nearest import did_you_mean
 from windlass.observe import events
 from windlass.observe.current import current_job
 from windlass.observe.report import EngineReport, PhaseReport
@@ -401,9 +401,8 @@ def served(registry: Registry, settings: Settings) -> dict[str, Any]:
     for key, names in (("phases", wanted), ("processors", tuple(settings.processors))):
         for name in names:
             if name not in known:
-                near = difflib.get_close_matches(name, known, 1)
-                meant = f" (did you mean {near[0]}?)" if near else ""
+                listed = ", ".join(known) or "none"
                 raise ConfigError(
-                    key, name, f"one of the phases that are defined: {', '.join(known) or 'none'}{meant}"
+                    key, name, f"one of the phases that are defined: {listed}{did_you_mean(name, known)}"
                 )
     return {name: known[name] for name in known if name in wanted}

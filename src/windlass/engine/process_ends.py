@@ -79,7 +79,7 @@ class Ends:
         error = _process_error("process_died", f"the process that ran this job {what}", last_words, details)
         if crashes < self._crash_cap:
             return self._bench.timed(running, Retried(lease, error, crash_delay(crashes), crashed=True))
-        advice = "look at what it does to its process, then retry it"
+        advice = "look at what it does to its process, then retry it: app.store.jobs.retry(id)"
         capped = replace(
             error,
             code="crash_cap",
@@ -98,7 +98,7 @@ class Ends:
         """The outcome of a job whose handler no other process can find."""
         message = (
             f"the handler of phase {running.lease.phase!r} cannot be found by another process; "
-            "define it at the top of a module, then retry this job"
+            "define it at the top of a module, then retry this job: app.store.jobs.retry(id)"
         )
         error = JobError(type="ConfigError", code="config", message=message)
         return self._bench.timed(running, Failed(running.lease, error))

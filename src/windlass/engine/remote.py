@@ -79,7 +79,10 @@ def rebuild(told: Message) -> BaseException:
         case "fail":
             return Fail(told["code"], told["message"])
         case "retry":
-            return Retry(told["message"], after=told["after"], counted=told["counted"])
+            after = (
+                told["after"] if told["after"] is None else max(0.0, told["after"])
+            )  # set past its constructor
+            return Retry(told["message"], after=after, counted=told["counted"])
         case _:
             return _stand_in(told)
 

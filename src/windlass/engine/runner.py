@@ -96,7 +96,7 @@ class Runner:
         """The call a job asks for; an outcome where there is none to make (I-16: a bad row ends, it does not stop the loop)."""
         phase = self._registry.phase(lease.phase)
         if phase is None or phase.kind != lease.kind:
-            message = f"no handler is defined for kind {lease.kind!r} in phase {lease.phase!r}; deploy it, then retry this job"
+            message = f"no handler is defined for kind {lease.kind!r} in phase {lease.phase!r}; deploy it, then retry this job: app.store.jobs.retry(id)"
             return Failed(lease, JobError(type="UnknownKind", code="unknown_kind", message=message))
         made: Context | None = None
         try:

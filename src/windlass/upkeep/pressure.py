@@ -135,6 +135,6 @@ def _gone(lease: Lease, known: list[str]) -> JobError:
         code="phase_gone",
         message=(
             f"{lease.kind} has no phase {lease.phase!r} any more (it has {', '.join(known)}), and no instance serves it; "
-            "bring it back, then retry this job: it goes on there"
+            "bring it back, then retry this job, which goes on there: app.store.jobs.retry(id)"
         ),
     )
