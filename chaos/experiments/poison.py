@@ -38,7 +38,7 @@ def run(bed: Bed, plan: Plan, findings: Findings) -> None:
     findings.holds("supervisor lives", supervisor.code is None, supervisor.code is None)
     findings.note("exit code of the supervisor", supervisor.stop())
     jobs = check(bed, findings, bad=poison)
-    deaths = [line["raw"] for line in supervisor.log.lines() if "starting another" in line.get("raw", "")]
+    deaths = supervisor.log.events("process.ended")
     findings.least("worker processes that died", len(deaths), 1)
     findings.least("jobs recovered", len(bed.events("job.recovered")), len(poison) - plan.apart)
     _judge_good(bed, [job for job in jobs.values() if job.id not in poison], findings)
