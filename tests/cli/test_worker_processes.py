@@ -20,18 +20,18 @@ from windlass.store import open_store
 from windlass.store.migrate import migrate
 
 
-def test_processes_share_the_work_and_a_dead_one_is_replaced(bench: Bench) -> None:
-    app = bench.app()
+def test_processes_share_the_work_and_a_dead_one_is_replaced(lone: Bench) -> None:
+    app = lone.app()
     deadly = app.die.enqueue()
     jobs = [app.wait.enqueue(seconds=0.05) for _ in range(60)]
-    worker = bench.worker("--processes", "2", "--drain", *QUICK)
+    worker = lone.worker("--processes", "2", "--drain", *QUICK)
     _, errors = worker.communicate(timeout=60)
     assert worker.returncode == 0, errors
-    assert all(bench.store.jobs.get(job.id).state is State.COMPLETED for job in jobs)
-    died = bench.store.jobs.get(deadly.id)
+    assert all(lone.store.jobs.get(job.id).state is State.COMPLETED for job in jobs)
+    died = lone.store.jobs.get(deadly.id)
     assert died.state is State.FAILED and died.error is not None
     assert "ended with exit code 9" in errors and "starting another" in errors
-    instances = {span.instance for job in jobs for span in bench.store.jobs.timeline(job.id)}
+    instances = {span.instance for job in jobs for span in lone.store.jobs.timeline(job.id)}
     assert len(instances) >= 2, "more than one process did the work"
 
 

@@ -14,7 +14,7 @@ import traceback
 from datetime import timedelta
 from types import FrameType
 
-from windlass.errors import LeaseLost
+from windlass.errors import LeaseLost, StoreUnreachableError
 from windlass.examples.parcels.ledger import Ledger
 from windlass.examples.parcels.orders import PACK, SHIP
 from windlass.examples.parcels.work import AddressUnknownError, pack, ship
@@ -90,6 +90,10 @@ class Worker:
                     self._work(holder, lease)
             except LeaseLost:
                 continue  # somebody else has it, and nothing of ours was written
+            except (
+                StoreUnreachableError
+            ):  # others kept the file's one write lock for as long as the lease had left
+                holder.release(lease)
         return len(leases)
 
     def _work(self, holder: Holder, lease: Lease) -> None:
