@@ -87,15 +87,11 @@ def _judge_recovery(bed: Bed, plan: Plan, deaths: Sequence[Death], findings: Fin
     for death in deaths:
         for job in death.held:
             moments = [moment for moment in told.get(job, ()) if moment >= death.when]
-            if (
-                not moments
-            ):  # whoever recovered it was killed before saying so: then when it was claimed again
+            if not moments:  # whoever recovered it was killed before saying so
                 spans = bed.store.jobs.timeline(job)
-                moments = [
-                    span.claimed_at.timestamp() for span in spans if span.instance not in death.instances
-                ]
-                moments = [moment for moment in moments if moment >= death.when]
-                if not moments and spans and spans[-1].outcome == "completed":
+                others = [span for span in spans if span.instance not in death.instances]
+                moments = [again for span in others if (again := span.claimed_at.timestamp()) >= death.when]
+                if not moments and spans[-1].instance in death.instances and spans[-1].outcome == "completed":
                     own += 1  # the dead one's last statement took longer than we waited for it
                     continue
             if moments:

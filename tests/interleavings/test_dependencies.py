@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import TypeVar
@@ -24,9 +23,9 @@ from tests.interleavings.sessions import (
     until_blocked,
     user_transaction,
 )
+from tests.interleavings.slow_ends import SlowCommits
 from windlass.model import After, Completed, DependencyPolicy, Failed, Lease, NewJob, Retried, State, Verdict
 from windlass.store import Store
-from windlass.store.contract import Transaction
 from windlass.store.dependencies import Dependencies
 from windlass.store.enqueueing import Enqueuer
 from windlass.store.jobs import Jobs
@@ -119,24 +118,6 @@ def test_the_linker_leaves_out_a_parent_in_the_middle_of_a_move(
     settle(store)
     assert [one.id for one in claim(holder)] == [child]
     assert_consistent(postgres_dsn_every, store)
-
-
-class SlowCommits(PostgresDatabase):
-    """Holds every transaction open until it is let go."""
-
-    def __init__(self, url: str) -> None:
-        super().__init__(url)
-        self.is_holding = threading.Event()
-        self.go_on = threading.Event()
-
-    def transact(self, work: Callable[[Transaction], T]) -> T:
-        def and_wait(tx: Transaction) -> T:
-            result = work(tx)
-            self.is_holding.set()
-            self.go_on.wait(20)
-            return result
-
-        return super().transact(and_wait)
 
 
 @pytest.mark.parametrize("way", ["short", "long"])

@@ -41,9 +41,9 @@ from windlass.cli.output import output_option, show
 def demo(once: bool, on_postgres: bool, file: Path, is_deadly: bool, jobs: int | None, output: str) -> int:
     """Watch jobs run on a real database, for some seconds.
 
-    Twelve pages of a small web site go through three phases, to learn how visible it is: they are fetched and read, questions are formed, and a model is asked (the pages and the
-    model are served by the demonstration itself). Beside them a report goes through 50,000 records in chunks, and a summary waits
-    for it. Ctrl-C stops in order, and the next start goes on where it was.
+    Twelve pages of a small web site go through three phases, to learn how visible it is: they are fetched and read, questions are
+    formed, and a model is asked (the pages and the model are served by the demonstration itself). Beside them a report goes through
+    50,000 records in chunks, and a summary waits for it. Ctrl-C stops in order, and the next start goes on where it was.
 
     With --kill, parcels are packed and shipped by three worker processes; one of them is killed on the way. Each phase writes an entry in
     the transaction that moves the parcel on; at the end the entries are counted.

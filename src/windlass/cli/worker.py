@@ -119,8 +119,8 @@ def _refuse_without_jobs(target: str, app: App) -> None:
         raise ConfigError(
             "app",
             target,
-            f"an app with jobs, and none are defined; {module} must import the modules that define them, or name one of those: "
-            f"windlass worker {module}.jobs:app",
+            f"an app with jobs, and none are defined; {module} must import the modules that define them, or name one of those, "
+            f"for example windlass worker {module}.jobs:app",
         )
 
 

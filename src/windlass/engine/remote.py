@@ -79,9 +79,9 @@ def rebuild(told: Message) -> BaseException:
         case "fail":
             return Fail(told["code"], told["message"])
         case "retry":
-            after = (
-                told["after"] if told["after"] is None else max(0.0, told["after"])
-            )  # set past its constructor
+            after = told["after"]
+            if after is not None:
+                after = max(0.0, after)  # it may have been changed after it was made
             return Retry(told["message"], after=after, counted=told["counted"])
         case _:
             return _stand_in(told)

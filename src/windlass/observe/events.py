@@ -112,6 +112,7 @@ def held_back(phase: str, following: str, queued: int, most: int, *, is_full: bo
 
 
 def jobs_wait(count: int) -> str:
+    """``1 job waits``, ``7 jobs wait``."""
     return "1 job waits" if count == 1 else f"{count:,} jobs wait"
 
 
