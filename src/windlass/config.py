@@ -27,6 +27,7 @@ FILE = "windlass.toml"
 PREFIX = "WINDLASS_"
 DEFAULT_URL = "sqlite:///windlass.db"
 HIDDEN = "***"
+NEARLY = 0.9  # how much alike a variable is to one of ours that was probably meant
 _LOCK_KEYS = {
     "enabled": "background.redis_lock_enabled",
     "required": "background.redis_lock_required",
@@ -140,6 +141,7 @@ def load(
             if variable in environ:
                 found[known.key] = (environ[variable], f"environment {variable}")
                 break
+    problems += _misspelt(environ)
     found |= {key: (value, "code") for key, value in _flat(code or {}).items()}
     items = {
         known.key: Item(known.key, known.default, "default", known.is_secret) for known in KNOWN.values()
@@ -162,12 +164,20 @@ def _item(key: str, value: Any, origin: str) -> Item:
     known = KNOWN.get(key)
     if known is None:
         near = did_you_mean(key, KNOWN)
-        raise ConfigError(key, _shown(value, False), because=f"there is no such key ({origin}){near}")
+        raise ConfigError(key, HIDDEN, because=f"there is no such key ({origin}){near}")  # it may be a secret's
     try:
         return Item(key, known.read(value), origin, known.is_secret)
     except (ValueError, TypeError) as error:
-        told = HIDDEN if known.is_hidden else _shown(value, known.is_secret)
+        told = HIDDEN if known.is_hidden else without_secrets(str(value)) if known.is_secret else value
         raise ConfigError(key, told, f"{known.allowed} ({origin})") from (None if known.is_hidden else error)
+
+
+def _misspelt(environ: Mapping[str, str]) -> Iterator[ConfigError]:
+    """Variables that are nearly ours. Others that begin alike are somebody's: Kubernetes makes some for each service."""
+    ours = {f"{PREFIX}CONFIG", *(variable for known in KNOWN.values() for variable in known.variables)}
+    for variable in sorted(environ.keys() - ours):
+        if variable.startswith(PREFIX) and (near := did_you_mean(variable, ours, NEARLY)):
+            yield ConfigError(variable, HIDDEN, because=f"there is no such setting{near}")
 
 
 def _raise(problems: list[ConfigError]) -> None:
@@ -206,10 +216,6 @@ def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             flat[name] = value
     return flat
-
-
-def _shown(value: Any, is_secret: bool) -> Any:
-    return without_secrets(str(value)) if is_secret else value
 
 
 # ---------------------------------------------------------------------- what there is

@@ -92,12 +92,47 @@ def test_all_bad_settings_are_named_at_once_and_secrets_are_not_shown() -> None:
                 "background.lock_ttl_ms": "x",
                 "databse.url": "postgresql://u:hunter2@h/d",
             },
-            environ={},
+            environ={"WINDLASS_DATABASE_URI": "postgresql://u:hunter3@h/d"},
         )
     text = str(caught.value)
-    assert "attempts" in text and "lock_ttl_ms" in text and "databse.url" in text
+    assert all(key in text for key in ("attempts", "lock_ttl_ms", "databse.url", "WINDLASS_DATABASE_URI"))
+    assert "hunter" not in text
     config = load({"database.url": "postgresql://u:hunter2@h/d"}, environ={})
     assert all("hunter2" not in item.shown for item in config)
+
+
+@pytest.mark.parametrize(
+    ("variable", "near"),
+    [
+        ("WINDLASS_WORKER_LEESE", "WINDLASS_WORKER_LEASE"),
+        ("WINDLASS_WORKR_LEASE", "WINDLASS_WORKER_LEASE"),
+        ("WINDLASS_DATABASE_URI", "WINDLASS_DATABASE_URL"),
+        ("WINDLASS_CONFG", "WINDLASS_CONFIG"),
+    ],
+)
+def test_a_misspelt_variable_is_refused(variable: str, near: str) -> None:
+    """It would be ignored, and the worker would run by other figures than its owner thinks."""
+    with pytest.raises(ConfigError, match=f"^{variable} .*did you mean {near}\\?$"):
+        load(environ={variable: "1"})
+
+
+@pytest.mark.parametrize(
+    "variable",
+    [
+        "WINDLASS_WORKER_SERVICE_HOST",
+        "WINDLASS_WORKER_PORT",
+        "WINDLASS_WORKER_PORT_8080_TCP_ADDR",
+        "WINDLASS_REDIS_SERVICE_PORT",
+        "WINDLASS_REDIS_PORT",
+        "WINDLASS_DATABASE_PASSWORD",
+        "WINDLASS_DATABASE_HOST",
+        "WINDLASS_PRINCIPAL_NAME",
+        "WINDLASS_TEST_REDIS_URL",
+    ],
+)
+def test_variables_of_others_are_left_alone(variable: str) -> None:
+    """Kubernetes makes some for each service, and people have their own."""
+    load(environ={variable: "1"})
 
 
 def test_every_number_of_the_settings_can_be_set() -> None:
