@@ -164,7 +164,9 @@ def _item(key: str, value: Any, origin: str) -> Item:
     known = KNOWN.get(key)
     if known is None:
         near = did_you_mean(key, KNOWN)
-        raise ConfigError(key, HIDDEN, because=f"there is no such key ({origin}){near}")  # it may be a secret's
+        raise ConfigError(
+            key, HIDDEN, because=f"there is no such key ({origin}){near}"
+        )  # it may be a secret's
     try:
         return Item(key, known.read(value), origin, known.is_secret)
     except (ValueError, TypeError) as error:

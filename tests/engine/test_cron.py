@@ -133,7 +133,9 @@ def test_a_paused_schedule_is_left_alone_and_resumed(shop: Shop) -> None:
 
 def _told(caplog: pytest.LogCaptureFixture) -> dict[str, dict[str, Any]]:
     """What was logged, by its event."""
-    return {record.__dict__["event"]: record.__dict__ for record in caplog.records if "event" in record.__dict__}
+    return {
+        record.__dict__["event"]: record.__dict__ for record in caplog.records if "event" in record.__dict__
+    }
 
 
 def test_missed_ticks_are_made_up_for_and_told(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
@@ -148,7 +150,9 @@ def test_missed_ticks_are_made_up_for_and_told(shop: Shop, caplog: pytest.LogCap
     shop.run(f"UPDATE {table} SET next_at = next_at {back}")
     with caplog.at_level(logging.DEBUG, "windlass.engine"):
         shop.serve()
-        told = shop.until(lambda: {"schedule.missed", "schedule.fired"} <= (told := _told(caplog)).keys() and told)
+        told = shop.until(
+            lambda: {"schedule.missed", "schedule.fired"} <= (told := _told(caplog)).keys() and told
+        )
     assert shop.store.schedules.get("sweep").last_job
     missed = told["schedule.missed"]
     assert (missed["schedule"], missed["jobs"], missed["is_capped"]) == ("sweep", 1, False)
