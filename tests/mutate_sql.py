@@ -45,7 +45,7 @@ from windlass.clock import ManualClock  # noqa: E402
 from windlass.embedded import process  # noqa: E402
 from windlass.embedded.postgres import PostgresServer  # noqa: E402
 from windlass.store import migrations, partitions, statements  # noqa: E402
-from windlass.store import postgres as pg_store  # noqa: E402
+from windlass.store import postgres_transaction as pg_store  # noqa: E402
 from windlass.store import sqlite as sqlite_store  # noqa: E402
 
 HOME = "WINDLASS_MUTATE_HOME"  # set in the copy: where the tree it was made of lies

@@ -20,9 +20,7 @@ from bench.report import say
 
 BATCH = 1000  # jobs per bulk call
 WARM_UP = 5  # jobs before the first sample of a latency
-SETTLE_SECONDS = (
-    1.0  # from the worker's being up to the first job of a latency: it has found nothing and waits
-)
+SETTLE_SECONDS = 1.0  # from the worker's being up to the first job of a latency: it has found nothing yet
 
 
 @dataclass(frozen=True)

@@ -47,12 +47,8 @@ class Settings:
     # Running
     health: float = 30.0  # how often the health of the whole is looked at
     cancel_grace: float = 5.0  # for a job that was told to stop before its processor is replaced
-    blocked_after: float = (
-        1.0  # an event loop that does not answer this long is reported, with the job that blocks it
-    )
-    memory_limit: int | None = (
-        None  # bytes a process of executor="process" may take beyond those it starts with
-    )
+    blocked_after: float = 1.0  # a loop that does not answer for so long is told, with the job that blocks it
+    memory_limit: int | None = None  # bytes a process of executor="process" may take besides its first ones
 
     # Stopping
     grace: float = 30.0  # for running jobs when the instance stops
@@ -60,16 +56,12 @@ class Settings:
     # Pipelines
     pressure: float = 1.0  # how often full phases are looked for, where a phase has max_waiting
     unserved: float = 30.0  # how often phases are looked for that nobody serves
-    fail_unserved: float | None = (
-        3600.0  # a job in a phase that its pipeline no longer has, and nobody serves, fails after this
-    )
+    fail_unserved: float | None = 3600.0  # a job in a phase that is gone, and nobody serves, fails after this
 
     # Keeping
     rollup: float = 10.0  # how often counts and times of the minute are written
     rollup_days: float = 14.0  # and how long they stay
-    erase_principal_after: float | None = (
-        86_400.0  # who asked for a job is forgotten this long after its end, kept tokens with it
-    )
+    erase_principal_after: float | None = 86_400.0  # who asked is forgotten so long after the job's end
 
     def __post_init__(self) -> None:
         for name in (

@@ -15,7 +15,7 @@ from windlass.errors import StoreError
 from windlass.model import NewJob
 from windlass.store import Store, open_store
 from windlass.store.contract import CANCEL, LATER, NUDGE, RECONNECTED, Listener
-from windlass.store.enqueueing import NOTIFY_EVERY
+from windlass.store.speakers import NOTIFY_EVERY
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from windlass.store import Store
 from windlass.store.contract import LATER, NUDGE
 from windlass.store.holder import Holder
 from windlass.store.marks import FULL_EVERY
-from windlass.store.postgres import PostgresTransaction
+from windlass.store.postgres_transaction import PostgresTransaction
 
 T = TypeVar("T")
 BOOM = JobError(type="Boom", code="boom", message="it broke")

@@ -27,7 +27,7 @@ from windlass.model import Completed, NewJob, Released
 from windlass.store import Store
 from windlass.store.entries import check
 from windlass.store.marks import FULL_EVERY, RECENT
-from windlass.store.postgres import PostgresTransaction
+from windlass.store.postgres_transaction import PostgresTransaction
 
 SECONDS = 11.0
 PER_SECOND = 1000

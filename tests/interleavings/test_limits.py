@@ -42,7 +42,7 @@ from windlass.model import (
 )
 from windlass.store import Store
 from windlass.store.limits import TAKEN
-from windlass.store.postgres import PostgresTransaction
+from windlass.store.postgres_transaction import PostgresTransaction
 from windlass.store.recording import apply
 
 

@@ -288,9 +288,7 @@ def test_another_took_it_while_redis_was_away(own_valkey: OwnValkey, opened_lock
     until(lambda: any(hold.is_lost for hold in holds) and any(hold.is_shared for hold in holds))
     time.sleep(0.3)
     assert sorted((hold.is_shared, hold.is_lost) for hold in holds) == [(False, True), (True, False)]
-    for hold in sorted(
-        holds, key=lambda hold: hold.is_shared
-    ):  # the loser first: it must not end the winner's
+    for hold in sorted(holds, key=lambda hold: hold.is_shared):  # the loser must not end the winner's
         assert hold.release() is not hold.is_lost
     with own_valkey.client() as seen:
         assert seen.keys("*") == []

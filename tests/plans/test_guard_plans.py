@@ -15,7 +15,7 @@ import pytest
 from windlass.clock import ManualClock
 from windlass.model import NewJob
 from windlass.store import open_store
-from windlass.store import postgres as pg_store
+from windlass.store import postgres_transaction as pg_store
 from windlass.store import sqlite as sqlite_store
 from windlass.store.ids import LARGEST, SMALLEST, new_id
 

@@ -136,7 +136,7 @@ def test_a_database_that_is_away_is_a_failed_attempt(
     assert effects(box) == [0, 1, 2, 3, 4]
 
 
-def test_kills_at_start_and_end_are_counted_and_capped(app: windlass.App, windlass_sandbox: Make) -> None:
+def test_kills_at_the_end_are_counted_and_capped(app: windlass.App, windlass_sandbox: Make) -> None:
     runs: list[int] = []
 
     @app.job(retry=windlass.fixed(9, wait=1))
@@ -150,6 +150,41 @@ def test_kills_at_start_and_end_are_counted_and_capped(app: windlass.App, windla
     box.drain(advance=True)
     done = box.store.jobs.get(job.id)
     assert done.state is State.FAILED and (done.error or {})["code"] == "crash_cap" and len(runs) == 3
+
+
+def test_a_kill_at_the_start_comes_before_the_handler(app: windlass.App, windlass_sandbox: Make) -> None:
+    runs: list[int] = []
+
+    @app.job
+    def pay(ctx: windlass.Context) -> None:
+        runs.append(ctx.attempt)
+
+    box = windlass_sandbox(app)
+    job = box.app.enqueue("pay")
+    box.faults.kill_at_start()
+    box.drain(advance=True)
+    assert box.store.jobs.get(job.id).state is State.COMPLETED
+    assert (runs, box.faults.struck) == ([2], ["pay start 1"])
+
+
+def test_a_lease_lost_at_the_end_has_the_job_done_by_another(
+    app: windlass.App, windlass_sandbox: Make
+) -> None:
+    """What the first one wants to record is refused, and the second one's word stands."""
+    runs: list[int] = []
+
+    @app.job
+    def pay(ctx: windlass.Context) -> int:
+        runs.append(ctx.attempt)
+        return ctx.attempt
+
+    box = windlass_sandbox(app)
+    job = box.app.enqueue("pay")
+    box.faults.lose_lease_at_end()
+    box.drain(advance=True)
+    done = box.store.jobs.get(job.id)
+    assert (done.state, done.result) == (State.COMPLETED, 2)
+    assert (runs, box.faults.struck) == ([1, 2], ["pay end 1"])
 
 
 def test_inline_runs_before_enqueue_returns(app: windlass.App, windlass_sandbox: Make) -> None:

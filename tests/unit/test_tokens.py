@@ -23,7 +23,8 @@ from hypothesis import strategies as st
 
 from windlass.clock import ManualClock
 from windlass.errors import ConfigError, TokenError
-from windlass.tokens import ALGORITHMS, ClaimPaths, Verifier
+from windlass.key_ring import ALGORITHMS
+from windlass.tokens import ClaimPaths, Verifier
 
 RSA = rsa.generate_private_key(65537, 2048)
 OTHER_RSA = rsa.generate_private_key(65537, 2048)

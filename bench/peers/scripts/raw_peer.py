@@ -15,7 +15,8 @@ from windlass.model import Json, NewJob
 from windlass.store import open_store
 from windlass.store.ends import finish_columns
 from windlass.store.migrate import migrate
-from windlass.store.postgres import LANES, STATEMENTS
+from windlass.store.postgres import LANES
+from windlass.store.postgres_transaction import STATEMENTS
 
 
 class RawClient:

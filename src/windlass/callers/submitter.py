@@ -20,8 +20,9 @@ from windlass.callers.transaction import join, require, run_verb
 from windlass.clock import Clock
 from windlass.errors import StoreError
 from windlass.model import Enqueued, NewJob
-from windlass.store.enqueueing import INBOX, Inserter, RepeatRaced
+from windlass.store.enqueueing import Inserter, RepeatRaced
 from windlass.store.entries import check, needs_one_statement
+from windlass.store.speakers import INBOX
 
 TRIES = 5
 
@@ -48,7 +49,7 @@ class TransactionSubmitter:
         if entries:
             rows = self._inserter.rows(entries, inbox=True)
             if await run_verb(caller, self._clock, "enqueue", jobs=rows):
-                self._inserter.note_told([INBOX])
+                self._inserter.speakers.note_told([INBOX])
         return [Enqueued(entry.id, created=True) for entry in entries]
 
     def _submit(self, caller: Caller, jobs: Sequence[NewJob]) -> list[Enqueued]:

@@ -49,9 +49,7 @@ class Word:
 
     def _say(self, word: bytes) -> None:
         if self._end is not None:
-            with suppress(
-                OSError
-            ):  # the parent is gone, or a job closed it: then this end is a death like others
+            with suppress(OSError):  # the parent is gone, or a job closed it: this end is a death like others
                 os.write(self._end, word)
 
 

@@ -16,7 +16,8 @@ from windlass.engine.runner import STOPPED, Call, Runner, describe, unseen
 from windlass.engine.running import Running, Stop
 from windlass.errors import LeaseLost
 from windlass.model import Failed, Flag, Lease, Outcome, Released, has_flag
-from windlass.work.context import Context, Hold, Probe
+from windlass.work.context import Context, Probe
+from windlass.work.hold import Hold
 from windlass.work.kind import Phase
 
 

@@ -71,9 +71,7 @@ class Heartbeat:
 
     def soon(self, seconds: float = 0.0) -> None:
         """Beat earlier than planned: a claim's reply was lost, and the beat finds its jobs."""
-        with (
-            self._asked_lock
-        ):  # each is kept: a claim lost a second after another is too young for that one's beat
+        with self._asked_lock:  # each is kept: a claim lost a second later is too young for this one's beat
             self._asked.append(time.monotonic() + seconds)
         self._wake.set()
 

@@ -9,7 +9,8 @@ from windlass.engine.running import Running
 from windlass.engine.wire import Message, lease_facts
 from windlass.observe import logs
 from windlass.work.address import Address
-from windlass.work.context import Context, Hold
+from windlass.work.context import Context
+from windlass.work.hold import Hold
 from windlass.work.kind import Phase
 
 

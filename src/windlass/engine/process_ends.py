@@ -54,9 +54,7 @@ class Ends:
             case "refused":
                 error = JobError(type="PayloadError", code=message["code"], message=message["message"])
                 return self._bench.timed(running, Failed(lease, error))
-            case "stopped" if (
-                running.stop is None
-            ):  # a checkpoint said "cancelled" before the engine heard of it
+            case "stopped" if running.stop is None:  # a checkpoint knew it before the engine
                 return self._bench.timed(running, Cancelled(lease, ON_REQUEST))
             case "stopped":
                 return self._bench.raised(running, Stopped())

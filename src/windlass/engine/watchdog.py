@@ -65,7 +65,6 @@ class Watchdog:
         self._pinged_at = 0.0
         self._is_blocked = False
         self.loop_lag = 0.0
-        self.looked_at = time.monotonic()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="windlass-watchdog", daemon=True)
 
@@ -93,7 +92,7 @@ class Watchdog:
                 log.exception("the watchdog met an error it did not expect; it goes on")
 
     def _look(self) -> None:
-        self.looked_at = now = time.monotonic()
+        now = time.monotonic()
         if self._has_lease and self._lease_left() <= self._settings.margin:
             self._has_lease = False
             self._on_lease_over()

@@ -139,9 +139,7 @@ class Verdict(StrEnum):
 
     RECORDED = "recorded"
     ALREADY_RECORDED = "already_recorded"  # this very attempt's outcome is there: the earlier reply was lost
-    REROUTED = (
-        "rerouted"  # the pipeline was changed meanwhile: the job is somewhere else than the outcome says
-    )
+    REROUTED = "rerouted"  # the pipeline was changed meanwhile: the job is elsewhere than the outcome says
     CANCELLED = "cancelled"  # a cancel came first: the job ended cancelled instead of going on
     LOST = "lost"  # the lease is gone; nothing was changed
 

@@ -9,7 +9,6 @@ are one statement; limits, keys, dependencies and ids given by the caller add a 
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -23,30 +22,26 @@ from windlass.model import HIGHEST_PRIORITY, After, Enqueued, Flag, Flow, Json, 
 from windlass.payload import body_hash
 from windlass.store import debouncing, limits
 from windlass.store.bulk import Alike, Stream, kinds_with_rules, lines_of, made, phases_json
-from windlass.store.contract import LATER, Database, Transaction
+from windlass.store.contract import Database, Transaction
 from windlass.store.entries import ALONE, PLAIN, Entry, check
 from windlass.store.inheritance import Heir, inherit
 from windlass.store.principals import principal_row, read_all
 from windlass.store.rows import array
+from windlass.store.speakers import INBOX, Speakers
 
-NOTIFY_EVERY = 0.005
 FLOWS_EVERY = 5.0
-INBOX_WINDOW, INBOX_FREE = 0.1, 20
-INBOX = "@inbox"  # what is remembered here under this name is told to LATER
 
 
 class Inserter:
-    """Inserts jobs in transactions that somebody else opened. Remembers when it last notified whom."""
+    """Inserts jobs in transactions that somebody else opened. What it may tell whom is its ``speakers``' business."""
 
     def __init__(
         self, stamp: Callable[[datetime], Any], monotonic: Callable[[], float] = time.monotonic
     ) -> None:
         self._stamp = stamp
         self._monotonic = monotonic
-        self._told: dict[str, float] = {}
-        self._inbox_since, self._inbox_count = float("-inf"), 0
+        self.speakers = Speakers(monotonic)
         self._flows: tuple[float, list[Flow]] = (float("-inf"), [])
-        self._lock = threading.Lock()
 
     def enqueue_in(self, tx: Transaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """Store jobs inside a transaction that is not ours and may commit late: they pass through the inbox."""
@@ -108,7 +103,7 @@ class Inserter:
 
     def _insert(self, tx: Transaction | Database, entries: Sequence[Entry], *, inbox: bool) -> None:
         rows = tx.run("enqueue", jobs=self.rows(entries, inbox=inbox))
-        self.note_told([INBOX] if inbox and rows else [row[0] for row in rows])
+        self.speakers.note_told([INBOX] if inbox and rows else [row[0] for row in rows])
         brought = [
             row
             for entry in entries
@@ -120,48 +115,8 @@ class Inserter:
 
     def rows(self, entries: Sequence[Entry], *, inbox: bool) -> str:
         """What the verb ``enqueue`` is given."""
-        speakers = self._speakers(entries, inbox=inbox)
+        speakers = self.speakers.among(entries, inbox=inbox)
         return array(self._row(entry, inbox=inbox, tell=entry.id in speakers) for entry in entries)
-
-    def note_told(self, phases: Sequence[str]) -> None:
-        """Somebody waited for these, and was told."""
-        if phases:
-            now = self._monotonic()
-            with self._lock:
-                self._told.update((phase, now) for phase in phases)
-
-    def _speakers(self, entries: Sequence[Entry], *, inbox: bool) -> set[str]:
-        """The jobs that may notify: one per phase, and none for a phase told less than 5 ms ago.
-
-        Only notifications that were really sent count, so a job enqueued just before somebody began to wait does not
-        silence the next one. (NOTIFY takes a cluster-wide lock until its commit is on disk: one per enqueue cost five sixths of the throughput.)
-        """
-        if inbox:
-            return {entries[0].id} if entries and self._may_tell_inbox() else set()
-        now = self._monotonic()
-        speakers: dict[str, str] = {}
-        with self._lock:
-            for entry in entries:
-                job = entry.job
-                is_later = job.after or job.delay or job.run_at or job.limits
-                phase = LATER if is_later else entry.phase
-                if now - self._told.get(phase, float("-inf")) >= NOTIFY_EVERY:
-                    speakers.setdefault(phase, entry.id)
-        return set(speakers.values())
-
-    def _may_tell_inbox(self) -> bool:
-        """Whether a caller's transaction may notify: nearly always.
-
-        The hint comes with its commit, which may be long after another one's hint was heard and done with. So only beyond
-        200 a second, when the next one's hint is near, most are left out. (16 callers: 700 transactions/s with a hint in each, 1,500 so.)
-        """
-        now = self._monotonic()
-        with self._lock:
-            if now - self._inbox_since >= INBOX_WINDOW:
-                self._inbox_since, self._inbox_count = now, 0
-            self._inbox_count += 1
-            is_free = self._inbox_count <= INBOX_FREE
-            return is_free or now - self._told.get(INBOX, float("-inf")) >= NOTIFY_EVERY
 
     def _row(self, entry: Entry, *, inbox: bool, tell: bool) -> str:
         job = entry.job
@@ -348,7 +303,7 @@ class Enqueuer(Inserter):
         if like.way != PLAIN or alike.job.delay or alike.job.run_at:
             return self.enqueue(alike.jobs())
         stream = Stream(alike)
-        loud = {like.phase} if self._speakers([like], inbox=False) else set()
+        loud = {like.phase} if self.speakers.among([like], inbox=False) else set()
         try:
             lines = partial(stream.lines, has_rules=like.job.kind in kinds_with_rules(self._db))
             told = self._db.bulk(lines, phases_json({like.phase: count}, loud))
@@ -357,7 +312,7 @@ class Enqueuer(Inserter):
                 Entry(replace(like.job, args=Json(args)), job, like.phase, args) for job, args in stream.all()
             ]
             return self._db.transact(lambda tx: self.insert(tx, entries, inbox=False, is_repeat=True))
-        self.note_told([row[0] for row in told])
+        self.speakers.note_told([row[0] for row in told])
         return stream.answers
 
     def _insert_plain(self, entries: Sequence[Entry]) -> None:
@@ -366,11 +321,11 @@ class Enqueuer(Inserter):
             self._insert(self._db, entries, inbox=False)
             return
         ruled = kinds_with_rules(self._db)
-        speakers = self._speakers(entries, inbox=False)
+        speakers = self.speakers.among(entries, inbox=False)
         loud = {entry.phase for entry in entries if entry.id in speakers}
         counts = Counter(entry.phase for entry in entries)
         told = self._db.bulk(lambda tail: [lines_of(entries, ruled, tail)], phases_json(counts, loud))
-        self.note_told([row[0] for row in told])
+        self.speakers.note_told([row[0] for row in told])
 
 
 class RepeatRaced(Exception):  # noqa: N818  a signal between this module and the database, never seen by callers

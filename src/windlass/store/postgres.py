@@ -1,4 +1,4 @@
-"""PostgreSQL through psycopg 3: connections, transactions, value conversion, and the one-statement step."""
+"""PostgreSQL through psycopg 3: connections, transactions, and the one-statement step."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from typing import Any, TypeVar
 
 import psycopg
 from psycopg import errors as pg
-from psycopg.adapt import AdaptersMap
 from psycopg.rows import tuple_row
-from psycopg.types.string import TextLoader
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from windlass.clock import Clock
@@ -23,7 +21,7 @@ from windlass.errors import ConfigError, StoreError, StoreUnreachableError
 from windlass.logger import get_logger
 from windlass.model import PlainEnd, Retention, Want
 from windlass.store import partitions
-from windlass.store.contract import EFFECT, ENDED_BY_HANDLER, NUDGE, Effect, Listener, Row, Transaction
+from windlass.store.contract import EFFECT, NUDGE, Effect, Listener, Row, Transaction
 from windlass.store.ends import finish_columns
 from windlass.store.enqueueing import RepeatRaced
 from windlass.store.marks import as_text
@@ -31,7 +29,7 @@ from windlass.store.migrations import require_current
 from windlass.store.postgres_errors import REPEATABLE, lacks_partition, translated
 from windlass.store.postgres_listener import KEEPALIVE, PostgresListener
 from windlass.store.postgres_migrate import migrate_postgres, read_status
-from windlass.store.statements import load
+from windlass.store.postgres_transaction import PostgresTransaction, knows, read_as_text, text_of
 
 log = get_logger("windlass.store")
 
@@ -43,71 +41,6 @@ second and begun anew (``_try_again``), they stay short."""
 LANES = list(range(10))
 
 
-class PostgresTransaction:
-    """Verbs on one connection; the connection's transaction is the caller's business.
-
-    ``is_foreign`` says that the connection is (also) somebody else's: then our way of reading values stays with our cursors.
-    """
-
-    def __init__(
-        self, connection: psycopg.Connection, clock: Clock | None, prepare: bool, *, is_foreign: bool = False
-    ) -> None:
-        self.connection = connection
-        self._clock = clock
-        self._prepare = prepare
-        self._is_foreign = is_foreign
-
-    def run(self, verb: str, **parameters: object) -> list[Row]:
-        if self._is_foreign:  # the handler's own errors are its own; ours are translated here
-            with translated():
-                return self._run(verb, parameters)
-        return self._run(verb, parameters)
-
-    def confirm(self) -> None:
-        with translated():  # a lost connection, or a time-out of the server's, is no deed of the handler's
-            try:
-                self.connection.execute(f"RELEASE SAVEPOINT {EFFECT}")
-            except (pg.InvalidSavepointSpecification, pg.NoActiveSqlTransaction) as error:
-                raise StoreError(ENDED_BY_HANDLER) from error
-
-    def _run(self, verb: str, parameters: dict[str, object]) -> list[Row]:
-        rows: list[Row] = []
-        for text, names in STATEMENTS[verb]:
-            if "now" in names:
-                parameters["now"] = self._clock.now() if self._clock else None
-            cursor = self._cursor()
-            values = {name: parameters[name] for name in names}
-            cursor.execute(text, values, prepare=self._prepare, binary=verb in BINARY)
-            if cursor.description is not None:
-                rows = cursor.fetchall()
-        return rows
-
-    def _cursor(self) -> psycopg.Cursor[Row]:
-        cursor = self.connection.cursor(row_factory=tuple_row)
-        if self._is_foreign:
-            _read_as_text(cursor.adapters)
-        return cursor
-
-
-def _read_as_text(adapters: AdaptersMap) -> None:
-    """uuid, json and jsonb stay text: the store only carries them. The driver's own loader, which is not written in Python."""
-    for name in ("uuid", "json", "jsonb"):
-        adapters.register_loader(name, TextLoader)
-
-
-def _compile() -> dict[str, list[tuple[bytes, frozenset[str]]]]:
-    return {
-        name: [(statement.pyformat().encode(), statement.names) for statement in verb.statements]
-        for name, verb in load("postgres").items()
-    }
-
-
-STATEMENTS = _compile()
-BINARY = {
-    "step"
-}  # whose answer has many times in it: to write and to read them as text costs a microsecond a job
-
-
 class PostgresDatabase:
     """One PostgreSQL database.
 
@@ -117,9 +50,7 @@ class PostgresDatabase:
 
     dialect = "postgres"
     low_water = True
-    bulk_from = (
-        500.0  # measured: 31k jobs/s both ways at 100, 44k against 84k at 1,000, 53k against 115k at 20,000
-    )
+    bulk_from = 500.0  # measured, jobs/s: 31k both ways at 100; 44k to 84k at 1,000; 53k to 115k at 20,000
 
     def __init__(
         self,
@@ -193,7 +124,7 @@ class PostgresDatabase:
             )
 
     def _configure(self, connection: psycopg.Connection) -> None:
-        _read_as_text(connection.adapters)
+        read_as_text(connection.adapters)
         connection.prepare_threshold = None if self._pooled else 0
         if not self._pooled:
             connection.execute("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED")
@@ -224,9 +155,7 @@ class PostgresDatabase:
                 try:
                     yield connection
                 finally:
-                    if (
-                        connection.broken
-                    ):  # its neighbours likely are, too: look now, or each would cost a failed call
+                    if connection.broken:  # its neighbours may be: each would cost a failed call
                         threading.Thread(target=pool.check, daemon=True).start()
         except PoolTimeout as error:
             raise StoreUnreachableError(
@@ -309,7 +238,7 @@ class PostgresDatabase:
 
         def stream(connection: psycopg.Connection) -> list[Row]:
             with connection.transaction():
-                with connection.cursor() as cursor, cursor.copy(STATEMENTS[verb][0][0]) as copy, _unseen():
+                with connection.cursor() as cursor, cursor.copy(text_of(verb)) as copy, _unseen():
                     for chunk in lines(tail):
                         copy.write(chunk)
                 return self._on(connection).run("enqueue.copied", phases=phases)
@@ -407,7 +336,7 @@ class PostgresDatabase:
 
     def is_worth(self, verb: str, **parameters: object) -> bool:
         look = f"{verb}.due"  # most have none: a look first would cost as much as the verb
-        return look not in STATEMENTS or bool(self.read(look, **parameters))
+        return not knows(look) or bool(self.read(look, **parameters))
 
     def close(self) -> None:
         for pool in (self._beats, self._effects, self._pool):

@@ -134,9 +134,7 @@ class SqliteDatabase:
             raise StoreError(
                 f"{self._path} was opened before a fork; open the store again in the child process"
             )
-        if (
-            connection.in_transaction
-        ):  # an interrupt hit between two lines here; what it left was never committed
+        if connection.in_transaction:  # an interrupt hit between two lines here; it was never committed
             connection.execute("ROLLBACK")
         try:
             connection.execute("BEGIN IMMEDIATE")

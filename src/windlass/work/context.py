@@ -8,41 +8,33 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
-import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any, Protocol, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 from pydantic import TypeAdapter
 
 from windlass.callers.contract import Caller
 from windlass.callers.finding import async_caller, plain_caller
 from windlass.callers.transaction import CallerTransaction, join
-from windlass.errors import NoPrincipalError, NotAllowedError, PayloadError
+from windlass.errors import PayloadError
 from windlass.model import (
     Advanced,
-    Captured,
     Completed,
     Enqueued,
-    Flag,
     Json,
     Lease,
     NewJob,
-    Outcome,
     Output,
     Progress,
-    has_flag,
 )
-from windlass.observe import logs
-from windlass.observe.redaction import Secrets
-from windlass.principal import ACT_FOR_OTHERS, Expiry, Principal
+from windlass.principal import Expiry, Principal
 from windlass.retry import RetryPolicy
 from windlass.signals import BadResult, Stopped
 from windlass.work.authority import Authority
 from windlass.work.chunks import SIZE, Chunks
-from windlass.work.guarded import GuardedHold, cleaned, hide_in, refuse
+from windlass.work.hold import Hold
 from windlass.work.kind import Phase
+from windlass.work.rights import Rights
 from windlass.work.transaction import JobTransaction, Opener, inherit
 
 T = TypeVar("T")
@@ -52,29 +44,7 @@ Probe = Callable[[str, int], None]
 """Told of the points a job passes (its chunks); for tests that make something go wrong there."""
 
 
-class Hold(Protocol):
-    """What a running job may ask of the store, under its own lease."""
-
-    def checkpoint(
-        self, lease: Lease, *, done: int, total: int | None = None, position: Any = None
-    ) -> bool: ...
-
-    def put_output(self, lease: Lease, value: Any, *, name: str = "") -> Output: ...
-
-    def transaction(self, lease: Lease) -> Any: ...
-
-    def fence(self, lease: Lease) -> Any: ...
-
-    def resume(self, lease: Lease) -> Progress | None: ...
-
-    def outputs_of(self, lease: Lease) -> Sequence[Output]: ...
-
-    def principal_of(self, lease: Lease) -> Captured | None: ...
-
-    def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]: ...
-
-
-class Context:
+class Context(Rights):
     """The job a handler runs for, and what it may do while it runs."""
 
     def __init__(
@@ -88,20 +58,14 @@ class Context:
         authority: Authority | None = None,
         on_duplicate: Callable[[str], None] = lambda name: None,
     ) -> None:
-        self.lease = lease
+        super().__init__(lease, hold, authority or Authority())
         self._phase = phase
-        self._hold: Hold = GuardedHold(hold, self) if has_flag(lease.flags, Flag.PRINCIPAL) else hold
         self._touch = touch
         self.probe = probe
         self.has_loop = False
         self._on_duplicate = on_duplicate
         self._stopping = threading.Event()
         self._outputs: Sequence[Output] | None = None
-        self._authority = authority or Authority()
-        self._captured: Captured | None = None
-        self._has_captured = not has_flag(lease.flags, Flag.PRINCIPAL)
-        self._checked: Principal | None = None
-        self._tokens: tuple[str, ...] = ()
         self.is_recorded = False
         """Whether a transaction of the handler has ended the job (or moved it on) already."""
         self.awaits_commit = False
@@ -139,48 +103,10 @@ class Context:
         """The same on every attempt of this phase: give it to systems outside that drop repeats."""
         return f"{self.lease.id}:{self.lease.generation}:{self.lease.phase}"
 
-    # ------------------------------------------------------------------ who asked
-
-    @property
-    def principal(self) -> Principal | None:
-        """Who asked for this job; None for a job that nobody in particular did. The first look is a read of the database.
-
-        Where the kind says ``principal_expiry="recheck"``, it is what the application's check let pass.
-        """
-        if self._checked is not None:
-            return self._checked
-        return None if self.captured is None else self.captured.principal
-
-    def require(self, *roles: str) -> Principal:
-        """End this job, without another attempt, unless whoever asked for it has all of these roles; answers who it is."""
-        principal = self.principal
-        if principal is None:
-            raise NoPrincipalError(f"job {self.lease.id}")
-        principal.require(*roles)
-        return principal
-
-    def token(self) -> str:
-        """The raw token that was kept with this job (``keep_token=True``). While the handler runs it is hidden from log lines and errors,
-        and what holds it is not stored; do not keep it yourself."""
-        token = self._authority.open_token(self.captured, self.lease.id)
-        if token not in self._tokens:
-            self.note_token(token)
-            logs.hide(token)
-            self._on_token(token)
-        return token
-
     def recheck(self) -> Principal | None:
         """Have the application's check made now, in the middle of long work; raises where it says no."""
         self._authority.admit(self, Expiry.RECHECK)
         return self.principal
-
-    async def principal_async(self) -> Principal | None:
-        """``principal`` without blocking the event loop."""
-        return await asyncio.to_thread(lambda: self.principal)
-
-    async def token_async(self) -> str:
-        """``token`` without blocking the event loop."""
-        return await asyncio.to_thread(self.token)
 
     async def recheck_async(self) -> Principal | None:
         """``recheck`` without blocking the event loop."""
@@ -384,79 +310,6 @@ class Context:
     def _open(self) -> Opener:
         return self._hold.transaction
 
-    # ------------------------------------------------------------------ rights and tokens, for what surrounds a handler
-
-    @property
-    def captured(self) -> Captured | None:
-        """The principal as it was stored with the job."""
-        if not self._has_captured:
-            self._captured = self._hold.principal_of(self.lease)
-            self._has_captured = True
-        return self._captured
-
-    def accept(self, principal: Principal) -> None:
-        """From here on this job has the rights that a check let pass."""
-        self._checked = principal
-
-    def passed_on(self, principal: Principal | None) -> Principal | None:
-        """Whom a job is enqueued for by this one: by default this one's principal, and never anybody with more rights."""
-        if principal is None:
-            return self.principal
-        self.refuse_more(principal)
-        return principal
-
-    def refuse_more(self, principal: Principal) -> None:
-        """Raise where a principal may do more than this job's, unless that is a service whose business is to act for others."""
-        mine = self.principal
-        if mine is None or (mine.is_service and mine.has(ACT_FOR_OTHERS)):
-            return
-        if not principal.is_within(mine):
-            raise NotAllowedError(
-                f"job {self.lease.id} runs for {mine.subject!r} and cannot act for {principal.subject!r} with rights it does not "
-                "have itself; narrow its own with ctx.principal.narrowed(...)",
-                subject=mine.subject,
-            )
-
-    def inherited(self, job: NewJob) -> NewJob:
-        """A job that this one enqueues, with its principal."""
-        return replace(job, principal=self.passed_on(job.principal))
-
-    def note_token(self, token: str) -> None:
-        """Nothing that is recorded of this job may hold this."""
-        self._tokens = (*self._tokens, token)
-
-    def refuse_tokens(self, what: str, value: Any) -> None:
-        """Raise where a value that is to be stored holds a token that this job was given."""
-        if self._tokens:
-            refuse(what, value, self._tokens)
-
-    def forget_tokens(self) -> None:
-        """The handler has ended: its log lines are written."""
-        if self._tokens:
-            logs.forget(*self._tokens)
-
-    def drop_locals(self, error: BaseException) -> None:
-        """Let go of the variables that an error's tracebacks keep, where a token may be among them. What is logged when they go (a task
-        whose exception nobody asked for) is logged while the token is still hidden, and no reporter of errors finds it there."""
-        seen: set[int] = set()
-        left: list[BaseException | None] = [error] if self._tokens else []
-        while left:
-            if (one := left.pop()) is not None and id(one) not in seen:
-                seen.add(id(one))
-                traceback.clear_frames(one.__traceback__)
-                left += [one.__cause__, one.__context__]
-
-    def cleaned(self, outcome: Outcome) -> Outcome:
-        """An outcome without the tokens that this job was given."""
-        return cleaned(outcome, self._tokens) if self._tokens else outcome
-
-    def hidden(self, value: Any) -> Any:
-        """Text, or JSON of texts, without the tokens that this job was given."""
-        return hide_in(value, Secrets(self._tokens)) if self._tokens else value
-
-    def _on_token(self, token: str) -> None:
-        """A token is known to this process from here on."""
-
     def _on_end(self) -> None:
         self.is_recorded = True
 
@@ -472,8 +325,3 @@ def _ending(phase: Phase, lease: Lease, value: Any) -> Completed | Advanced:
         return phase.ended(lease, Json(phase.signature.encode_result(value)))
     except PayloadError as error:
         raise BadResult(str(error)) from error
-
-
-def monotonic_touch(processor: Any) -> Callable[[], None]:
-    """A sign of life noted on a processor."""
-    return lambda: processor.touch(time.monotonic())

@@ -267,10 +267,7 @@ def _needs(factory: Callable[..., Any]) -> dict[str, Any]:
         return {}
     try:
         hints = typing.get_type_hints(function)
-    except (
-        TypeError,
-        NameError,
-    ):  # no annotations that mean something here; a parameter that needs one is named below
+    except (TypeError, NameError):  # they mean nothing here; a parameter that needs one is named below
         hints = {}
     needed = {}
     for parameter in parameters:

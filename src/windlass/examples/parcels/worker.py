@@ -90,9 +90,7 @@ class Worker:
                     self._work(holder, lease)
             except LeaseLost:
                 continue  # somebody else has it, and nothing of ours was written
-            except (
-                StoreUnreachableError
-            ):  # others kept the file's one write lock for as long as the lease had left
+            except StoreUnreachableError:  # others kept the write lock for as long as the lease had left
                 holder.release(lease)
         return len(leases)
 

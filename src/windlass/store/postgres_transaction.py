@@ -1,0 +1,89 @@
+"""Verbs on one connection to PostgreSQL, and how their values are read."""
+
+from __future__ import annotations
+
+import psycopg
+from psycopg import errors as pg
+from psycopg.adapt import AdaptersMap
+from psycopg.rows import tuple_row
+from psycopg.types.string import TextLoader
+
+from windlass.clock import Clock
+from windlass.errors import StoreError
+from windlass.store.contract import EFFECT, ENDED_BY_HANDLER, Row
+from windlass.store.postgres_errors import translated
+from windlass.store.statements import load
+
+
+class PostgresTransaction:
+    """Verbs on one connection; the connection's transaction is the caller's business.
+
+    ``is_foreign`` says that the connection is (also) somebody else's: then our way of reading values stays with our cursors.
+    """
+
+    def __init__(
+        self, connection: psycopg.Connection, clock: Clock | None, prepare: bool, *, is_foreign: bool = False
+    ) -> None:
+        self.connection = connection
+        self._clock = clock
+        self._prepare = prepare
+        self._is_foreign = is_foreign
+
+    def run(self, verb: str, **parameters: object) -> list[Row]:
+        if self._is_foreign:  # the handler's own errors are its own; ours are translated here
+            with translated():
+                return self._run(verb, parameters)
+        return self._run(verb, parameters)
+
+    def confirm(self) -> None:
+        with translated():  # a lost connection, or a time-out of the server's, is no deed of the handler's
+            try:
+                self.connection.execute(f"RELEASE SAVEPOINT {EFFECT}")
+            except (pg.InvalidSavepointSpecification, pg.NoActiveSqlTransaction) as error:
+                raise StoreError(ENDED_BY_HANDLER) from error
+
+    def _run(self, verb: str, parameters: dict[str, object]) -> list[Row]:
+        rows: list[Row] = []
+        for text, names in STATEMENTS[verb]:
+            if "now" in names:
+                parameters["now"] = self._clock.now() if self._clock else None
+            cursor = self._cursor()
+            values = {name: parameters[name] for name in names}
+            cursor.execute(text, values, prepare=self._prepare, binary=verb in BINARY)
+            if cursor.description is not None:
+                rows = cursor.fetchall()
+        return rows
+
+    def _cursor(self) -> psycopg.Cursor[Row]:
+        cursor = self.connection.cursor(row_factory=tuple_row)
+        if self._is_foreign:
+            read_as_text(cursor.adapters)
+        return cursor
+
+
+def read_as_text(adapters: AdaptersMap) -> None:
+    """uuid, json and jsonb stay text: the store only carries them. The driver's own loader, which is not written in Python."""
+    for name in ("uuid", "json", "jsonb"):
+        adapters.register_loader(name, TextLoader)
+
+
+def _compiled() -> dict[str, list[tuple[bytes, frozenset[str]]]]:
+    return {
+        name: [(statement.pyformat().encode(), statement.names) for statement in verb.statements]
+        for name, verb in load("postgres").items()
+    }
+
+
+STATEMENTS = _compiled()
+BINARY = {"step"}  # its answer has many times in it: to write and read them as text costs 1 us a job
+
+
+def knows(verb: str) -> bool:
+    """Whether there is such a verb."""
+    return verb in STATEMENTS
+
+
+def text_of(verb: str) -> bytes:
+    """The text of a verb that is one statement."""
+    ((text, _),) = STATEMENTS[verb]
+    return text
