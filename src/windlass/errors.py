@@ -12,7 +12,8 @@ do next; the facts are attributes too, so that callers need not parse text.
     │   ├── SchemaError             the tables are missing, older than this release, or not as it made them
     │   ├── StoreReadOnlyError      the database or file takes no writes
     │   ├── StoreNotAllowedError    the database role lacks a right
-    │   └── StoreFullError          the disk (or quota) is full; nothing of the failed call was written
+    │   ├── StoreFullError          the disk (or quota) is full; nothing of the failed call was written
+    │   └── StoreDamagedError       the file is damaged, is no database, or its disk fails
     ├── IllegalTransitionError      a verb that the job's state does not allow
     ├── LeaseLost                   the caller no longer holds the job it tried to write
     ├── NotAllowedError             a right that the principal lacks; a job that meets it ends, and is not tried again
@@ -121,6 +122,23 @@ class StoreFullError(StoreError):
     """No space left; the failed call left nothing behind."""
 
     code = "store_full"
+
+
+class StoreDamagedError(StoreError):
+    """The file is damaged, is no database, or its disk fails."""
+
+    code = "store_damaged"
+
+
+FAULTS_OF_THE_STORE = (
+    StoreUnreachableError,
+    SchemaError,
+    StoreReadOnlyError,
+    StoreNotAllowedError,
+    StoreFullError,
+    StoreDamagedError,
+)
+"""What the database refuses whatever it is given: no row is to blame, and the same call may work later."""
 
 
 class IllegalTransitionError(WindlassError):

@@ -1,7 +1,8 @@
 """Gives waiting jobs to idle processors: in phase order, at most three per phase and cycle, round again while there is both.
 
 The order of the phases is their order in their pipelines, the first phase first: what is begun at the front keeps the rest
-supplied, and no phase starves, because none gets more than its share of a cycle.
+supplied, and no phase starves, because none gets more than its share of a cycle. Where the instance's own limit ends a cycle early, the
+next one goes on there: a limit that frees one place at a time would give each to the first phase.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ class Coordinator:
         self._order = tuple(order)
         self._per_cycle = per_cycle
         self._limit = limit
+        self._last: str | None = None  # the phase that was given something last
+        self._had = 0  # and how much in its turn
 
     def assign(self) -> list[Assignment]:
         """All assignments that are possible now, in the order they were made."""
@@ -46,15 +49,31 @@ class Coordinator:
             if not ready:
                 break
             # Where only one phase has both, its turns follow each other: all at once comes to the same.
-            most = room if len(ready) == 1 else self._per_cycle
-            for phase in ready:
-                room -= self._cycle(phase, min(most, room), made)
+            is_alone = len(ready) == 1
+            for phase in ready if self._limit is None else self._in_turn(ready):
+                room -= self._cycle(phase, room if is_alone else min(self._share(phase), room), made)
         return made
+
+    def _in_turn(self, ready: Sequence[str]) -> Sequence[str]:
+        """The phases in their order, beginning where the last cycle ended."""
+        if self._last is None or len(ready) == 1:
+            return ready
+        first = self._order.index(self._last) + (self._had >= self._per_cycle)
+        return sorted(ready, key=lambda phase: (self._order.index(phase) - first) % len(self._order))
+
+    def _share(self, phase: str) -> int:
+        return self._per_cycle - (self._had if self._is_its_turn(phase) else 0)
+
+    def _is_its_turn(self, phase: str) -> bool:
+        return self._limit is not None and phase == self._last and self._had < self._per_cycle
 
     def _cycle(self, phase: str, most: int, made: list[Assignment]) -> int:
         pool = self._pools[phase]
         leases = self._queue.take_many(phase, min(most, pool.free))
         made += zip(pool.assign_many(leases), leases, strict=True)
+        if self._limit is not None and leases:
+            self._had = len(leases) + (self._had if self._is_its_turn(phase) else 0)
+            self._last = phase
         return len(leases)
 
     def _room(self) -> int:

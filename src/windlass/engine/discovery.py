@@ -27,12 +27,13 @@ RATE_WINDOW = 0.1
 class _Look:
     """What is known about one phase's queue in the database."""
 
-    __slots__ = ("again_at", "due_at", "finished", "hinted_at", "is_hot", "rate", "since")
+    __slots__ = ("again_at", "due_at", "finished", "hinted_at", "is_hot", "not_before", "rate", "since")
 
     def __init__(self, now: float) -> None:
         self.due_at = now
         self.again_at = FOREVER
         self.hinted_at = -FOREVER
+        self.not_before = -FOREVER
         self.is_hot = False
         self.rate = 0.0
         self.finished = 0
@@ -70,7 +71,8 @@ class Discovery:
             looks = self._looks.values() if phase is None else filter(None, [self._looks.get(phase)])
             found = False
             for look in looks:
-                look.due_at, look.again_at, look.is_hot = now, now + AGAIN, True
+                look.due_at = max(now, look.not_before)
+                look.again_at, look.is_hot = look.due_at + AGAIN, True
                 look.hinted_at = now
                 found = True
             return found
@@ -168,10 +170,10 @@ class Discovery:
                     )  # a first guess, so that a burst is not served in tens
 
     def postpone(self, phase: str, seconds: float) -> None:
-        """Leave a phase alone for a while: what it gave could not be used."""
+        """Leave a phase alone for a while, whatever hints come: what it gave could not be used, and giving it back is a hint."""
         with self._lock:
             if look := self._looks.get(phase):
-                look.due_at = look.again_at = self._monotonic() + seconds
+                look.due_at = look.again_at = look.not_before = self._monotonic() + seconds
 
     def wait(self) -> float:
         """Seconds until a look becomes due by time. Those that are due already have no room, and whoever makes room wakes us."""

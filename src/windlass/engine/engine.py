@@ -243,7 +243,7 @@ class Engine:
         if self.state == "stopping":
             self.hurry()
         with self._life_lock:
-            if self.state != "running":
+            if self.state not in ("running", "stopping"):  # the latter: a stop before was interrupted
                 return
             self.state = "stopping"
             events.instance_stopping(self.id, len(self._floor.running()), grace)
@@ -302,15 +302,13 @@ class Engine:
         self._hosts.close()
         self._duties.summary.tell(is_last=True)
         if was_written:
-            try:
-                self._duties.rollups.run()
-            except WindlassError as error:
-                events.store_unreachable(error)
-            else:
-                self._leave()
+            leaving = threading.Thread(target=self._leave, name="windlass-leave", daemon=True)
+            leaving.start()
+            leaving.join(left(LAST_WORDS))  # the database may hang, and others forget us by themselves
 
     def _leave(self) -> None:
         try:
+            self._duties.rollups.run()
             self._heartbeat.holder.leave()
         except WindlassError as error:
             events.store_unreachable(error)
@@ -345,7 +343,7 @@ class Engine:
         has_begun = self.state != "starting"
         degraded = [*self._troubles()]
         if has_begun and not self._stepper.is_reachable:
-            degraded.append("store: the database does not answer; outcomes wait in memory")
+            degraded.append("store: the database does not answer, or takes nothing; outcomes wait in memory")
         if has_begun and not self._listening.is_listening:
             degraded.append("listener: no notifications; polling instead")
         if has_begun and not self._watchdog.has_lease:

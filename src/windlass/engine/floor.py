@@ -173,7 +173,7 @@ class Floor:
             size = pool.size
             if self._limit is not None:
                 free = min(free, max(0, self._limit - len(self._running)))
-                size = min(size, self._limit)
+                size = min(size, busy + max(1, self._limit - len(self._running)))  # one waits for its turn
             return Room(max(0, free - waiting), busy, waiting, size, self._queue.room(phase))
 
     def running_one(self, lease: Lease) -> Running | None:

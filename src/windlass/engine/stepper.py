@@ -20,10 +20,10 @@ from windlass.engine.recorder import Recorder
 from windlass.engine.running import Running
 from windlass.engine.stats import Stats
 from windlass.engine.waker import Waker
-from windlass.errors import StoreError, StoreUnreachableError, WindlassError
+from windlass.errors import FAULTS_OF_THE_STORE, StoreError, WindlassError
 from windlass.json_tree import explain
 from windlass.logger import get_logger
-from windlass.model import Failed, JobError, Lease, Outcome, Released, Verdict, Want
+from windlass.model import Failed, JobError, Lease, Outcome, Released, Want
 from windlass.observe import events
 from windlass.settings import Settings
 from windlass.store.holder import Holder, Step
@@ -274,13 +274,17 @@ class Stepper:
         self._stats.count("step_errors")
         if want is not None:
             self._on_claim_failed()
-        if isinstance(error, StoreUnreachableError) or not outcomes:
-            self._recorder.put_back(outcomes)
-            self.is_reachable = not isinstance(error, StoreUnreachableError)
-            events.store_unreachable(error)
-            self._slow_down()
-            return
-        self._one_by_one(outcomes, error)
+        if not outcomes or isinstance(error, FAULTS_OF_THE_STORE):
+            self._wait_for_the_store(outcomes, error)
+        else:
+            self._one_by_one(outcomes, error)
+
+    def _wait_for_the_store(self, outcomes: Sequence[Outcome], error: StoreError) -> None:
+        """No outcome is to blame: they wait in memory until the database takes them."""
+        self._recorder.put_back(outcomes)
+        self.is_reachable = False
+        events.store_unreachable(error)
+        self._slow_down()
 
     def _slow_down(self) -> None:
         now = time.monotonic()
@@ -291,25 +295,26 @@ class Stepper:
     def _one_by_one(self, outcomes: Sequence[Outcome], error: Exception) -> None:
         """The database refused a batch: find out whose fault it is, so that the others are not held up."""
         log.warning("a batch of %d outcomes was refused (%s); writing them one by one", len(outcomes), error)
-        for outcome in outcomes:
+        for number, outcome in enumerate(outcomes):
             try:
-                verdicts = self._holder().record([outcome])
-            except StoreUnreachableError:
+                self._record_one(outcome)
+            except FAULTS_OF_THE_STORE as fault:
+                self._wait_for_the_store(outcomes[number:], fault)
+                return
+            except Exception:
+                log.exception("the end of job %s cannot be recorded now; it is tried again", outcome.lease.id)
                 self._recorder.put_back([outcome])
-                continue
-            except Exception as refused:  # noqa: BLE001  the others must not be held up by it
-                try:
-                    verdicts = self._refuse(outcome, refused)
-                except Exception:
-                    log.exception(
-                        "the end of job %s cannot be recorded now; it is tried again", outcome.lease.id
-                    )
-                    self._recorder.put_back([outcome])
-                    self._slow_down()
-                    continue
-            self._recorder.recorded([outcome], verdicts)
+                self._slow_down()
 
-    def _refuse(self, outcome: Outcome, refused: Exception) -> Sequence[Verdict]:
-        """End a job whose outcome cannot be stored with an error that says so. Where not even that can be, it is not the outcome's fault."""
-        told = JobError(type=type(refused).__name__, code="unrecordable", message=explain(refused))
-        return self._holder().record([Failed(outcome.lease, told)])
+    def _record_one(self, outcome: Outcome) -> None:
+        """Record an outcome by itself. A job whose outcome cannot be stored ends with an error that says so; where not even that can be,
+        it is not the outcome's fault."""
+        try:
+            verdicts = self._holder().record([outcome])
+        except FAULTS_OF_THE_STORE:
+            raise
+        except Exception as refused:  # noqa: BLE001  the others must not be held up by it
+            told = JobError(type=type(refused).__name__, code="unrecordable", message=explain(refused))
+            outcome = Failed(outcome.lease, told)
+            verdicts = self._holder().record([outcome])
+        self._recorder.recorded([outcome], verdicts)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from windlass.errors import StoreUnreachableError
 from windlass.json_tree import explain
 from windlass.logger import Quiet
 from windlass.model import (
@@ -348,10 +349,11 @@ _unreachable, _back = Quiet(), Quiet()
 
 
 def store_unreachable(error: BaseException, *, quiet: Quiet = _unreachable) -> None:
-    """The database does not answer; outcomes wait in memory."""
+    """The database does not answer, or takes nothing; outcomes wait in memory."""
     if log.isEnabledFor(logging.WARNING) and (skipped := quiet.skipped()) is not None:
         told = {"type": type(error).__name__, "code": getattr(error, "code", None), "message": explain(error)}
-        message = f"the database does not answer; outcomes wait in memory, and nothing is claimed: {told['message']}"
+        what = "does not answer" if isinstance(error, StoreUnreachableError) else "takes nothing"
+        message = f"the database {what}; outcomes wait in memory, and nothing is claimed: {told['message']}"
         emit("store.unreachable", message, error=told, skipped=skipped or None)
 
 

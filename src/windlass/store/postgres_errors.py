@@ -31,7 +31,7 @@ def translate(error: psycopg.Error) -> WindlassError:
             return StoreReadOnlyError(
                 f"PostgreSQL takes no writes ({text}); connect to the primary, or end the read-only setting"
             )
-        case pg.DiskFull() | pg.OutOfMemory() | pg.ProgramLimitExceeded():
+        case pg.DiskFull() | pg.OutOfMemory():
             return StoreFullError(
                 f"PostgreSQL has no room left ({text}); nothing of this call was stored. Free space, then repeat it"
             )

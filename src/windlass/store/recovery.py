@@ -88,7 +88,7 @@ class Recovery:
         holder: Holder | None = None,
         probed: Iterable[str] = (),
     ) -> list[Recovered]:
-        """Declare instances dead whose lease ran out and take care of up to ``limit`` of their jobs.
+        """Declare instances dead whose lease ran out (never ``holder``'s own) and take care of up to ``limit`` of their jobs.
 
         Jobs of phases in ``probed`` are not decided but handed to ``holder`` under a new token (verdict ``held``), so
         that the user's own "is my output there?" can be asked outside of any transaction. Call again while it answers
@@ -97,9 +97,10 @@ class Recovery:
         ``isolated_cap`` is the crash cap of jobs that were suspects already, where those run in processes of their own.
         """
         caps = Caps(crash_cap, isolated_cap)
-        if not self._db.is_worth("recover"):
+        own = holder.id if holder else None
+        if not self._db.is_worth("recover", own=own):
             return []
-        self._db.run("recover.bury")
+        self._db.run("recover.bury", own=own)
         decided = self._db.transact(
             lambda tx: self._recover(tx, limit, caps, holder, frozenset(probed) if holder else frozenset())
         )

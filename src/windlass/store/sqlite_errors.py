@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from windlass.errors import (
+    StoreDamagedError,
     StoreError,
     StoreFullError,
     StoreReadOnlyError,
@@ -33,9 +34,9 @@ def translate(error: sqlite3.Error, path: str) -> WindlassError:
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return locked(path, "another process")
     if name.startswith("SQLITE_NOTADB"):
-        return StoreError(f"{path} is not a SQLite database; choose another file")
+        return StoreDamagedError(f"{path} is not a SQLite database; choose another file")
     if name.startswith(("SQLITE_IOERR", "SQLITE_CORRUPT")):
-        return StoreError(
+        return StoreDamagedError(
             f"{path} is damaged or its disk fails ({error}); check the disk, then restore a backup"
         )
     return StoreError(f"{path}: SQLite refused a statement ({error})")

@@ -78,11 +78,11 @@ WHERE c.token = ANY(:tokens::bigint[])
 
 -- name: recover.due
 -- Whether an instance is late, or a dead one still has claims or is to be forgotten, or a claim is nobody's: one read, so that a
--- round of recovery with nothing to do costs one statement instead of four.
+-- round of recovery with nothing to do costs one statement instead of four. Who asks (:own) knows better than its row whether it lives.
 SELECT 1
 FROM windlass.instance AS i
 CROSS JOIN (SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at) AS clock
-WHERE (i.dead_at IS NULL AND i.heartbeat_at + i.lease < clock.at)
+WHERE (i.dead_at IS NULL AND i.heartbeat_at + i.lease < clock.at AND i.id IS DISTINCT FROM :own::uuid)
     OR (i.dead_at IS NOT NULL AND EXISTS (SELECT FROM windlass.claim AS c WHERE c.instance = i.id))
     OR i.dead_at < clock.at - interval '1 hour'
 UNION ALL
@@ -92,12 +92,14 @@ WHERE NOT EXISTS (SELECT FROM windlass.instance AS i WHERE i.id = c.instance)
 LIMIT 1;
 
 -- name: recover.bury
--- Declares instances dead whose heartbeat is older than their own lease, tested under the row's lock.
+-- Declares instances dead whose heartbeat is older than their own lease, tested under the row's lock; never the one that asks (:own):
+-- after a pause or a step of the clock its recovery may run before its next beat.
 WITH late AS MATERIALIZED (
     SELECT i.id
     FROM windlass.instance AS i
     WHERE i.dead_at IS NULL
         AND i.heartbeat_at + i.lease < (SELECT COALESCE(:now::timestamptz, clock_timestamp()))
+        AND i.id IS DISTINCT FROM :own::uuid
     ORDER BY i.id
     FOR UPDATE SKIP LOCKED
 )

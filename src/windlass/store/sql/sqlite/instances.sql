@@ -51,10 +51,10 @@ WHERE token IN (SELECT g.value FROM json_each(:tokens) AS g)
 
 -- name: recover.due
 -- Whether an instance is late, or a dead one still has claims or is to be forgotten, or a claim is nobody's: a read, so that
--- an idle instance never writes.
+-- an idle instance never writes. Who asks (:own) knows better than its row whether it lives.
 SELECT 1
 FROM windlass_instance AS i
-WHERE (i.dead_at IS NULL AND i.heartbeat_at + i.lease < :now)
+WHERE (i.dead_at IS NULL AND i.heartbeat_at + i.lease < :now AND i.id IS NOT :own)
     OR (i.dead_at IS NOT NULL AND EXISTS (SELECT 1 FROM windlass_claim AS c WHERE c.instance = i.id))
     OR i.dead_at < :now - 3600000000
 UNION ALL
@@ -64,11 +64,13 @@ WHERE NOT EXISTS (SELECT 1 FROM windlass_instance AS i WHERE i.id = c.instance)
 LIMIT 1;
 
 -- name: recover.bury
--- Declares instances dead whose heartbeat is older than their own lease.
+-- Declares instances dead whose heartbeat is older than their own lease; never the one that asks (:own): after a pause or a step
+-- of the clock its recovery may run before its next beat.
 UPDATE windlass_instance
 SET dead_at = :now
 WHERE dead_at IS NULL
     AND heartbeat_at + lease < :now
+    AND id IS NOT :own
 RETURNING id;
 
 -- name: recover.pick
