@@ -40,6 +40,7 @@ class Settings:
     # Giving jobs to processors
     capacity: int = 1000  # claimed jobs that may wait in memory, per phase
     per_cycle: int = 3  # jobs a phase is given before the next phase has its turn
+    cycle: float = 5.0  # the net under completions: so often idle processors are given what waits anyway
     processors: Mapping[str, int] = field(default_factory=dict)  # per phase; others as they were defined
     phases: tuple[str, ...] | None = None  # serve only these; None is all that are defined
     max_concurrent_calls: int | None = None  # across all phases of this instance
@@ -74,6 +75,7 @@ class Settings:
             "rollup",
             "pressure",
             "unserved",
+            "cycle",
         ):
             _number(name, getattr(self, name), SHORTEST, LONGEST, "seconds")
         for name in ("margin", "prefetch", "quiet", "grace", "cancel_grace", "blocked_after"):

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from tests.engine.shop import Shop
+from windlass.engine.floor import Floor
+from windlass.engine.running import Running
 from windlass.errors import ConfigError
 from windlass.model import JobFilter, NewJob, State
 from windlass.retry import fixed
@@ -422,6 +424,27 @@ def test_never_more_at_once_than_pool_and_instance_allow(shop: Shop) -> None:
         b.enqueue()
     shop.drained(shop.serve(max_concurrent_calls=5))
     assert most["a"] <= 4 and most["b"] <= 4 and most["all"] == 5
+
+
+def test_what_waits_is_given_to_idle_processors_by_the_clock_too(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C4: the timer under completions. The one moment at which this job would have been assigned is missed here."""
+
+    @shop.app.job
+    def late() -> int:
+        return 1
+
+    assign, calls = Floor.assign, [0]
+
+    def missed(floor: Floor) -> list[Running]:
+        calls[0] += 1
+        return assign(floor) if calls[0] > 1 else []
+
+    monkeypatch.setattr(Floor, "assign", missed)
+    job = late.enqueue()
+    shop.serve(cycle=0.1, scan=60.0)
+    shop.until(lambda: shop.job(job).state is State.COMPLETED)
 
 
 def test_only_the_phases_asked_for_are_served(shop: Shop) -> None:

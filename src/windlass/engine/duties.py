@@ -48,6 +48,7 @@ class Duties:
         self._store = store
         self._settings = settings
         self._phases = phases
+        self._board = board
         self._recoverer = recoverer
         self._agenda = Agenda(
             store,
@@ -76,6 +77,7 @@ class Duties:
         settings, pressure = self._settings, self._pressure
         return [
             Duty("agenda", self._agenda.run, settings.recovery, at_start=True),
+            Duty("assign", self._board.assign, settings.cycle),
             Duty("wake", self.announce, WAKE_EVERY),
             Duty("maintain", self._store.upkeep.maintain, MAINTAIN_EVERY, at_start=True),
             Duty("orphans", self._recoverer.sweep, SWEEP_EVERY),

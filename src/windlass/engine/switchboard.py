@@ -98,6 +98,11 @@ class Switchboard:
         if self._floor.stop(running, reason):
             self._hosts.stop_job(running)
 
+    def assign(self) -> None:
+        """Give what waits to idle processors. Claims and ends do so at once; this is the net under them."""
+        if following := self._floor.assign():
+            self._stepper.begin(following)
+
     def give_up(self, stubborn: Sequence[Running]) -> None:
         for running in stubborn:
             if not self._floor.give_up(running):
@@ -110,7 +115,7 @@ class Switchboard:
                 self.record(Cancelled(running.lease, ON_REQUEST, run))
             else:  # the lease may be renewed after all, and then nobody else would give this job back
                 self.give_back([running.lease])
-        self._stepper.begin(self._floor.assign())
+        self.assign()
 
     def cancel(self, job_id: str) -> None:
         """A job was asked to stop: here is where it happens, if it is here."""
