@@ -39,6 +39,8 @@ def translate(error: sqlite3.Error, path: str) -> WindlassError:
         return StoreDamagedError(
             f"{path} is damaged or its disk fails ({error}); check the disk, then restore a backup"
         )
+    if isinstance(error, sqlite3.ProgrammingError) and "closed database" in str(error):
+        return StoreUnreachableError("this store is closed; open another one")
     return StoreError(f"{path}: SQLite refused a statement ({error})")
 
 
