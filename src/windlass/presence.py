@@ -12,7 +12,7 @@ from windlass.engine.stats import Stats
 from windlass.observe.report import EngineReport
 from windlass.settings import Settings
 from windlass.store import Store
-from windlass.store.holder import Holder
+from windlass.store.holder import CancelAsked, Holder
 
 
 class Presence:
@@ -63,9 +63,10 @@ class Presence:
             degraded=list(self._degraded()),
         )
 
-    def _cancelled(self, job_ids: Iterable[str]) -> None:
-        for job_id in job_ids:
-            if running := self.running.get(job_id):
+    def _cancelled(self, asked: Iterable[CancelAsked]) -> None:
+        for job, token in asked:
+            running = self.running.get(job)
+            if running is not None and running.lease.token == token:
                 _stop(running, Stop.CANCELLED)
 
     def _stop_all(self, reason: Stop) -> None:

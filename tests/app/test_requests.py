@@ -98,6 +98,24 @@ def test_failures_are_structured_and_under_the_callers_correlation_id(shop: Shop
     assert requests.process(unwanted.enqueue().id).status is Status.CANCELLED
 
 
+def test_a_job_that_is_cancelled_meanwhile_stops(shop: Shop, requests: Requests) -> None:
+    begun = threading.Event()
+
+    @shop.app.job
+    def long(ctx: Context) -> None:
+        begun.set()
+        ctx.sleep(30)
+
+    job = long.enqueue()
+
+    def cancel() -> None:
+        if begun.wait(10):
+            shop.store.jobs.cancel(job.id)
+
+    threading.Thread(target=cancel).start()
+    assert requests.process(job.id).status is Status.CANCELLED
+
+
 def test_a_job_somebody_else_holds_is_left_to_them(shop: Shop, requests: Requests) -> None:
     gate, begun = threading.Event(), threading.Event()
 

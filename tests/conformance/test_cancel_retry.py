@@ -64,7 +64,7 @@ def test_a_held_job_is_asked_to_stop(store: Store, opened: Callable[[], Store], 
     job = store.jobs.get(job_id)
     assert job.state is State.PROCESSING and job.cancel_requested_at == asked_at
     assert holder.checkpoint(lease, done=1) is True
-    assert holder.beat().cancelled == [job_id]
+    assert holder.beat().cancelled == [(job_id, lease.token)]
     assert holder.cancel(lease, "stopped") is Verdict.RECORDED
     assert state(store, job_id) is State.CANCELLED
     assert_counts_are_true(store)

@@ -12,7 +12,7 @@ import pytest
 from windlass.engine.heartbeat import Heartbeat
 from windlass.engine.stats import Stats
 from windlass.settings import Settings
-from windlass.store.holder import Beat
+from windlass.store.holder import Beat, CancelAsked
 
 
 class Holder:
@@ -23,11 +23,11 @@ class Holder:
     def __init__(self) -> None:
         self.beats: list[float] = []
         self.looks: list[float] = []
-        self.told: list[str] = []
+        self.told: list[CancelAsked] = []
 
-    def cancels(self) -> list[str]:
+    def cancels(self) -> list[CancelAsked]:
         self.looks.append(time.monotonic())
-        return ["a job"]
+        return [CancelAsked("a job", 1)]
 
     def beat(self) -> Beat:
         self.beats.append(time.monotonic())
@@ -78,4 +78,4 @@ def test_a_look_for_cancels_is_one_read_at_most_twice_a_second(heartbeat: Heartb
         time.sleep(0.01)
     assert 3 <= len(holder.looks) <= 5 and holder.looks[-1] >= last
     assert min(after - before for before, after in pairwise(holder.looks)) > 0.49
-    assert holder.beats == [] and set(holder.told) == {"a job"}
+    assert holder.beats == [] and set(holder.told) == {("a job", 1)}

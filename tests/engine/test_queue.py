@@ -52,6 +52,7 @@ def test_a_waiting_job_can_be_taken_out() -> None:
     jobs = [lease("a") for _ in range(3)]
     for job in jobs:
         queue.offer(job)
-    assert queue.drop(jobs[1].id) == jobs[1] and queue.drop(jobs[1].id) is None
+    assert queue.drop(jobs[1].id, token=2) is None, "it is held anew"
+    assert queue.drop(jobs[1].id, token=1) == jobs[1] and queue.drop(jobs[1].id, token=1) is None
     assert queue.drain() == [jobs[0], jobs[2]] and len(queue) == 0
     assert queue.offer(jobs[0]) is None

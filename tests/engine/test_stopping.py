@@ -15,7 +15,7 @@ from tests.engine.shop import Shop
 from windlass.model import CancelAnswer, Flag, NewJob, State
 from windlass.retry import fixed
 from windlass.store import open_store
-from windlass.store.holder import Holder
+from windlass.store.holder import CancelAsked, Holder
 from windlass.work.context import Context
 
 
@@ -170,6 +170,24 @@ def test_a_cancel_from_elsewhere_is_heard_long_before_the_next_heartbeat(shop: S
     shop.drained(engine)
 
 
+def test_a_cancel_that_is_heard_late_does_not_stop_the_next_run(shop: Shop) -> None:
+    """It was asked of a hold that ended meanwhile; the job was retried by hand, and runs again."""
+    begun = threading.Event()
+
+    @shop.app.job
+    def brief(ctx: Context) -> int:
+        begun.set()
+        ctx.sleep(0.3)
+        return 1
+
+    job = brief.enqueue()
+    engine = shop.serve()
+    assert begun.wait(10)
+    engine._board.cancel(CancelAsked(job.id, 0))
+    shop.drained(engine)
+    assert shop.job(job).state is State.COMPLETED
+
+
 def test_an_idle_instance_does_not_ask_for_cancels(shop: Shop) -> None:
     @shop.app.job
     def work() -> None: ...
@@ -177,7 +195,7 @@ def test_an_idle_instance_does_not_ask_for_cancels(shop: Shop) -> None:
     engine = shop.serve(lease=60.0, heartbeat=30.0, phases=("work",))
     asked: list[float] = []
 
-    def cancels() -> list[str]:
+    def cancels() -> list[CancelAsked]:
         asked.append(time.monotonic())
         return []
 

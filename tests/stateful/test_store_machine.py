@@ -156,7 +156,7 @@ class StoreMachine(RuleBasedStateMachine):
             with pytest.raises(LeaseLost):
                 holder.beat()
             return
-        asked = set(holder.beat(unknown_grace=DAY).cancelled)
+        asked = {asked.job for asked in holder.beat(unknown_grace=DAY).cancelled}
         mine = [
             job for job in self.jobs.values() if job.holder == known.number and job.state is State.PROCESSING
         ]

@@ -144,13 +144,13 @@ class Floor:
             self._queue.done(running.lease.id)
             return True
 
-    def find(self, job_id: str) -> Running | Lease | None:
-        """A job by id: running, or taken out of the queue if it only waits."""
+    def find(self, job_id: str, token: int) -> Running | Lease | None:
+        """A job by id, as it is held under this token: running, or taken out of the queue if it only waits."""
         with self._lock:
             running = self._running.get(job_id)
             if running is not None:
-                return running
-            return self._queue.drop(job_id)
+                return running if running.lease.token == token else None
+            return self._queue.drop(job_id, token)
 
     def clear(self) -> list[Lease]:
         """Take out everything that waits, to give it back."""

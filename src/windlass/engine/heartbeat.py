@@ -15,7 +15,7 @@ from windlass.errors import LeaseLost, StoreError
 from windlass.logger import get_logger
 from windlass.observe import events
 from windlass.settings import Settings
-from windlass.store.holder import UNKNOWN_GRACE, Holder
+from windlass.store.holder import UNKNOWN_GRACE, CancelAsked, Holder
 
 log = get_logger("windlass.engine")
 
@@ -33,7 +33,7 @@ class Heartbeat:
         join: Callable[[], Holder],
         settings: Settings,
         stats: Stats,
-        on_cancelled: Callable[[Sequence[str]], None],
+        on_cancelled: Callable[[Sequence[CancelAsked]], None],
         on_lost: Callable[[str], None],
         on_good: Callable[[bool], None],
     ) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from windlass.errors import StoreError
 from windlass.logger import get_logger
 from windlass.store.contract import CANCEL, LATER, NUDGE, RECONNECTED, Listener
+from windlass.store.holder import CancelAsked
 
 log = get_logger("windlass.engine")
 
@@ -25,7 +26,7 @@ class Listening:
         on_phase: Callable[[str | None], None],
         on_later: Callable[[], None],
         on_nudge: Callable[[str], None],
-        on_cancel: Callable[[str], None],
+        on_cancel: Callable[[CancelAsked], None],
         on_listening: Callable[[bool], None],
     ) -> None:
         self._listen = listen
@@ -83,6 +84,7 @@ class Listening:
         elif hint.startswith(NUDGE):
             self._on_nudge(hint.removeprefix(NUDGE))
         elif hint.startswith(CANCEL):
-            self._on_cancel(hint.removeprefix(CANCEL))
+            job, _, token = hint.removeprefix(CANCEL).partition(" ")
+            self._on_cancel(CancelAsked(job, int(token)))
         else:
             self._on_phase(hint)

@@ -68,14 +68,17 @@ class Queue:
         """A processor is finished with a job, whatever came of it."""
         self._processing.discard(job_id)
 
-    def drop(self, job_id: str) -> Lease | None:
-        """Take a waiting job out, because it was cancelled or its lease was lost."""
-        phase = self._place.pop(job_id, None)
+    def drop(self, job_id: str, token: int) -> Lease | None:
+        """Take a waiting job out, because it was cancelled; one that is held under another token stays."""
+        phase = self._place.get(job_id)
         if phase is None:
             return None
         waiting = self._waiting[phase]
         lease = next(item for item in waiting if item.id == job_id)
+        if lease.token != token:
+            return None
         waiting.remove(lease)
+        del self._place[job_id]
         return lease
 
     def drain(self) -> list[Lease]:

@@ -23,6 +23,7 @@ from windlass.engine.waker import Waker
 from windlass.engine.watchdog import Watchdog
 from windlass.model import ON_REQUEST, Cancelled, Fired, Lease, Outcome, Recovered, Released
 from windlass.observe import events
+from windlass.store.holder import CancelAsked
 from windlass.upkeep.caretaker import Caretaker
 
 
@@ -117,17 +118,17 @@ class Switchboard:
                 self.give_back([running.lease])
         self.assign()
 
-    def cancel(self, job_id: str) -> None:
+    def cancel(self, asked: CancelAsked) -> None:
         """A job was asked to stop: here is where it happens, if it is here."""
-        found = self._floor.find(job_id)
+        found = self._floor.find(asked.job, asked.token)
         if isinstance(found, Running):
             self.stop_job(found, Stop.CANCELLED)
         elif found is not None:
             self.record(Cancelled(found, ON_REQUEST))
 
-    def cancel_all(self, job_ids: Sequence[str]) -> None:
-        for job_id in job_ids:
-            self.cancel(job_id)
+    def cancel_all(self, asked: Sequence[CancelAsked]) -> None:
+        for one in asked:
+            self.cancel(one)
 
     def on_hint(self, phase: str | None) -> None:
         if phase is None:

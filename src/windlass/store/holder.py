@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from windlass.errors import ConfigError, LeaseLost
 from windlass.model import (
@@ -56,11 +56,18 @@ class Step:
     claimed: Sequence[Lease]
 
 
+class CancelAsked(NamedTuple):
+    """Somebody asked for a job to stop. It counts for this hold of it alone: by the time it is heard, the job may be held anew."""
+
+    job: str
+    token: int
+
+
 @dataclass(frozen=True, slots=True)
 class Beat:
     """The answer to a heartbeat: jobs to stop, and how many jobs of lost claims went back to their queues."""
 
-    cancelled: Sequence[str]
+    cancelled: Sequence[CancelAsked]
     released: int
 
 
@@ -320,9 +327,9 @@ class Holder(JobWrites):
         released = self._release_unknown(unknown) if unknown else 0
         return Beat(self.cancels(), released)
 
-    def cancels(self) -> Sequence[str]:
+    def cancels(self) -> Sequence[CancelAsked]:
         """The jobs held here that were asked to stop: one read."""
-        return [row[0] for row in self._db.read("cancels", instance=self.id)]
+        return [CancelAsked(*row) for row in self._db.read("cancels", instance=self.id)]
 
     def leave(self) -> None:
         """Stop being an instance; whatever is still held is left for recovery at once."""

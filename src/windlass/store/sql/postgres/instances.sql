@@ -31,7 +31,7 @@ FROM beaten AS b;
 
 -- name: cancels
 -- The jobs an instance holds that were asked to stop: the net under the control notification.
-SELECT j.id
+SELECT j.id, c.token
 FROM windlass.claim AS c
 CROSS JOIN LATERAL unnest(c.lanes, c.los, c.his) AS r (lane, lo, hi)
 CROSS JOIN LATERAL (

@@ -541,9 +541,9 @@ WITH asked AS (
         cancel_reason = COALESCE(j.cancel_reason, :reason::text)
     WHERE j.id = :id::uuid
         AND j.token IS NOT NULL
-    RETURNING j.id
+    RETURNING j.id, j.token
 )
-SELECT j.token, j.flags, (SELECT pg_notify('windlass', '@cancel ' || a.id::text) FROM asked AS a)::text
+SELECT j.token, j.flags, (SELECT pg_notify('windlass', '@cancel ' || a.id::text || ' ' || a.token::text) FROM asked AS a)::text
 FROM windlass.job AS j
 WHERE j.id = :id::uuid;
 

@@ -27,7 +27,7 @@ WHERE i.id = :instance
 
 -- name: cancels
 -- The jobs an instance holds that were asked to stop: the net under the control notification.
-SELECT j.id
+SELECT j.id, j.token
 FROM windlass_job AS j
 WHERE j.cancel_at IS NOT NULL
     AND j.token IN (SELECT c.token FROM windlass_claim AS c WHERE c.instance = :instance);
