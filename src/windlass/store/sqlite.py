@@ -34,6 +34,7 @@ from windlass.store.sqlite_connection import (
     path_of,
 )
 from windlass.store.sqlite_errors import locked, translated
+from windlass.store.sqlite_file import OpenedFile
 from windlass.store.sqlite_listener import SqliteListener, Wakeups
 from windlass.store.sqlite_migrate import migrate_sqlite
 from windlass.store.statements import load
@@ -125,6 +126,7 @@ class SqliteDatabase:
         self._wakeups = Wakeups()
         migrate_sqlite(url, busy_timeout=busy_timeout)
         self._writer = connect(url, busy_timeout)
+        self._file = OpenedFile(Path(self._path))
 
     # ------------------------------------------------------------------ running verbs
 
@@ -139,6 +141,7 @@ class SqliteDatabase:
         try:
             connection.execute("BEGIN IMMEDIATE")
             yield SqliteTransaction(connection, to_micros(self._clock.now()), self._path)
+            self._file.check()  # as late as can be: what was written until now goes back
             connection.execute("COMMIT")
         except BaseException:
             if connection.in_transaction:
@@ -195,10 +198,18 @@ class SqliteDatabase:
     def is_worth(self, verb: str, **parameters: object) -> bool:
         return bool(self.read(f"{verb}.due", **parameters))
 
+    def _connect(
+        self, patience: float, factory: type[sqlite3.Connection] = sqlite3.Connection
+    ) -> sqlite3.Connection:
+        """One more connection; never to a new file, which SQLite would make."""
+        self._file.check()
+        return connect(self._url, patience, factory)
+
     def _reader(self) -> ReaderConnection:
+        self._file.check()
         reader: ReaderConnection | None = getattr(self._local, "reader", None)
         if reader is None:
-            reader = cast(ReaderConnection, connect(self._url, self._busy_timeout, ReaderConnection))
+            reader = cast(ReaderConnection, self._connect(self._busy_timeout, ReaderConnection))
             reader.execute("PRAGMA query_only = ON")
             self._local.reader = reader
             with self._readers_lock:
@@ -270,7 +281,7 @@ class SqliteDatabase:
         if getattr(self._local, "in_effect", False):
             raise StoreError(f"{self._path}: this thread has a transaction open already; use that one")
         patience = min(self._busy_timeout, seconds)
-        connection = connect(self._url, patience, GuardedConnection)
+        connection = self._connect(patience, GuardedConnection)
         self._local.in_effect = True
         try:
             with self._in_turn(patience):
@@ -303,7 +314,7 @@ class SqliteDatabase:
         """Nobody needs to know who waits: a commit costs the same either way."""
 
     def listen(self) -> Listener:
-        return SqliteListener(connect(self._url, self._busy_timeout), self._wakeups)
+        return SqliteListener(self._connect(self._busy_timeout), self._wakeups)
 
     def moment(self, value: Any) -> Any:
         if value is None:

@@ -1,0 +1,37 @@
+"""The file behind a store, as it was when the store was opened.
+
+Whoever deletes, moves or replaces it leaves SQLite writing into a file that nobody will find again, and SQLite says nothing in WAL mode.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from windlass.errors import StoreUnreachableError
+
+
+class OpenedFile:
+    """Knows whether a path still leads to the file it led to. Ask only while a connection has that file open: until it is closed,
+    its inode number is nobody else's."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._identity = self._look()
+
+    def check(self) -> None:
+        """Raise unless it does; 2 µs."""
+        if self._look() != self._identity:
+            raise StoreUnreachableError(
+                f"{self._path} was replaced by another file after this process had opened it; nothing was stored or read. "
+                "Restart the process to use the file that is there now"
+            )
+
+    def _look(self) -> tuple[int, int]:
+        try:
+            found = self._path.stat()
+        except OSError as error:
+            raise StoreUnreachableError(
+                f"{self._path} was deleted or moved after this process had opened it ({error.strerror}); nothing was stored or "
+                "read. Put it back, with its -wal and -shm, or restart the process, which makes a new one"
+            ) from error
+        return found.st_dev, found.st_ino
