@@ -28,6 +28,7 @@ from windlass.store.ends import finish_lines
 from windlass.store.enqueueing import RepeatRaced
 from windlass.store.sqlite_connection import (
     BUSY_TIMEOUT,
+    LONG_LOG_PAGES,
     GuardedConnection,
     ReaderConnection,
     connect,
@@ -40,6 +41,7 @@ from windlass.store.sqlite_migrate import migrate_sqlite
 from windlass.store.statements import load
 
 CLOSE_WAIT = 2.0  # for a thread that reads while the store is closed
+CUT_WAIT_MS = 200
 T = TypeVar("T")
 FOREVER = 2**62
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -335,11 +337,23 @@ class SqliteDatabase:
         return self._clock.now()
 
     def upkeep(self) -> None:
-        """Keep the write-ahead log short."""
+        """Keep the write-ahead log short. Writers cut it when it starts anew; one that never could, because somebody always read, or
+        that nobody writes to any more, is cut here."""
         with translated(self._path):
             reader = self._reader()
             with reader.busy:
-                reader.execute("PRAGMA wal_checkpoint(PASSIVE)")
+                _, pages, _ = reader.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            if pages > LONG_LOG_PAGES:
+                self._cut_log(reader)
+
+    def _cut_log(self, reader: ReaderConnection) -> None:
+        """Holds the write lock while it waits for those who read, so not for long; if they stay, it is left to the next time."""
+        with self._in_turn(self._busy_timeout), reader.busy:
+            reader.execute(f"PRAGMA busy_timeout = {CUT_WAIT_MS}")
+            try:
+                reader.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            finally:
+                reader.execute(f"PRAGMA busy_timeout = {int(self._busy_timeout * 1000)}")
 
     def bulk(self, lines: Callable[[str], Iterable[str]], phases: str) -> list[Row]:
         raise AssertionError("bulk_from says never")

@@ -16,6 +16,9 @@ OLDEST = (3, 38, 0)
 CHECKPOINT_PAGES = 4000
 """When a commit moves the log's pages into the file. A job's page is written three times in its life; with a longer log (16 MB) most
 of them are moved once."""
+LONG_LOG_PAGES = 2 * CHECKPOINT_PAGES
+"""A log that a long reader made grow; ordinary ones stay below, and are never cut only to grow again."""
+PAGE_BYTES = 4096
 
 
 def path_of(url: str) -> str:
@@ -80,6 +83,7 @@ def connect(
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA foreign_keys = ON")
             connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+            connection.execute(f"PRAGMA journal_size_limit = {LONG_LOG_PAGES * PAGE_BYTES}")
         except BaseException:
             connection.close()
             raise
