@@ -165,18 +165,25 @@ def test_nothing_is_lost_while_the_database_is_away(
     assert minutes == {start: 6, start + timedelta(minutes=1): 6, start + timedelta(minutes=2): 1}
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        StoreUnreachableError("the reply was lost"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
 def test_a_write_that_failed_is_repeated(
-    writer: RollupWriter, counted: Counted, stats: Stats, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+    writer: RollupWriter, counted: Counted, stats: Stats, monkeypatch: pytest.MonkeyPatch, error: StoreError
 ) -> None:
     """The clock could be read, the rows not written, and no job ends afterwards."""
 
     def refuse(instance: str, rows: Sequence[Rollup]) -> None:
-        raise StoreUnreachableError("the reply was lost")
+        raise error
 
     stats.ended("welcome", "completed", 3, 40)
     with monkeypatch.context() as patch:
         patch.setattr(counted, "put", refuse)
-        with pytest.raises(StoreUnreachableError):
+        with pytest.raises(type(error)):
             writer.run()
     writer.run()
     assert list(counted.written.values()) == [1]
@@ -203,6 +210,72 @@ def test_another_instance_id_writes_rows_of_its_own(
     clock.advance(10)
     writer.run()
     assert {key[0]: number for key, number in counted.written.items()} == {"i-1": 2, "i-2": 1}
+
+
+STEPS = [
+    (25, 25, 25, 25, -60, -60, 30, 120, -3600, 3600),
+    (-120, 120, -120, 120),
+    (-61,) * 5,
+    (300, -300, 300),
+]
+
+
+@pytest.mark.parametrize("steps", STEPS, ids=str)
+def test_a_clock_that_is_set_back_loses_nothing(
+    store: Store, clock: ManualClock, steps: Sequence[float]
+) -> None:
+    """Minutes come again, and count from zero; what was written for them before stands."""
+    start = clock.now()
+    passed = ManualClock()
+    stats = Stats(Monotonic(passed))
+    instance = str(uuid4())
+    writer = RollupWriter(
+        store, stats, lambda: instance, every=10.0, keep_days=KEEP_DAYS, monotonic=Monotonic(passed)
+    )
+    for step in (0, *steps):
+        clock.advance(step)
+        for _ in range(3):
+            stats.ended("welcome", "completed", 3, 40)
+            writer.run()
+            clock.advance(7)
+            passed.advance(7)
+    rows = store.rollups.read(since=start - timedelta(days=1))
+    assert sum(row.completed for row in rows) == 3 * (1 + len(steps))
+
+
+def test_a_clock_that_is_set_back_while_nothing_ends_loses_nothing(
+    counted: Counted, clock: ManualClock
+) -> None:
+    """The source went ten minutes ahead by its own clock, the database's came after it, and reached the same minute later."""
+    passed = ManualClock()
+    stats = Stats(Monotonic(passed))
+    writer = RollupWriter(
+        counted, stats, lambda: "i-1", every=10.0, keep_days=KEEP_DAYS, monotonic=Monotonic(passed)
+    )
+    stats.ended("welcome", "completed", 3, 40)
+    writer.run()
+    passed.advance(600)
+    clock.advance(120)
+    for _ in range(100):
+        stats.ended("welcome", "completed", 3, 40)
+        writer.run()
+        clock.advance(10)
+        passed.advance(10)
+    assert sum(counted.written.values()) == 101
+
+
+def test_a_clock_that_differs_a_little_takes_no_other_id(counted: Counted, clock: ManualClock) -> None:
+    passed = ManualClock()
+    stats = Stats(Monotonic(passed))
+    writer = RollupWriter(
+        counted, stats, lambda: "i-1", every=10.0, keep_days=KEEP_DAYS, monotonic=Monotonic(passed)
+    )
+    for step in (10, -5, 25, -1, 10, 0, 12):
+        stats.ended("welcome", "completed", 3, 40)
+        writer.run()
+        clock.advance(step)
+        passed.advance(10)
+    assert {key[0] for key in counted.written} == {"i-1"}
 
 
 def test_rows_that_are_refused_do_not_hold_up_later_ones(

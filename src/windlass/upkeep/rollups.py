@@ -1,7 +1,8 @@
 """Writes what each minute came to, so that graphs survive the process that made them.
 
 Rows are absolute: the same minute is written again, with larger numbers, until it is over. So a write whose reply was lost is simply
-repeated, and rows that could not be written wait here for the next time. Minutes are the database's.
+repeated, and rows that could not be written wait here for the next time. Minutes are the database's. When its clock is set back, a minute
+may come a second time and count from zero again: it is written under another id, because readers add up all ids.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Protocol
+from uuid import uuid4
 
 from windlass.errors import StoreError, StoreUnreachableError
 from windlass.model import Rollup
@@ -19,6 +21,8 @@ PRUNE_EVERY = 3600.0
 BATCH = 1000
 MAX_UNWRITTEN = 20_000
 """Rows that are kept while the database is away; the oldest go first."""
+SET_BACK = 30.0
+"""Seconds by which the database's clock falls behind before another id is taken. The source stays in its minute up to 60."""
 
 _Key = tuple[str, datetime, str]
 
@@ -66,7 +70,10 @@ class RollupWriter:
         self.every = every
         self._keep = timedelta(days=keep_days)
         self._monotonic = monotonic
-        self._written_as: str | None = None
+        self._counted_for: str | None = None
+        self._written_as = ""
+        # How far the database's clock was ahead of the monotonic one, at most, under this id.
+        self._ahead = float("-inf")
         self._unwritten: dict[_Key, Rollup] = {}
         self._prune_at = float("-inf")
 
@@ -84,14 +91,20 @@ class RollupWriter:
 
     def _take(self, now: datetime) -> None:
         current = self._instance()
+        ahead = now.timestamp() - self._monotonic()
+        if self._counted_for is None:
+            self._counted_for = self._written_as = current
         # After a lost lease the process goes on as another instance. What was counted so far in this minute stands under the old id.
-        is_another = self._written_as is not None and current != self._written_as
-        counted_as = self._written_as if is_another and self._written_as is not None else current
-        for row in self._stats.take_rollups(now, restart=is_another):
-            key = (counted_as, row.minute, row.phase)
+        is_another = current != self._counted_for
+        is_new = is_another or ahead < self._ahead - SET_BACK
+        for row in self._stats.take_rollups(now, restart=is_new):
+            key = (self._written_as, row.minute, row.phase)
             self._unwritten.pop(key, None)  # so that the newest are last
             self._unwritten[key] = row
-        self._written_as = current
+        if is_new:
+            self._written_as = current if is_another else str(uuid4())
+        self._counted_for = current
+        self._ahead = ahead if is_new else max(ahead, self._ahead)
         while len(self._unwritten) > MAX_UNWRITTEN:
             del self._unwritten[next(iter(self._unwritten))]
 
