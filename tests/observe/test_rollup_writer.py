@@ -10,7 +10,14 @@ import pytest
 
 from windlass.clock import ManualClock
 from windlass.engine.stats import Stats
-from windlass.errors import StoreError, StoreUnreachableError
+from windlass.errors import (
+    SchemaError,
+    StoreError,
+    StoreFullError,
+    StoreNotAllowedError,
+    StoreReadOnlyError,
+    StoreUnreachableError,
+)
 from windlass.model import Rollup
 from windlass.store import Store
 from windlass.upkeep.rollups import RollupWriter
@@ -169,6 +176,10 @@ def test_nothing_is_lost_while_the_database_is_away(
     "error",
     [
         StoreUnreachableError("the reply was lost"),
+        StoreFullError("the disk is full"),
+        StoreReadOnlyError("a standby"),
+        StoreNotAllowedError("no INSERT"),
+        SchemaError("no such table", found=None, expected=1),
     ],
     ids=lambda error: type(error).__name__,
 )
