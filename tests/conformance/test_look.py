@@ -12,7 +12,7 @@ from tests.conformance.life import BOOM, LEASE, claim_one, enqueue, every_job, o
 from windlass.clock import ManualClock
 from windlass.model import After, NewJob, State
 from windlass.store import Store
-from windlass.store import postgres as pg_store
+from windlass.store import postgres_transaction as pg_store
 from windlass.store import sqlite as sqlite_store
 
 LONG = timedelta(days=30)

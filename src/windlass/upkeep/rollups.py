@@ -14,14 +14,7 @@ from itertools import islice
 from typing import Protocol
 from uuid import uuid4
 
-from windlass.errors import (
-    SchemaError,
-    StoreError,
-    StoreFullError,
-    StoreNotAllowedError,
-    StoreReadOnlyError,
-    StoreUnreachableError,
-)
+from windlass.errors import FAULTS_OF_THE_STORE, StoreError
 from windlass.model import Rollup
 
 PRUNE_EVERY = 3600.0
@@ -30,14 +23,6 @@ MAX_UNWRITTEN = 20_000
 """Rows that are kept while the database takes none; the oldest go first."""
 SET_BACK = 30.0
 """Seconds by which the database's clock falls behind before another id is taken. The source stays in its minute up to 60."""
-PASSING = (
-    StoreUnreachableError,
-    StoreFullError,
-    StoreReadOnlyError,
-    StoreNotAllowedError,
-    SchemaError,
-)
-"""Troubles of the database, not of the rows: somebody will mend them."""
 
 _Key = tuple[str, datetime, str]
 
@@ -129,7 +114,7 @@ class RollupWriter:
             keys = list(islice((key for key in self._unwritten if key[0] == instance), BATCH))
             try:
                 self._store.rollups.put(instance, [self._unwritten[key] for key in keys])
-            except PASSING:
+            except FAULTS_OF_THE_STORE:
                 raise  # they wait
             except StoreError:
                 self._forget(
