@@ -187,7 +187,7 @@ def test_an_agenda_knows_what_is_to_be_linked_and_folded(store: Store) -> None:
 
 def is_due(store: Store) -> bool:
     """Whether recovery would find something; an instance's agenda says the same, or it would never call it."""
-    answer = store.db.is_worth("recover")
+    answer = store.db.is_worth("recover", own=None)
     assert store.upkeep.agenda().has_dead is answer
     return answer
 
@@ -231,7 +231,7 @@ def test_a_dead_instance_is_due_while_it_has_claims(
     one(store)
     lease = claim_one(dying)
     clock.advance(LEASE + timedelta(seconds=1))
-    store.db.run("recover.bury")
+    store.db.run("recover.bury", own=None)
     assert is_due(store)
     assert dying.record([]) == []
     with opened().db.effect(
