@@ -14,6 +14,7 @@ import pytest
 from tests.engine.shop import Shop
 from windlass.engine.carrier import AT_A_TIME
 from windlass.model import State
+from windlass.observe.current import current_job
 from windlass.retry import fixed
 from windlass.work.context import Context
 
@@ -242,6 +243,31 @@ def test_what_a_job_leaves_on_its_task_no_other_gets(shop: Shop) -> None:
     results = [shop.job(job).result for job in jobs]
     assert [found for found, _ in results] == list(range(7)) and len(ends) == 1
     assert "mine" not in [name for _, name in results]
+
+
+def test_what_a_plain_decorator_sets_its_job_sees_and_no_other(shop: Shop) -> None:
+    seen: list[tuple[str, str, str]] = []
+
+    def marked(handler: Any) -> Any:
+        @functools.wraps(handler)
+        def call(*, n: int) -> Any:
+            before = mark.get()
+            mark.set(f"job {n}")
+            job = current_job.get()
+            return handler(n=n, before=before, logged=job.lease.id if job else "none")
+
+        return call
+
+    @shop.app.job(processors=20)
+    @marked
+    async def work(n: int, before: str = "", logged: str = "") -> None:
+        if n % 3 == 0:
+            await asyncio.sleep(0.01)
+        seen.append((before, mark.get(), logged))
+
+    jobs = work.enqueue_many({"n": n} for n in range(20))
+    shop.drained(shop.serve())
+    assert sorted(seen) == sorted(("none", f"job {n}", job.id) for n, job in enumerate(jobs))
 
 
 def test_a_decorator_that_raises_what_means_the_end_of_a_coroutine_has_not_run_it(shop: Shop) -> None:

@@ -141,13 +141,13 @@ class Carrier:
         context = self._clean.copy()
         self.current = running
         try:
-            coroutine = call()
+            coroutine = context.run(_called, running, call)
         except BaseException as error:  # noqa: BLE001  a decorator's own code
             self.current = None
             self._note(ended((running, bench.raised(running, error))))
             return None
         try:
-            awaited = context.run(_first_step, running, coroutine)
+            awaited = context.run(coroutine.send, None)
         except StopIteration as stop:
             self._note(ended((running, bench.returned(running, stop.value))))
             return None
@@ -195,9 +195,10 @@ class Carrier:
             return
 
 
-def _first_step(running: Running, coroutine: Any) -> Any:
+def _called(running: Running, call: Call) -> Any:
+    """The coroutine of a job; plain decorators around its handler run here, in its context."""
     current_job.set(running)
-    return coroutine.send(None)
+    return call.handler(**call.arguments)  # a frame less than call(), 0.1 µs
 
 
 def _traces(task: Any) -> tuple[Any, ...]:
