@@ -7,11 +7,13 @@ import contextvars
 import functools
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.engine.shop import Shop
+from tests.work.test_colour import Later, giving
 from windlass.engine.carrier import AT_A_TIME
 from windlass.model import State
 from windlass.observe.current import current_job
@@ -289,6 +291,27 @@ def test_a_decorator_that_raises_what_means_the_end_of_a_coroutine_has_not_run_i
     shop.drained(shop.serve())
     assert shop.job(job).state is State.FAILED
     assert (shop.job(job).error or {})["type"] == "StopIteration"
+
+
+@pytest.mark.parametrize("give", [asyncio.ensure_future, Later])
+def test_a_cancel_reaches_what_a_decorator_gave(shop: Shop, give: Callable[[Any], Any]) -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    @shop.app.job(retry=fixed(1))
+    @giving(give)
+    async def work() -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(30)
+        finally:
+            ended.set()
+
+    job = work.enqueue()
+    engine = shop.serve()
+    assert begun.wait(10)
+    shop.store.jobs.cancel(job.id)
+    shop.drained(engine)
+    assert ended.is_set() and shop.job(job).state is State.CANCELLED
 
 
 def test_jobs_that_wait_all_begin_in_the_same_turn_of_a_busy_loop(shop: Shop) -> None:

@@ -68,6 +68,29 @@ def handed_on(function: Callable[..., Any]) -> Callable[..., Any]:
     return wrapper
 
 
+class Later:
+    """An awaitable that is neither a coroutine nor a task."""
+
+    def __init__(self, coroutine: Any) -> None:
+        self._coroutine = coroutine
+
+    def __await__(self) -> Any:
+        return self._coroutine.__await__()
+
+
+def giving(give: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A plain decorator that makes something else of the coroutine."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            return give(function(*args, **kwargs))
+
+        return wrapper
+
+    return decorate
+
+
 @pytest.mark.parametrize(
     ("handler", "expected"),
     [
@@ -105,6 +128,8 @@ HANDLERS: dict[str, Callable[..., Any]] = {
     "handed_on": handed_on(coroutine),
     "handed_on_async": handed_on(made_async(plain)),
     "handed_on_plain": handed_on(made_plain(coroutine)),
+    "given_task": giving(asyncio.ensure_future)(coroutine),
+    "given_awaitable": giving(Later)(coroutine),
     "object_async": Async(),
     "object_plain": Plain(),
 }

@@ -198,7 +198,13 @@ class Carrier:
 def _called(running: Running, call: Call) -> Any:
     """The coroutine of a job; plain decorators around its handler run here, in its context."""
     current_job.set(running)
-    return call.handler(**call.arguments)  # a frame less than call(), 0.1 µs
+    made = call.handler(**call.arguments)  # a frame less than call(), 0.1 µs
+    return made if type(made) is types.CoroutineType else _awaited(made)
+
+
+async def _awaited(given: Any) -> Any:
+    """A coroutine of what a decorator gave instead of one: a task, a future, any awaitable."""
+    return await given
 
 
 def _traces(task: Any) -> tuple[Any, ...]:
