@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
+import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.engine.shop import Shop
-from windlass.errors import StoreUnreachableError, WindlassError
+from windlass.engine.process_executor import ProcessExecutor
+from windlass.errors import ConfigError, StoreUnreachableError, WindlassError
 from windlass.model import State
 
 
@@ -78,6 +83,61 @@ def test_a_start_that_fails_leaves_no_thread_and_no_instance(
     assert shop.store.instances.list() == [] and not threads()
     engine.stop()
     engine.start()  # the database is back
+    job = hello.enqueue()
+    shop.drained(engine)
+    engine.stop()
+    assert shop.job(job).state is State.COMPLETED
+
+
+def no_files(patch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    patch.setitem(sys.modules, "uvloop", None)
+    patch.setattr(asyncio, "new_event_loop", refuse)
+
+
+def no_threads(patch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    patch.setattr(threading.Thread, "start", refuse)
+
+
+def no_processes(patch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise ConfigError("open_store", "x", "what JSON can hold")
+
+    patch.setattr(ProcessExecutor, "__init__", refuse)
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize(
+    ("take", "told"),
+    [
+        (no_files, r"no event loop to be had .*Too many open files.*ulimit -n"),
+        (no_threads, r"no thread to be had .*can't start new thread"),
+        (no_processes, "open_store"),
+    ],
+    ids=["files", "threads", "processes"],
+)
+def test_a_start_without_room_for_the_loop_says_so_and_leaves_nothing(
+    shop: Shop, take: Callable[[pytest.MonkeyPatch], None], told: str
+) -> None:
+    """It waited for ever for a thread that had died, and every stop waited with it."""
+
+    @shop.app.job
+    async def hello() -> str:
+        return "hello"
+
+    engine = shop.app.worker()
+    with pytest.MonkeyPatch.context() as patch:
+        take(patch)
+        with pytest.raises(WindlassError, match=told):
+            engine.start()
+    assert shop.store.instances.list() == [] and not threads()
+    engine.stop()
+    engine.start()  # there is room again
     job = hello.enqueue()
     shop.drained(engine)
     engine.stop()

@@ -34,8 +34,6 @@ class Hosts:
         on_crash: Callable[[], None],
         on_duplicate: Callable[[Lease, str], None],
     ) -> None:
-        has_coroutines = any(_is_coroutine(phase) for phase in phases.values())
-        self.loop = LoopExecutor(bench, on_ended) if has_coroutines else None
         self._threads = ThreadExecutor(bench, on_ended)
         self._processes = ProcessExecutor(
             bench,
@@ -49,6 +47,8 @@ class Hosts:
             cancel_grace=settings.cancel_grace,
             memory_limit=settings.memory_limit,
         )
+        has_coroutines = any(_is_coroutine(phase) for phase in phases.values())
+        self.loop = LoopExecutor(bench, on_ended) if has_coroutines else None  # last: it has a thread at once
         self._warned: set[str] = set()
 
     def dispatch(self, batch: Sequence[Running]) -> None:

@@ -11,15 +11,17 @@ import sys
 import threading
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from windlass.engine.carrier import Carrier
 from windlass.engine.executors import Bench, Ended, OnEnded
 from windlass.engine.running import Running
+from windlass.errors import WindlassError
 
 
 class LoopExecutor:
-    """Runs coroutines."""
+    """Runs coroutines. ``WindlassError`` where there is no loop or no thread to be had."""
 
     def __init__(self, bench: Bench, on_ended: OnEnded) -> None:
         self._bench = bench
@@ -30,11 +32,13 @@ class LoopExecutor:
         self._ended: list[Ended] = []
         self._is_flushing = False
         self._is_closing = False
-        self._ready = threading.Event()
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop = _new_loop()  # here, not on its thread: whoever starts the engine hears why there is none
         self._thread = threading.Thread(target=self._run, name="windlass-loop", daemon=True)
-        self._thread.start()
-        self._ready.wait()
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            self._loop.close()
+            raise _missing("thread", error) from error
 
     # ------------------------------------------------------------------ from any thread
 
@@ -66,20 +70,14 @@ class LoopExecutor:
         self._thread.join(wait)
 
     def _call(self, function: Any, *arguments: Any) -> None:
-        loop = self._loop
-        if loop is not None and not loop.is_closed():
-            try:
-                loop.call_soon_threadsafe(function, *arguments)
-            except RuntimeError:  # closed between the two lines
-                return
+        with suppress(RuntimeError):  # closed
+            self._loop.call_soon_threadsafe(function, *arguments)
 
     # ------------------------------------------------------------------ on the loop
 
     def _run(self) -> None:
-        self._loop = _new_loop()
         asyncio.set_event_loop(self._loop)
         self._carrier = Carrier(self._loop, self._bench, self._note)
-        self._loop.call_soon(self._ready.set)
         try:
             while not self._is_closing:
                 try:
@@ -101,7 +99,7 @@ class LoopExecutor:
 
     def _note(self, item: Ended) -> None:
         self._ended.append(item)
-        if not self._is_flushing and self._loop is not None:
+        if not self._is_flushing:
             self._is_flushing = True
             self._loop.call_soon(self._flush)
 
@@ -118,14 +116,23 @@ class LoopExecutor:
         if self._carrier is not None:
             self._carrier.close()
         self._is_closing = True
-        if self._loop is not None:
-            self._loop.call_soon(self._loop.stop)
+        self._loop.call_soon(self._loop.stop)
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
     try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop()
-    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
-    return loop
+        try:
+            import uvloop
+        except ImportError:
+            return asyncio.new_event_loop()
+        loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+        return loop
+    except OSError as error:
+        raise _missing("event loop", error) from error
+
+
+def _missing(what: str, error: Exception) -> WindlassError:
+    return WindlassError(
+        f"async handlers cannot be served, for there is no {what} to be had ({error}); give this process more room "
+        "(ulimit -n for open files, -u for threads) and start it again"
+    )
