@@ -27,6 +27,8 @@ from tests.engine.process_bench import (
     retried,
     wait_until,
 )
+from windlass.engine import process_executor
+from windlass.engine.child_process import Child
 from windlass.engine.running import Stop
 from windlass.errors import ConfigError
 from windlass.model import (
@@ -44,7 +46,9 @@ benches, shared = process_bench.benches, process_bench.shared
 # ---------------------------------------------------------------------- stopping
 
 
-@pytest.mark.parametrize("handler", [handlers.look_at_stop, handlers.hog, handlers.sleep_async])
+@pytest.mark.parametrize(
+    "handler", [handlers.look_at_stop, handlers.hog, handlers.sleep_async, handlers.regroup]
+)
 def test_a_job_that_ran_out_of_time_is_killed(shared: ProcessBench, tmp_path: Path, handler: Any) -> None:
     running = shared.start(handler, path=str(tmp_path / "begun"))
     pid = begun(tmp_path / "begun")
@@ -69,7 +73,7 @@ def test_a_job_that_listens_stops_by_itself(
     assert is_alive(pid), "its process is fit for the next job"
 
 
-@pytest.mark.parametrize("handler", [handlers.sleep, handlers.hog])
+@pytest.mark.parametrize("handler", [handlers.sleep, handlers.hog, handlers.regroup])
 @pytest.mark.parametrize(
     ("reason", "kind"),
     [(Stop.CANCELLED, Cancelled), (Stop.SHUTDOWN, Released), (Stop.LEASE_LOST, Released)],
@@ -179,6 +183,22 @@ def test_closing_does_not_wait_for_what_is_not_there() -> None:
     other.close(wait=60)
     other.close()
     assert time.monotonic() - before < 30 and other.executor.pids == []
+
+
+def test_what_cannot_be_killed_is_waited_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process in a system call that hangs; stopping an engine closes this twice."""
+    bench = ProcessBench()
+    bench.start(handlers.sleep, path=str(tmp_path / "begun"))
+    begun(tmp_path / "begun")
+    with monkeypatch.context() as patch:
+        patch.setattr(process_executor, "GOODBYE", 0.1)
+        patch.setattr(Child, "kill", lambda child: None)
+        before = time.monotonic()
+        bench.close()
+        assert bench.executor.pids, "it waited for that, and in vain"
+        bench.close(wait=0.5)
+        assert time.monotonic() - before < 3
+    wait_until(lambda: not bench.executor.pids, "the process ends when it can")
 
 
 def test_ends_that_cannot_be_told_do_not_stop_it(caplog: pytest.LogCaptureFixture) -> None:

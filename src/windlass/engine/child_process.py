@@ -179,8 +179,9 @@ class Child:
     def kill(self) -> None:
         """Kill the child and what it started. Only before it is reaped: until then nobody else can have its id."""
         if self._process.returncode is None:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+            for kill in (os.killpg, os.kill):  # its group, and itself: it may have joined another one
+                with suppress(ProcessLookupError, PermissionError):
+                    kill(self._process.pid, signal.SIGKILL)
         self.kill_at = None
 
     def reap(self) -> Exit | None:

@@ -47,6 +47,7 @@ FOREVER = 1e9
 IDLE_KEPT = 2
 IDLE_SECONDS = 60.0
 TRIES = 2  # children that may end before they begin with a job
+REAPING = 0.5  # seconds that killed children have to be gone when this closes
 STARTING = 10.0  # seconds that do not count against a job's time limit while its child starts
 
 
@@ -120,14 +121,16 @@ class ProcessExecutor:
         self._put([("stop", running)])
 
     def close(self, *, wait: float = 0.0) -> None:
-        """Take no more jobs, give running ones ``wait`` seconds, then kill what is left. Nothing of it remains."""
+        """Take no more jobs, give running ones ``wait`` seconds, then kill what is left. Nothing of it remains, but what the kernel
+        does not let die; however often this is called, that is waited for once."""
         with self._lock:
             thread = self._thread
             until = time.monotonic() + wait
             self._closing_at = until if self._closing_at is None else min(self._closing_at, until)
+            over_at = self._closing_at + GOODBYE + REAPING
             self._nudge()
         if thread is not None and thread is not threading.current_thread():
-            thread.join(wait + GOODBYE + 5.0)
+            thread.join(max(0.0, over_at - time.monotonic()))
 
     @property
     def pids(self) -> list[int]:
