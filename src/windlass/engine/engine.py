@@ -302,13 +302,20 @@ class Engine:
         self._hosts.close()
         self._duties.summary.tell(is_last=True)
         if was_written:
-            leaving = threading.Thread(target=self._leave, name="windlass-leave", daemon=True)
+            leaving = threading.Thread(target=self._take_leave, name="windlass-leave", daemon=True)
             leaving.start()
             leaving.join(left(LAST_WORDS))  # the database may hang, and others forget us by themselves
 
-    def _leave(self) -> None:
+    def _take_leave(self) -> None:
         try:
             self._duties.rollups.run()
+        except WindlassError as error:
+            events.store_unreachable(error)
+        else:
+            self._leave()
+
+    def _leave(self) -> None:
+        try:
             self._heartbeat.holder.leave()
         except WindlassError as error:
             events.store_unreachable(error)

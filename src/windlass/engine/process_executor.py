@@ -23,7 +23,7 @@ from contextlib import suppress
 from typing import Any
 
 from windlass.engine.child_process import Child, Exit
-from windlass.engine.crew import GOODBYE, Crew
+from windlass.engine.crew import GOODBYE, LOOK_EVERY, Crew
 from windlass.engine.executors import Bench, Ended, OnEnded
 from windlass.engine.hosted import Hosted
 from windlass.engine.process_ends import Ends
@@ -197,7 +197,7 @@ class ProcessExecutor:
             return True
 
     def _patience(self) -> float | None:
-        return None if self._closing_at is None else max(0.0, self._closing_at - time.monotonic())
+        return None if self._closing_at is None else max(LOOK_EVERY, self._closing_at - time.monotonic())
 
     def _handle(self, crew: Crew, child: Child, event: Message | Exit) -> None:
         if isinstance(event, Exit):
