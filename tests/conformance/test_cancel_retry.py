@@ -43,7 +43,12 @@ def test_a_job_nobody_holds_is_cancelled_at_once(store: Store, clock: ManualCloc
     assert store.jobs.cancel(job_id, "not needed") is CancelAnswer.CANCELLED
     job = store.jobs.get(job_id)
     assert job.state is State.CANCELLED and job.finished_at == clock.now()
-    assert job.error == {"type": "Cancelled", "code": "cancelled", "message": "not needed"}
+    assert job.error == {
+        "type": "Cancelled",
+        "code": "cancelled",
+        "message": "not needed",
+        "at": clock.now().isoformat(),
+    }
     clock.advance(10)
     store.upkeep.promote()
     assert not store.join().claim("work", 5)

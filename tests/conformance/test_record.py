@@ -89,8 +89,10 @@ def test_a_result_that_is_not_json_is_refused_and_the_job_stays_held(store: Stor
     assert holder.complete(lease, "fine") is Verdict.RECORDED
 
 
-def test_a_failed_job_keeps_a_structured_error_and_the_traceback_apart(store: Store) -> None:
-    """E3."""
+def test_a_failed_job_keeps_a_structured_error_and_the_traceback_apart(
+    store: Store, clock: ManualClock
+) -> None:
+    """E3. The time is that of the database, and the same wherever the error is read."""
     job_id = one(store, correlation_id="c-9")
     holder = store.join()
     error = JobError(
@@ -107,8 +109,14 @@ def test_a_failed_job_keeps_a_structured_error_and_the_traceback_apart(store: St
         "attempt": 1,
         "correlation_id": "c-9",
         "details": {"x": 1},
+        "at": clock.now().isoformat(),
     }
     assert "Tb" not in str(job.error)
+    assert job.finished_at == clock.now() and clock.now().isoformat().endswith("+00:00")
+    assert [span.error for span in store.jobs.timeline(job_id)] == [job.error]
+    clock.advance(60)
+    store.jobs.retry(job_id)
+    assert [attempt.error for attempt in store.jobs.attempts(job_id)] == [job.error]
     assert_counts_are_true(store)
 
 
@@ -313,10 +321,12 @@ def test_a_batch_of_mixed_outcomes_is_judged_one_by_one(store: Store, opened: Ca
     ]
     states = [str(state(store, lease.id)) for lease in leases]
     assert states == ["completed", "queued", "completed", "failed", "scheduled", "queued", "cancelled"]
-    assert store.jobs.get(leases[6].id).error == {
+    cancelled = store.jobs.get(leases[6].id)
+    assert cancelled.finished_at is not None and cancelled.error == {
         "type": "Cancelled",
         "code": "cancelled",
         "message": "enough",
+        "at": cancelled.finished_at.isoformat(),
     }
     assert_counts_are_true(store)
 

@@ -163,6 +163,7 @@ def to_job(db: Database, row: Row) -> Job:
         run_at, started, claimed, finished, cancel, reason, pending, result, error, traceback, outputs, progress,
     ) = row  # fmt: skip
     moment = db.moment
+    finished_at = moment(finished)
     return Job(
         id=job_id,
         kind=kind,
@@ -180,12 +181,12 @@ def to_job(db: Database, row: Row) -> Job:
         run_at=moment(run_at),
         started_at=moment(started),
         claimed_at=moment(claimed),
-        finished_at=moment(finished),
+        finished_at=finished_at,
         cancel_requested_at=moment(cancel),
         reason=reason,
         pending=pending,
         result_json=None if result is None else Json(result),
-        error=None if error is None else json.loads(error),
+        error=_error(error, finished_at),
         traceback=traceback,
         progress=None if progress is None else _progress(json.loads(progress)),
         outputs=() if outputs is None else tuple(_output(item) for item in json.loads(outputs)),
@@ -194,6 +195,7 @@ def to_job(db: Database, row: Row) -> Job:
 
 def to_attempt(db: Database, row: Row) -> Attempt:
     job_id, generation, phase, attempt, outcome, started, ended, error, traceback, instance, processor = row
+    ended_at = db.moment(ended)
     return Attempt(
         job_id,
         generation,
@@ -201,8 +203,8 @@ def to_attempt(db: Database, row: Row) -> Attempt:
         attempt,
         outcome,
         db.moment(started),
-        db.moment(ended),
-        None if error is None else json.loads(error),
+        ended_at,
+        _error(error, ended_at),
         traceback,
         instance,
         _processor(phase, processor),
@@ -212,7 +214,7 @@ def to_attempt(db: Database, row: Row) -> Attempt:
 def to_span(db: Database, row: Row) -> Span:
     """One attempt of a timeline."""
     phase, generation, attempt, instance, processor, waited_ms, ran_ms, claimed, ended, outcome, error = row
-    claimed_at = db.moment(claimed)
+    claimed_at, ended_at = db.moment(claimed), db.moment(ended)
     return Span(
         phase=phase,
         generation=generation,
@@ -221,11 +223,17 @@ def to_span(db: Database, row: Row) -> Span:
         processor=_processor(phase, processor),
         claimed_at=claimed_at,
         started_at=claimed_at + timedelta(milliseconds=waited_ms or 0),
-        ended_at=db.moment(ended),
+        ended_at=ended_at,
         outcome=outcome,
-        error=None if error is None else json.loads(error),
+        error=_error(error, ended_at),
         ran=None if ran_ms is None else timedelta(milliseconds=ran_ms),
     )
+
+
+def _error(text: str | None, at: datetime | None) -> dict[str, Any] | None:
+    """A stored error with the time its attempt ended, which is stored beside it."""
+    known = None if text is None else json.loads(text)  # SQLite has "null" where an attempt went without
+    return None if known is None else {**known, "at": None if at is None else at.isoformat()}
 
 
 def _processor(phase: str, number: int | None) -> str | None:
