@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.bench import QUICK, ROOT, TARGET, Bench, children, events
+from windlass.cli.worker import _address
 from windlass.model import NewJob, State
 
 
@@ -258,6 +259,14 @@ def test_metrics_and_health_can_be_asked_for(bench: Bench) -> None:
     worker.communicate(timeout=20)
 
 
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [("9100", ("127.0.0.1", 9100)), ("[::1]:0", ("::1", 0)), ("::1:0", ("::1", 0)), ("here:1", ("here", 1))],
+)
+def test_an_address_may_have_the_brackets_of_a_url(text: str, address: tuple[str, int]) -> None:
+    assert _address(text) == address
+
+
 def test_an_address_that_cannot_be_had_is_named_before_anything_is_claimed(bench: Bench) -> None:
     """The engine was started first, claimed jobs, and its process ended without giving them back."""
     app = bench.app()
@@ -289,6 +298,7 @@ def test_an_address_that_cannot_be_had_is_named_before_anything_is_claimed(bench
         ([TARGET, "--set", "memory_limit=much"], "a number, or none"),
         ([TARGET, "--phase", "hallo"], "did you mean hello?"),
         ([TARGET, "--phase", "hello=many"], "whole number"),
+        ([TARGET, "--phase", "hello=²"], "whole number"),
         ([TARGET, "--metrics", "here"], "HOST:PORT"),
         ([TARGET, "--metrics", "²"], "HOST:PORT"),
         ([TARGET, "--processes", "2", "--metrics", "here"], "HOST:PORT"),

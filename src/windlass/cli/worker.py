@@ -202,6 +202,8 @@ def _address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not (port.isascii() and port.isdigit() and int(port) <= 65535):
         raise ConfigError("metrics", text, "PORT or HOST:PORT, for example 127.0.0.1:9100")
+    if host.startswith("[") and host.endswith("]"):  # an address of IPv6, as in a URL
+        host = host[1:-1]
     return host or "127.0.0.1", int(port)
 
 
@@ -215,7 +217,7 @@ def _settings(
         counts = {}
         for item in phases:
             name, equals, number = item.rpartition("=") if "=" in item else (item, "", "")
-            if equals and not number.isdigit():
+            if equals and not (number.isascii() and number.isdigit()):
                 raise ConfigError("phase", item, "NAME or NAME=N with a whole number of processors")
             if equals:
                 counts[name] = int(number)
