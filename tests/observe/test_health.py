@@ -55,6 +55,7 @@ def test_live_and_ready(changes: dict[str, Any], is_live: bool, is_ready: bool) 
         ({"lease_left": 0.0}, "lease", "down", "down"),
         ({"degraded": ["lease: two beats missed"]}, "lease", "degraded", "degraded"),
         ({"loop_lag": 3.0}, "loop", "degraded", "degraded"),
+        ({"loop_lag": 0.4, "loop_limit": 0.3}, "loop", "degraded", "degraded"),
         (
             {"degraded": ["loop: a handler blocks the event loop"], "loop_lag": 0.5},
             "loop",
@@ -80,6 +81,11 @@ def test_the_part_that_is_not_well_is_named(
     assert list(health.unwell(report)) == [part]
     if part != "tides" and "degraded" not in changes:
         assert told["parts"][part]["advice"].endswith(".")
+
+
+def test_a_loop_is_blocked_from_the_time_on_that_the_settings_say() -> None:
+    """It was one second, whatever ``blocked_after`` said."""
+    assert health.status(a_report(loop_lag=3.0, loop_limit=5.0)) == "ok"
 
 
 def test_phases_that_nobody_serves_are_all_named_and_say_what_to_do() -> None:

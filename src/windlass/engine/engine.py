@@ -378,6 +378,7 @@ class Engine:
             listening=self._listening.is_listening if has_begun else False,
             degraded=degraded,
             loop_lag=lag,
+            loop_limit=self.settings.blocked_after,
         )
 
     def tell_unserved(self) -> None:

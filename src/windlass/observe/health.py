@@ -14,7 +14,6 @@ from windlass.model import Counts
 from windlass.observe.report import EngineReport
 
 OK, DEGRADED, DOWN = "ok", "degraded", "down"
-LAG_LIMIT = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +153,7 @@ def _lease(report: EngineReport, reason: str) -> Part:
 
 
 def _loop(report: EngineReport, reason: str) -> Part:
-    if report.loop_lag < LAG_LIMIT and not reason:
+    if report.loop_lag < report.loop_limit and not reason:
         return Part("loop", OK, "the event loop answers")
     seen = reason or "a handler blocks the event loop"
     advice = "The log line loop.blocked names the job and the line; await there, or make the handler a plain function."

@@ -36,7 +36,8 @@ class EngineReport:
 
     ``state`` is starting, running, stopping or stopped. ``degraded`` has one line per part that does its work less well than it
     should: ``part: reason``. ``last_step_seconds_ago`` counts turns of the step thread; where a turn without work is one too,
-    ``step_limit`` says from how many seconds on the thread counts as hung. None does not judge it.
+    ``step_limit`` says from how many seconds on the thread counts as hung. None does not judge it. ``loop_limit`` is the same for
+    ``loop_lag``: from then on the event loop counts as blocked.
     """
 
     instance: str
@@ -49,6 +50,7 @@ class EngineReport:
     listening: bool
     degraded: Sequence[str] = ()
     loop_lag: float = 0.0
+    loop_limit: float = 1.0
     step_limit: float | None = None
 
 
