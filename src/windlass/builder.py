@@ -119,6 +119,7 @@ def build(
                 client=redis,
                 clock=clock,
                 count=lambda name: requests.stats.count(name),
+                about=lambda request_id: requests.about(request_id),
             )
             owned.append(opened.close)
             locks = opened

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as OutOfTime
 from contextlib import AbstractContextManager, nullcontext
@@ -25,10 +25,10 @@ from windlass.engine.recorder import Recorder
 from windlass.engine.runner import Call, Runner, Wrapper
 from windlass.engine.running import Running, Stop
 from windlass.engine.stats import Stats
-from windlass.errors import LeaseLost
+from windlass.errors import LeaseLost, WindlassError
 from windlass.model import Advanced, Flag, Job, Lease, Outcome, Retried, State, Verdict, has_flag
 from windlass.observe import events
-from windlass.observe.current import current_job
+from windlass.observe.current import current_job, job_fields, lease_fields
 from windlass.observe.report import EngineReport
 from windlass.presence import Presence
 from windlass.settings import Settings
@@ -104,6 +104,7 @@ class Requests:
         self._room = semaphore(limit) if limit is not None else None
         self._sleep = sleep
         self._presence = Presence(store, self._settings, self.stats, degraded)
+        self._known: dict[str, Mapping[str, Any]] = {}
         self._threads = ThreadPoolExecutor(thread_name_prefix="windlass-request")
 
     def process(self, request_id: str, correlation_id: str | None = None) -> Processed:
@@ -111,13 +112,25 @@ class Requests:
         with self._locks.acquire(request_id) as lock:
             if not lock:  # counted and logged by the locks
                 return Processed(Status.LOCK_HELD, self._store.jobs.get(request_id))
-            if self._room is None:
-                return self._process(request_id, correlation_id)
-            with self._room:
-                return self._process(request_id, correlation_id)
+            try:
+                with nullcontext() if self._room is None else self._room:
+                    return self._process(request_id, correlation_id)
+            finally:
+                self._known.pop(request_id, None)
+
+    def about(self, request_id: str) -> Mapping[str, Any]:
+        """What log lines have of a job: as it runs here, else as the database has it, else nothing."""
+        known = self._known.get(request_id)
+        if known is None:
+            try:
+                known = job_fields(self._store.jobs.get(request_id))
+            except WindlassError:
+                known = {}
+        return known
 
     def _process(self, request_id: str, correlation_id: str | None) -> Processed:
         job = self._store.jobs.get(request_id)
+        self._known[request_id] = {**job_fields(job), "correlation_id": correlation_id or job.correlation_id}
         if job.state is State.COMPLETED:
             return Processed(Status.ALREADY_DONE, job)
         if job.state.is_final:
@@ -163,7 +176,10 @@ class Requests:
         phase = self._runner.phase(lease.phase)
         running = Running(lease, phase, Processor(lease.phase, 1), now, now, False)
         self._presence.running[lease.id] = running
-        bench = Bench(self._runner, _Hold(self._store, self._presence.holder))
+        self._known[lease.id] = lease_fields(lease)
+        bench = Bench(
+            self._runner, _Hold(self._store, self._presence.holder), on_duplicate=self._on_duplicate
+        )
         try:
             call = bench.prepare(running)
             if not isinstance(call, Call):
@@ -195,6 +211,10 @@ class Requests:
                     running.context.ask_to_stop()
                 assert running.phase is not None
                 return self._runner.timed_out(running.lease, running.phase)
+
+    def _on_duplicate(self, lease: Lease, name: str) -> None:
+        self.stats.count("duplicates_prevented")
+        events.duplicate_prevented(lease, name)
 
     def _record(self, outcome: Outcome | None) -> Verdict:
         if outcome is None:  # its own transaction ended it, or the lease is lost

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import windlass
+from tests.observe.lines import written
 from windlass.clock import ManualClock
 from windlass.errors import ConfigError
 from windlass.model import State
@@ -159,6 +160,54 @@ def test_with_a_real_redis_the_lock_is_there_while_the_job_runs(tmp_path: Path, 
         runner.join(10)
         assert answers[0].status is Status.COMPLETED and client.get(f"bg:req:{job.id}") is None
         assert two.process_request(job.id).status is Status.ALREADY_DONE
+
+
+def test_lines_about_a_lock_have_the_ids_of_its_job(tmp_path: Path, valkey_url: str) -> None:
+    """E5, L2. A job that runs here is known from its lease, any other from the database."""
+    import redis
+
+    app = windlass.App("sqlite:///unused.db")
+    names = ("job_id", "correlation_id", "kind", "phase", "attempt")
+
+    @app.job
+    def losing(ctx: windlass.Context) -> str:
+        redis_client.delete(f"bg:req:{ctx.job_id}")
+        locks: Any = one.locks
+        (hold,) = (reference() for reference in locks._holds.values())
+        hold.renew()
+        return str(two.process_request(ctx.job_id).status)
+
+    settings = config(tmp_path, more={"redis.url": valkey_url})
+    with (
+        windlass.build(settings, app=app) as one,
+        windlass.build(settings, app=app) as two,
+        redis.Redis.from_url(valkey_url) as redis_client,
+        written() as lines,
+    ):
+        job = one.enqueue("losing", correlation_id="req-1")
+        with two.locks.acquire(job.id):
+            assert one.process_request(job.id).status is Status.LOCK_HELD
+        answer = one.process_request(job.id, correlation_id="req-2")
+    told = {line["event"]: [line.get(name) for name in names] for line in lines.objects}
+    assert answer.job.result == "held by another instance", "its lock was gone, the claim was not"
+    assert told["lock.held"] == [job.id, "req-1", "losing", "losing", 0]
+    assert told["lock.lost"] == [job.id, "req-2", "losing", "losing", 1]
+
+
+def test_outputs_that_were_there_are_counted_and_told(tmp_path: Path) -> None:
+    """As a worker does it; here nobody heard of them."""
+    app = windlass.App("sqlite:///unused.db")
+
+    @app.job
+    def twice(ctx: windlass.Context) -> list[bool]:
+        return [ctx.put_output("page", n).created for n in range(2)]
+
+    with windlass.build(config(tmp_path), app=app) as bg, written() as lines:
+        job = bg.enqueue("twice", correlation_id="req-1")
+        assert bg.process_request(job.id).job.result == [True, False]
+        assert bg.requests.stats.report().count("duplicates_prevented") == 1
+    (line,) = [line for line in lines.objects if line["event"] == "duplicate.prevented"]
+    assert (line["job_id"], line["correlation_id"], line["attempt"]) == (job.id, "req-1", 1)
 
 
 def test_what_handlers_enqueue_is_a_job_of_the_database_they_run_for(tmp_path: Path) -> None:

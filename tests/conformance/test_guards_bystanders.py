@@ -257,7 +257,7 @@ def test_the_dead_are_recovered_and_the_living_left_alone(
         recovered = {item.job_id: item for item in store.recovery.recover(holder=asker, probed=["p"])}
     assert {recovered[i].verdict for i in (lease.id, neighbour)} == {"released"}
     taken = recovered[probed.id].lease
-    assert taken is not None and asker.complete(taken) is Verdict.RECORDED
+    assert asker.complete(taken) is Verdict.RECORDED
     with nobody_else(store, dying.id, asker.id):
         asker.step()
         clock.advance(timedelta(hours=2))

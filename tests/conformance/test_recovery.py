@@ -10,7 +10,7 @@ import pytest
 from tests.conformance.life import LEASE, assert_counts_are_true, claim_one, enqueue, one, state
 from windlass.clock import ManualClock
 from windlass.errors import LeaseLost
-from windlass.model import Completed, Flag, Lease, State, Verdict
+from windlass.model import Completed, Flag, State, Verdict
 from windlass.store import Store
 from windlass.store.holder import Holder
 from windlass.store.recovery import crash_delay
@@ -203,11 +203,9 @@ def test_a_probed_phase_is_held_for_the_users_own_question(
     clock.advance(LATER)
     asker = store.join()
     recovered = {item.job_id: item for item in store.recovery.recover(holder=asker, probed=["work"])}
-    assert recovered[other].verdict == "released" and recovered[other].lease is None
-    held = [recovered[lease.id].lease for lease in old]
-    assert all(isinstance(lease, Lease) for lease in held)
-    first, second = held
-    assert first is not None and second is not None
+    assert recovered[other].verdict == "released" and not recovered[other].is_held
+    assert all(recovered[lease.id].is_held for lease in old)
+    first, second = (recovered[lease.id].lease for lease in old)
     assert first.token > old[0].token and first.attempt == 1
     assert state(store, first.id) is State.PROCESSING
     assert dying.record([Completed(old[0])]) == [Verdict.LOST]
@@ -326,8 +324,8 @@ def test_an_instance_that_leaves_gives_nothing_up_silently(
 
 
 def test_orphans_are_found_page_by_page(store: Store, dying: Holder, clock: ManualClock) -> None:
-    """The net under the nets: a held job that no claim row covers."""
-    enqueue(store, n=30)
+    """The net under the nets: a held job that no claim row covers. Its error says as much as any other (E3)."""
+    enqueue(store, n=30, correlation_id="c-1")
     held = dying.claim("work", 12)
     good = dying.claim("work", 3)
     for lease in held[:10]:
@@ -341,6 +339,9 @@ def test_orphans_are_found_page_by_page(store: Store, dying: Holder, clock: Manu
     assert sorted(item.job_id for item in found) == sorted(lease.id for lease in held)
     assert {item.job_id: item.verdict for item in found}[held[0].id] == "cancelled"
     assert state(store, held[1].id) is State.QUEUED and store.jobs.get(held[1].id).crashes == 1
+    (lost,) = store.jobs.attempts(held[1].id)
+    assert lost.error is not None and lost.error["code"] == "instance_died"
+    assert (lost.error["phase"], lost.error["attempt"], lost.error["correlation_id"]) == ("work", 1, "c-1")
     assert state(store, good[0].id) is State.PROCESSING
     assert_counts_are_true(store)
 

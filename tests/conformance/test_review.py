@@ -102,7 +102,7 @@ def test_jobs_held_for_a_probe_reach_the_caller_even_if_the_sweep_fails(
 
     monkeypatch.setattr(store.db, "run", no_sweep)
     (held,) = Recovery(store.db).recover(holder=store.join(), probed=["work"])
-    assert held.verdict == "held" and held.lease is not None
+    assert held.verdict == "held" and held.is_held
 
 
 def test_a_claim_made_while_a_beat_is_under_way_is_not_released(

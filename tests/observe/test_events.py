@@ -96,15 +96,14 @@ def test_everything_else_is_told() -> None:
         events.started([a_job()])
         events.ended_elsewhere(LEASE, "completed", RUN)
         events.ended_elsewhere(LEASE, "lost")
-        events.recovered(Recovered("0190-a", "retried"))
-        events.recovered(Recovered("0190-a", "held", LEASE))
+        events.recovered(Recovered(LEASE, "failed", error=ERROR))
         events.refused(LEASE, "being processed")
-        events.duplicate_prevented("0190-a", "welcome", "page")
+        events.duplicate_prevented(LEASE, "page")
         events.held_back("site:one", "site:two", 200, 100, is_full=True)
         events.unserved("site:two", 7)
         events.drain_held_up(PhasePause("site:two", datetime(2026, 1, 1, tzinfo=UTC), None, "repairs"), 7)
-        events.lock_held("0190-a", "worker-2")
-        events.lock_lost("0190-a")
+        events.lock_held("0190-a", "worker-2", JOB)
+        events.lock_lost("0190-a", JOB)
         events.lock_degraded("ConnectionError: refused", skipped=3)
         events.lock_restored(datetime(2026, 1, 1, tzinfo=UTC))
         events.schedules_defined(Defined(("a",), (), ("b",)))
@@ -148,9 +147,10 @@ def test_everything_else_is_told() -> None:
     found["instance.health"] = logging.INFO
     assert found == {name: level for name, level in records.LEVELS.items() if name in found}
     by_name = {line["event"]: line for line in lines.objects}
-    assert (
-        by_name["job.recovered"]["fields"] == {"verdict": "held"} and by_name["job.recovered"]["attempt"] == 2
-    )
+    assert by_name["job.recovered"]["fields"] == {"verdict": "failed"}
+    assert by_name["job.recovered"]["error"]["code"] == "exception"
+    for name in ("job.recovered", "duplicate.prevented", "lock.held", "lock.lost"):
+        assert {key: by_name[name].get(key) for key in JOB} == JOB, name
     assert by_name["job.refused"]["fields"] == {"reason": "being processed"}
     assert by_name["lock.degraded"]["fields"] == {"reason": "ConnectionError: refused", "skipped": 3}
     assert by_name["instance.stopping"]["fields"] == {"running": 7, "grace_seconds": 30.0}
@@ -191,6 +191,6 @@ def test_a_hostile_job_stays_on_its_line() -> None:
     for style in ("json", "console"):
         with written(style) as lines:
             events.ended(Failed(lease, error), "failed")
-            events.recovered(Recovered(bad, bad))
+            events.recovered(Recovered(lease, bad, error=error))
             events.loop_blocked(lease, 1.0, bad)
         assert len(lines.all) == 3 and "\x1b" not in lines.text

@@ -170,7 +170,7 @@ class Switchboard:
 
     def on_duplicate(self, lease: Lease, name: str) -> None:
         self._stats.count("duplicates_prevented")
-        events.duplicate_prevented(lease.id, lease.phase, name)
+        events.duplicate_prevented(lease, name)
 
     def on_recovered(self, item: Recovered) -> None:
         self._stats.count("recovered", label=item.verdict)

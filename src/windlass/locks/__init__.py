@@ -6,8 +6,8 @@ They save work and decide nothing; see contract.py.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from windlass.clock import Clock
 from windlass.errors import ConfigError
@@ -25,19 +25,21 @@ def open_locks(
     worker: str | None = None,
     client: redis.Redis | None = None,
     count: Callable[[str], object] = lambda name: None,
+    about: Callable[[str], Mapping[str, Any]] = lambda request_id: {},
     clock: Clock | None = None,
 ) -> FallbackLocks:
     """The locks that the settings ask for. Nothing is sent until the first ``acquire``.
 
     ``worker`` is written into each lock: the instance's id, or a fresh one. ``client`` is a redis-py client of your own, used instead of
-    ``settings.url`` and left open. ``count`` is ``Stats.count``.
+    ``settings.url`` and left open. ``count`` is ``Stats.count``. ``about`` says of a request what its log lines should have beside its id;
+    it must not raise.
     """
     settings = settings or LockSettings()
     worker = worker or str(uuid.uuid4())
     if not settings.enabled or (settings.url is None and client is None):
         if settings.required:
             raise ConfigError("required", True, "false without a url, since there is no Redis to require")
-        return FallbackLocks(settings, worker=worker, count=count, clock=clock)
+        return FallbackLocks(settings, worker=worker, count=count, about=about, clock=clock)
     try:
         from windlass.locks.redis import RedisKeys, connect
     except ModuleNotFoundError as error:
@@ -52,6 +54,7 @@ def open_locks(
         worker=worker,
         shared=keys,
         count=count,
+        about=about,
         clock=clock,
         on_close=keys.close if client is None else lambda: None,
     )

@@ -14,9 +14,9 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from windlass.clock import Clock
 from windlass.errors import LockUnavailableError, WindlassError
@@ -36,7 +36,7 @@ WARN_EVERY = 60.0
 class FallbackLocks:
     """Locks in ``shared`` keys (Redis) with those of this process to fall back on; without ``shared``, in this process alone.
 
-    ``count`` is told of ``lock_held``, ``redis_errors`` and ``locks_lost``.
+    ``count`` is told of ``lock_held``, ``redis_errors`` and ``locks_lost``. ``about`` says what a log line should have about a request.
     """
 
     def __init__(
@@ -46,12 +46,14 @@ class FallbackLocks:
         worker: str,
         shared: Keys | None = None,
         count: Callable[[str], object] = lambda name: None,
+        about: Callable[[str], Mapping[str, Any]] = lambda request_id: {},
         clock: Clock | None = None,
         monotonic: Callable[[], float] = time.monotonic,
         on_close: Callable[[], None] = lambda: None,
     ) -> None:
         self._settings = settings
         self._count = count
+        self._about = about
         self._monotonic = monotonic
         self._on_close = on_close
         self._pid = os.getpid()
@@ -166,11 +168,11 @@ class FallbackLocks:
     def lost(self, hold: _Hold) -> None:
         """It ended before it was released."""
         self._count("locks_lost")
-        events.lock_lost(hold.request_id)
+        events.lock_lost(hold.request_id, self._about(hold.request_id))
 
     def _skipped(self, answer: NotHeld) -> NotHeld:
         self._count("lock_held")
-        events.lock_held(answer.request_id, answer.holder)
+        events.lock_held(answer.request_id, answer.holder, self._about(answer.request_id))
         return answer
 
     # ------------------------------------------------------------------ trouble

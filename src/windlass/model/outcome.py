@@ -146,10 +146,24 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What recovery did with one job of a dead instance. ``lease`` is set where the job is HELD for a probe; ``crashed`` says that
-    a crash was counted against it."""
+    """What recovery did with one job of a dead instance.
 
-    job_id: str
+    ``lease`` is the dead holder's; with the verdict ``held``, ours, under which a probe is asked. ``outcome`` is what was recorded
+    in the dead holder's name and ``standing`` what the database made of it; None where the job went back to its queue or is held.
+    ``error`` is what was charged to the attempt, ``crashed`` says that a crash was counted against the job.
+    """
+
+    lease: Lease
     verdict: str
-    lease: Lease | None = None
+    outcome: Outcome | None = None
+    standing: Verdict = Verdict.RECORDED
+    error: JobError | None = None
     crashed: bool = False
+
+    @property
+    def job_id(self) -> str:
+        return self.lease.id
+
+    @property
+    def is_held(self) -> bool:
+        return self.verdict == "held"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import Any, Protocol
 
-from windlass.model import Lease
+from windlass.model import Job, Lease
 
 
 class Named(Protocol):
@@ -28,6 +28,18 @@ class CurrentJob(Protocol):
 
 current_job: ContextVar[CurrentJob | None] = ContextVar("windlass_current_job", default=None)
 """The job that this thread or task runs; None outside of handlers."""
+
+
+def job_fields(job: Job) -> dict[str, Any]:
+    """The same of a job that nobody here holds."""
+    return {
+        "job_id": job.id,
+        "kind": job.kind,
+        "phase": job.phase,
+        "attempt": job.attempt,
+        "max_attempts": job.max_attempts,
+        "correlation_id": job.correlation_id,
+    }
 
 
 def lease_fields(lease: Lease) -> dict[str, Any]:

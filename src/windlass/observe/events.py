@@ -80,9 +80,9 @@ def ended_elsewhere(lease: Lease, name: str, run: Run | None = None) -> None:
 
 def recovered(item: Recovered) -> None:
     """A job of a dead instance was taken over."""
-    fields: dict[str, Any] = lease_fields(item.lease) if item.lease else {"job_id": item.job_id}
     message = f"its instance died; {_VERDICTS.get(item.verdict, item.verdict)}"
-    emit("job.recovered", message, verdict=item.verdict, **fields)
+    error = None if item.error is None else _error(item.error)
+    emit("job.recovered", message, verdict=item.verdict, error=error, **lease_fields(item.lease))
 
 
 def refused(lease: Lease, reason: str) -> None:
@@ -90,16 +90,11 @@ def refused(lease: Lease, reason: str) -> None:
     emit("job.refused", f"not taken: {reason}", reason=str(reason), **lease_fields(lease))
 
 
-def duplicate_prevented(job_id: str, phase: str, name: str = "") -> None:
+def duplicate_prevented(lease: Lease, name: str = "") -> None:
     """An output was there already; the first value stands."""
     what = f"output {name!r}" if name else "the output"
-    emit(
-        "duplicate.prevented",
-        f"duplicate prevented: {what} of {phase} is there",
-        job_id=job_id,
-        phase=phase,
-        output=name,
-    )
+    message = f"duplicate prevented: {what} of {lease.phase} is there"
+    emit("duplicate.prevented", message, output=name, **lease_fields(lease))
 
 
 def held_back(phase: str, following: str, queued: int, most: int, *, is_full: bool) -> None:
@@ -132,17 +127,22 @@ def drain_held_up(pause: PhasePause, count: int) -> None:
     emit("drain.held_up", message, phase=pause.phase, queued=count, reason=pause.reason)
 
 
-def lock_held(job_id: str, holder: str | None = None) -> None:
-    """Somebody else has a request's lock; the job was not touched."""
-    emit("lock.held", "its lock is held by another; skipped", job_id=job_id, holder=holder)
+def lock_held(job_id: str, holder: str | None = None, about: Mapping[str, Any] | None = None) -> None:
+    """Somebody else has a request's lock; the job was not touched. ``about`` is what else is known of the job."""
+    emit(
+        "lock.held",
+        "its lock is held by another; skipped",
+        holder=holder,
+        **{"job_id": job_id, **(about or {})},
+    )
 
 
-def lock_lost(job_id: str) -> None:
+def lock_lost(job_id: str, about: Mapping[str, Any] | None = None) -> None:
     """A request's lock ended while the work went on."""
     message = (
         "its lock ended before the work did; another may begin it, and the database lets one of them finish"
     )
-    emit("lock.lost", message, job_id=job_id)
+    emit("lock.lost", message, **{"job_id": job_id, **(about or {})})
 
 
 def lock_degraded(problem: str, *, is_required: bool = False, skipped: int = 0) -> None:
@@ -376,7 +376,7 @@ _PLAIN = {
 _VERDICTS = {
     "released": "given back to its queue",
     "retried": "tried again after a pause",
-    "failed": "failed: out of attempts",
+    "failed": "no further attempt",
     "completed": "its output was there, so it is completed",
     "advanced": "its output was there, so it goes on in its next phase",
     "cancelled": "a cancel had been asked for",

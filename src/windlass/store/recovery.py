@@ -14,7 +14,6 @@ Without that difference one poison job fails its neighbours: 870 of 9,900 good j
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -35,6 +34,7 @@ from windlass.model import (
     Outcome,
     Recovered,
     Retried,
+    Verdict,
 )
 from windlass.store.contract import Database, Transaction
 from windlass.store.enqueueing import Enqueuer
@@ -106,7 +106,7 @@ class Recovery:
         )
         if holder:
             for item in decided:
-                if item.lease:
+                if item.is_held:
                     holder.adopt(item.lease)
         try:
             self._db.run("recover.sweep")
@@ -126,8 +126,8 @@ class Recovery:
             cases = []
             for row in rows:
                 if row[1] is not None:
-                    lease = _bare_lease(*row[:6])
-                    cancel_asked, has_output, output, next_phase, next_max_attempts = row[6:]
+                    lease = _bare_lease(self._db, row[:14])
+                    cancel_asked, has_output, output, next_phase, next_max_attempts = row[14:]
                     if has_output:
                         cases.append(_done(lease, output, next_phase, next_max_attempts))
                     else:
@@ -150,28 +150,39 @@ class Recovery:
                 cases.append(_done(lease, output, next_phase, next_max_attempts))
             elif holder and lease.phase in probed and not cancel_asked:
                 token, at = tx.run("recover.hold", id=lease.id, token=lease.token, instance=holder.id)[0]
-                held.append(Recovered(lease.id, "held", _taken_over(self._db, row, token, at)))
+                held.append(Recovered(_taken_over(self._db, row, token, at), "held"))
             else:
                 cases.append(_judge(lease, bool(cancel_asked), caps))
         return [*self._carry_out(tx, cases), *held]
 
     def _carry_out(self, tx: Transaction, cases: Sequence[_Case]) -> list[Recovered]:
         outcomes = [case.outcome for case in cases if case.outcome is not None]
+        standing: dict[str, Verdict] = {}
         if outcomes:
             judged = frozenset(outcome.lease.id for outcome in outcomes)
-            apply(self._db, self._enqueuer, tx, outcomes, recovering=judged)
+            standing = apply(self._db, self._enqueuer, tx, outcomes, recovering=judged)
         releases = [case.release for case in cases if case.release is not None]
         if releases:
             tx.run("record.release", outcomes=array(releases))
-            phases = {case.lease.phase for case in cases if case.release is not None and case.lease.phase}
+            phases = {case.lease.phase for case in cases if case.release is not None}
             self._db.tell(tx, phases, nudge=True)
-        return [Recovered(case.lease.id, case.verdict, crashed=case.crashed) for case in cases]
+        return [
+            Recovered(
+                case.lease,
+                case.verdict,
+                case.outcome,
+                standing.get(case.lease.id, Verdict.RECORDED),
+                case.error,
+                crashed=case.error is not None,
+            )
+            for case in cases
+        ]
 
 
 class _Case:
-    """One decision: an outcome to record for the dead holder, or a release."""
+    """One decision: an outcome to record for the dead holder, or a release; and the error where that is a crash."""
 
-    __slots__ = ("crashed", "lease", "outcome", "release", "verdict")
+    __slots__ = ("error", "lease", "outcome", "release", "verdict")
 
     def __init__(
         self,
@@ -180,10 +191,10 @@ class _Case:
         outcome: Outcome | None = None,
         release: str | None = None,
         *,
-        crashed: bool = False,
+        error: JobError | None = None,
     ) -> None:
         self.lease, self.verdict, self.outcome, self.release = lease, verdict, outcome, release
-        self.crashed = crashed
+        self.error = error
 
 
 def _done(lease: Lease, output: str, next_phase: str | None, next_max_attempts: int | None) -> _Case:
@@ -207,15 +218,16 @@ def _judge(lease: Lease, cancel_asked: bool, caps: Caps) -> _Case:
     )
     was_apart = caps.was_apart(lease)
     if crashes >= caps.of(lease):
-        return _Case(lease, "failed", Failed(lease, capped(error, crashes)), crashed=True)
+        error = capped(error, crashes)
+        return _Case(lease, "failed", Failed(lease, error), error=error)
     if lease.attempt >= lease.max_attempts and not was_apart:
-        return _Case(lease, "failed", Failed(lease, error), crashed=True)
+        return _Case(lease, "failed", Failed(lease, error), error=error)
     delay = crash_delay(crashes)
     if delay:
         again = Retried(lease, error, delay, crashed=True, counted=not was_apart)
-        return _Case(lease, "retried", again, crashed=True)
+        return _Case(lease, "retried", again, error=error)
     row = release_row(lease, returned=was_apart, crashed=True, suspect=True, error=error_json(lease, error))
-    return _Case(lease, "released", release=row, crashed=True)
+    return _Case(lease, "released", release=row, error=error)
 
 
 def capped(error: JobError, crashes: int) -> JobError:
@@ -234,24 +246,7 @@ def _taken_over(db: Database, row: Sequence[Any], token: int, at: Any) -> Lease:
     return to_lease(db, tuple(columns))
 
 
-def _bare_lease(job_id: str, token: int, attempt: int, max_attempts: int, crashes: int, flags: int) -> Lease:
-    """As much of a lease as judging an orphan needs. It counts as started: nobody is left who could say otherwise."""
-    nothing: Any = None
-    known = Flag(flags) | Flag.STARTED
-    return Lease(
-        job_id,
-        token,
-        "",
-        "",
-        0,
-        1,
-        attempt,
-        max_attempts,
-        crashes,
-        known,
-        Json(json.dumps({})),
-        job_id,
-        nothing,
-        nothing,
-        nothing,
-    )
+def _bare_lease(db: Database, row: Sequence[Any]) -> Lease:
+    """An orphan's lease without its arguments, which nobody needs to judge it. It counts as started: nobody is left who could say otherwise."""
+    (*known, flags, correlation, created, ready, claimed) = row
+    return to_lease(db, (*known, flags | Flag.STARTED, "{}", correlation, created, ready, claimed))

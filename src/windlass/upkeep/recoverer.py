@@ -26,6 +26,7 @@ from windlass.model import (
     Released,
     Retried,
 )
+from windlass.observe.current import lease_fields
 from windlass.store import Store
 from windlass.store.holder import Holder
 from windlass.store.recovery import Caps, capped, crash_delay
@@ -76,7 +77,7 @@ class Recoverer:
             )
             for item in found:
                 self._note(item)
-                if item.lease is not None:
+                if item.is_held:
                     self._ask(item.lease)
             if len(found) < LIMIT:
                 return
@@ -106,7 +107,7 @@ class Recoverer:
                 "the probe of phase %s failed; job %s is run again",
                 lease.phase,
                 lease.id,
-                extra={"job_id": lease.id},
+                extra=lease_fields(lease),
             )
             found = None
         if found is None or found is False:

@@ -189,8 +189,8 @@ WITH page AS MATERIALIZED (
     ORDER BY j.id
     LIMIT :limit
 ), orphan AS MATERIALIZED (
-    SELECT j.id, j.token, j.attempt, j.max_attempts, j.crashes, j.flags, j.cancel_at IS NOT NULL AS cancel_asked,
-        j.generation, j.phase
+    SELECT j.id, j.token, j.kind, j.phase, j.lane, j.generation, j.attempt, j.max_attempts, j.crashes, j.flags, j.correlation,
+        j.created_at, j.ready_at, j.claimed_at, j.cancel_at IS NOT NULL AS cancel_asked
     FROM windlass.job AS j
     JOIN page AS p ON p.id = j.id
     WHERE j.token IS NOT NULL
@@ -198,7 +198,8 @@ WITH page AS MATERIALIZED (
     ORDER BY j.id
     FOR UPDATE OF j SKIP LOCKED
 )
-SELECT p.id, o.token, o.attempt, o.max_attempts, o.crashes, o.flags, o.cancel_asked, u.job IS NOT NULL AS has_output,
+SELECT p.id, o.token, o.kind, o.phase, o.lane, o.generation, o.attempt, o.max_attempts, o.crashes, o.flags, o.correlation,
+    o.created_at, o.ready_at, o.claimed_at, o.cancel_asked, u.job IS NOT NULL AS has_output,
     u.value AS output, u.next_phase, u.next_max_attempts
 FROM page AS p
 LEFT JOIN orphan AS o ON o.id = p.id
