@@ -22,12 +22,13 @@ from windlass.model import (
     Failed,
     Lease,
     Outcome,
+    Recovered,
     Released,
     Retried,
     Run,
     Verdict,
 )
-from windlass.observe import events, records
+from windlass.observe import current, events, records
 
 log = get_logger("windlass.engine")
 
@@ -88,7 +89,11 @@ class Recorder:
             try:
                 events.ended(outcome, name)
             except Exception:  # what is written is written, whatever a log makes of it
-                log.exception("the end of job %s could not be told", outcome.lease.id)
+                log.exception(
+                    "the end of job %s could not be told",
+                    outcome.lease.id,
+                    extra=current.lease_fields(outcome.lease),
+                )
         for phase, runs in plain.items():
             self._stats.ended_many(phase, "completed", runs)
             ended[phase] += len(runs)
@@ -104,6 +109,13 @@ class Recorder:
             ended[lease.phase] += 1
             self._elsewhere.popleft()  # last: until it is counted, there is something left to do
         return ended
+
+    def recovered(self, item: Recovered) -> None:
+        """Count and tell the attempt of a dead instance, whose end was recorded here; one that is held ends later. From any thread."""
+        if item.outcome is not None:
+            self.recorded([item.outcome], [item.standing])
+        elif not item.is_held:  # back in its queue, of which job.recovered tells
+            self._stats.ended_many(item.lease.phase, "released", [None])
 
     def recorded_elsewhere(self, running: Running) -> None:
         """A job whose end its own transaction wrote, or whose lease is lost; from any thread."""

@@ -175,6 +175,7 @@ class Switchboard:
     def on_recovered(self, item: Recovered) -> None:
         self._stats.count("recovered", label=item.verdict)
         events.recovered(item)
+        self._recorder.recovered(item)
 
     def on_good(self, is_new: bool) -> None:
         if is_new or not self._watchdog.has_lease:

@@ -81,7 +81,8 @@ ABOUT = (
         "windlass_jobs_ended_total",
         "counter",
         ("phase", "outcome"),
-        "Attempts by what they came to: completed, failed, retried, cancelled, advanced, released, lost.",
+        "Attempts by what they came to: completed, failed, retried, cancelled, advanced, released, lost. "
+        "Those of a dead instance are counted by the one that recovered them.",
     ),
     About("windlass_retries_total", "counter", ("phase",), "Attempts that failed and are tried again."),
     About(
