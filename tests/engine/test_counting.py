@@ -1,16 +1,24 @@
-"""Rare things are counted where they happen: crashes, and outputs that were there already."""
+"""Rare things are counted where they happen, and told with the ids of their job. (Time limits, self-stops and blocked loops are in
+test_stopping.py, promotions in test_engine.py.)"""
 
 from __future__ import annotations
 
+import copy
+import threading
 from datetime import timedelta
+from functools import partial
+from typing import Any
 
 import pytest
 
 from tests.engine import process_handlers as handlers
 from tests.engine.shop import Shop
+from tests.observe.lines import written
 from windlass.engine.engine import Engine
+from windlass.errors import StoreUnreachableError
 from windlass.model import State
 from windlass.retry import fixed
+from windlass.work.context import Context
 
 
 def count(engine: Engine, name: str) -> int:
@@ -43,8 +51,71 @@ def test_an_instance_that_died_is_a_crash_of_the_jobs_it_had_started(
 @pytest.mark.parametrize("executor", ["thread", "process"])
 def test_outputs_that_were_there_are_counted_wherever_they_are_put(shop: Shop, executor: str) -> None:
     """Beside and inside a transaction, here and in a child."""
-    job = shop.app.job(executor=executor)(handlers.put_twice).enqueue()
-    engine = shop.serve()
-    shop.drained(engine)
+    job = shop.app.job(executor=executor)(handlers.put_twice).enqueue(correlation_id="req-1")
+    with written() as lines:
+        engine = shop.serve()
+        shop.drained(engine)
     assert shop.job(job).result == [True, False, True, False]
     assert count(engine, "duplicates_prevented") == 2
+    told = [line for line in lines.objects if line["event"] == "duplicate.prevented"]
+    assert [
+        (line["job_id"], line["correlation_id"], line["phase"], line["attempt"], line["fields"])
+        for line in told
+    ] == [(job.id, "req-1", "put_twice", 1, {"output": "page"})] * 2
+
+
+def test_a_job_that_is_claimed_again_while_it_runs_is_refused(shop: Shop) -> None:
+    begun, let_go = threading.Event(), threading.Event()
+
+    @shop.app.job
+    def hold(ctx: Context) -> None:
+        begun.set()
+        let_go.wait(20)
+
+    job = hold.enqueue(correlation_id="req-1")
+    with written() as lines:
+        engine = shop.serve()
+        try:
+            assert begun.wait(10)
+            (running,) = engine._floor.running()
+            engine.holder.release(running.lease)
+            shop.until(lambda: engine.stats.report().counts.get(("refused", "being processed")))
+        finally:
+            let_go.set()
+    line = next(line for line in lines.objects if line["event"] == "job.refused")
+    assert (line["job_id"], line["correlation_id"]) == (job.id, "req-1")
+
+
+def test_a_claim_whose_reply_was_lost_is_counted_when_it_is_found(shop: Shop) -> None:
+    @shop.app.job
+    def served() -> None: ...
+
+    @shop.app.job
+    def lost() -> None: ...
+
+    job = lost.enqueue()
+    engine = shop.serve(phases=("served",), heartbeat=0.1)
+    holder: Any = engine.holder
+    twin = copy.copy(holder)  # claims in the same name, and the engine never hears of it
+    twin._left, twin._emptied = {}, []
+    assert twin.claim("lost", 1)
+    holder.beat = partial(holder.beat, unknown_grace=timedelta(0))
+    shop.until(lambda: engine.stats.report().counts.get(("recovered", "unknown claim")))
+    assert count(engine, "recovered") == 1 and shop.job(job).state is State.QUEUED
+
+
+@pytest.mark.parametrize(
+    "error", [StoreUnreachableError("away"), RuntimeError("a bug")], ids=["away", "unknown"]
+)
+def test_beats_that_failed_are_counted(shop: Shop, error: Exception) -> None:
+    @shop.app.job
+    def work() -> None: ...
+
+    def beat() -> Any:
+        raise error
+
+    engine = shop.serve(heartbeat=0.1)
+    assert count(engine, "beat_errors") == 0
+    holder: Any = engine.holder
+    holder.beat = beat
+    shop.until(lambda: count(engine, "beat_errors"))

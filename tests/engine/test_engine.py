@@ -68,6 +68,7 @@ def test_a_job_that_is_due_later_runs_then(shop: Shop) -> None:
     later.enqueue(delay=0.7)
     shop.until(lambda: ran_at)
     assert 0 <= ran_at[0] - due < 2
+    assert engine.stats.report().count("promoted") == 1
 
 
 def test_a_failed_attempt_is_tried_again_after_its_delay_and_every_error_is_kept(shop: Shop) -> None:

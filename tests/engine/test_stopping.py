@@ -33,13 +33,17 @@ def test_an_async_job_that_outruns_its_limit_is_stopped_and_tried_again(shop: Sh
         return "in time"
 
     job = slow.enqueue()
-    shop.drained(shop.serve())
+    engine = shop.serve()
+    shop.drained(engine)
     assert shop.job(job).result == "in time" and cleaned == [1, 2]
+    assert engine.stats.report().count("time_limits") == 1
     (first,) = shop.store.jobs.attempts(job.id)
     assert first.error is not None and first.error["code"] == "time_limit"
 
 
-def test_a_thread_that_does_not_stop_loses_its_processor_and_holds_up_nobody(shop: Shop) -> None:
+def test_a_thread_that_does_not_stop_loses_its_processor_and_holds_up_nobody(
+    shop: Shop, caplog: pytest.LogCaptureFixture
+) -> None:
     """C5: put in error, its job released with an attempt counted, the processor reset; where and how long it ran is kept."""
     release = threading.Event()
     ran: list[str] = []
@@ -53,8 +57,11 @@ def test_a_thread_that_does_not_stop_loses_its_processor_and_holds_up_nobody(sho
         ran.append("other")
 
     job = stuck.enqueue()
-    engine = shop.serve()
-    shop.until(lambda: shop.job(job).state is State.FAILED)
+    with caplog.at_level(logging.WARNING, "windlass.engine"):
+        engine = shop.serve()
+        shop.until(lambda: shop.job(job).state is State.FAILED)
+    (line,) = [record for record in caplog.records if getattr(record, "event", "") == "processor.replaced"]
+    assert (vars(line)["job_id"], vars(line)["processor"]) == (job.id, "stuck-processor-1")
     assert (shop.job(job).error or {})["code"] == "time_limit"
     (span,) = shop.store.jobs.timeline(job.id)
     assert span.processor == "stuck-processor-1" and span.ran is not None and span.ran.total_seconds() >= 0.2
@@ -311,9 +318,12 @@ def test_a_blocked_loop_is_named_and_costs_no_lease(shop: Shop, caplog: pytest.L
     second = shop.serve(lease=1.0, heartbeat=0.25, margin=0.25)
     with caplog.at_level(logging.WARNING):
         shop.until(lambda: any("blocks the event loop" in record.getMessage() for record in caplog.records))
+    report = first.report()
+    assert "loop: a handler blocks the event loop" in report.degraded and report.loop_limit == 0.3
     shop.drained(second)
     shop.drained(first)
     assert len(runs) == 1 and shop.job(job).state is State.COMPLETED and shop.job(job).crashes == 0
+    assert [engine.stats.report().count("loop_blocked") for engine in (first, second)] == [1, 0]
     (warning,) = [record for record in caplog.records if getattr(record, "event", "") == "loop.blocked"]
     assert job.id in warning.getMessage() and "time.sleep" in str(getattr(warning, "stack", ""))
 
@@ -376,9 +386,12 @@ def test_a_lease_that_cannot_be_renewed_ends_by_our_own_clock(shop: Shop) -> Non
     holder.beat = freeze
     shop.until(lambda: ends)
     assert 0.3 < ends[0] - at < 1.5 + 0.3, "before the lease was over"
+    assert engine.stats.report().count("self_stops") == 1
+    assert "lease: it could not be renewed in time; nothing is claimed" in engine.report().degraded
     frozen.set()
     shop.drained(engine)
     assert shop.job(job).result == "again"
+    assert not any(line.startswith("lease") for line in engine.report().degraded)
 
 
 def test_a_thread_that_outlives_the_lease_gives_its_job_back_when_the_lease_is_good_again(shop: Shop) -> None:

@@ -1,0 +1,141 @@
+"""What an instance does beside running jobs is really done: each duty has its interval, and what it finds is seen."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tests.engine.shop import Shop
+from tests.observe.lines import written
+from windlass.engine import duties
+from windlass.engine.engine import Engine
+
+
+class Ears:
+    """A listener that hears nothing while it is deaf."""
+
+    def __init__(self, real: Any) -> None:
+        self._real = real
+        self.is_deaf = False
+
+    @property
+    def is_connected(self) -> bool:
+        return not self.is_deaf and bool(self._real.is_connected)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+
+@pytest.fixture
+def ears(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> list[Ears]:
+    """The listeners of engines that are started from now on."""
+    made: list[Ears] = []
+    listen = shop.store.listen
+
+    def listens() -> Any:
+        made.append(Ears(listen()))
+        return made[-1]
+
+    monkeypatch.setattr(shop.store, "listen", listens)
+    return made
+
+
+def every(engine: Engine) -> dict[str, float]:
+    return {duty.name: duty.every for duty in engine._duties.all()}
+
+
+def test_every_duty_has_its_interval(shop: Shop) -> None:
+    @shop.app.job
+    def work() -> None: ...
+
+    engine = shop.serve(
+        recovery=2.5, rollup=3.5, health=4.5, unserved=5.5, cycle=6.5, erase_principal_after=60.0
+    )
+    assert every(engine) == {
+        "agenda": 2.5,
+        "assign": 6.5,
+        "wake": duties.WAKE_EVERY,
+        "maintain": duties.MAINTAIN_EVERY,
+        "orphans": duties.SWEEP_EVERY,
+        "rollups": 3.5,
+        "summary": duties.SUMMARY_EVERY,
+        "health": 4.5,
+        "unserved": 5.5,
+        "principals": 60.0,
+    }
+
+
+def test_duties_that_are_not_needed_are_not_done(shop: Shop) -> None:
+    pipe = shop.app.pipeline("pipe")
+
+    @pipe.phase("first")
+    def first() -> None: ...
+
+    @pipe.phase("second", max_waiting=5)
+    def second() -> None: ...
+
+    found = every(shop.serve(pressure=0.7, erase_principal_after=None))
+    assert "principals" not in found and found["pressure"] == 0.7
+
+
+def test_the_health_check_tells_when_a_part_is_not_well_and_when_it_is_again(
+    shop: Shop, ears: list[Ears]
+) -> None:
+    """C5: the check reports the health of the system. A listener that was away is counted when it is back."""
+
+    @shop.app.job
+    def work() -> None: ...
+
+    def told() -> list[tuple[str, dict[str, str]]]:
+        return [
+            (line["fields"]["status"], line["fields"]["parts"])
+            for line in lines.objects
+            if line["event"] == "instance.health"
+        ]
+
+    with written() as lines:
+        engine = shop.serve(health=0.05)
+        shop.until(lambda: engine.report().listening)
+        ears[-1].is_deaf = True
+        shop.until(lambda: engine.report().degraded == ["listener: no notifications; polling instead"])
+        shop.until(lambda: told()[-1:] == [("degraded", {"listener": "no notifications; polling instead"})])
+        assert engine.stats.report().count("reconnects") == 0
+        ears[-1].is_deaf = False
+        shop.until(lambda: told()[-1] == ("ok", {}))
+    assert engine.stats.report().count("reconnects") == 1
+
+
+def test_the_sweep_takes_over_held_jobs_that_no_claim_covers(shop: Shop) -> None:
+    @shop.app.job
+    def work() -> None: ...
+
+    @shop.app.job
+    def other() -> None: ...
+
+    job = work.enqueue(correlation_id="req-1")
+    engine = shop.serve(phases=("other",), recovery=60.0)
+    (lease,) = shop.store.join().claim("work", 1)
+    table = "windlass_claim" if shop.store.db.dialect == "sqlite" else "windlass.claim"
+    shop.run(f"DELETE FROM {table} WHERE token = {lease.token}")
+    (sweep,) = [duty for duty in engine._duties.all() if duty.name == "orphans"]
+    with written() as lines:
+        sweep.run()
+    (line,) = [line for line in lines.objects if line["event"] == "job.recovered"]
+    assert (line["job_id"], line["correlation_id"], line["phase"]) == (job.id, "req-1", "work")
+    assert shop.job(job).attempt == 1 and shop.job(job).crashes == 1
+
+
+def test_the_last_minute_is_written_when_an_instance_stops(shop: Shop) -> None:
+    """Between two roll-ups nobody would know of the last jobs."""
+
+    @shop.app.job
+    def work() -> None: ...
+
+    start = shop.store.now() - timedelta(minutes=1)
+    work.enqueue()
+    engine = shop.serve(rollup=3600.0)
+    shop.drained(engine)
+    engine.stop()
+    assert [(row.phase, row.completed) for row in shop.store.rollups.read(since=start)] == [("work", 1)]
