@@ -190,7 +190,9 @@ WITH page AS MATERIALIZED (
     LIMIT :limit
 ), orphan AS MATERIALIZED (
     SELECT j.id, j.token, j.kind, j.phase, j.lane, j.generation, j.attempt, j.max_attempts, j.crashes, j.flags, j.correlation,
-        j.created_at, j.ready_at, j.claimed_at, j.cancel_at IS NOT NULL AS cancel_asked
+        GREATEST(LEAST(j.created_at, '9999-01-01'), '0002-01-01') AS created_at,
+        GREATEST(LEAST(j.ready_at, '9999-01-01'), '0002-01-01') AS ready_at,
+        GREATEST(LEAST(j.claimed_at, '9999-01-01'), '0002-01-01') AS claimed_at, j.cancel_at IS NOT NULL AS cancel_asked
     FROM windlass.job AS j
     JOIN page AS p ON p.id = j.id
     WHERE j.token IS NOT NULL

@@ -119,8 +119,8 @@ WHERE dead_at < :now - 3600000000
 -- name: recover.orphans
 -- The net under the nets: held jobs whose claim row is gone, one page of the table at a time.
 SELECT p.id, CASE WHEN p.orphan THEN p.token END AS token, p.kind, p.phase, p.lane, p.generation, p.attempt, p.max_attempts, p.crashes,
-    p.flags, p.correlation, p.created_at, p.ready_at, p.claimed_at, p.cancel_at IS NOT NULL AS cancel_asked, u.job IS NOT NULL AS has_output, u.value AS output, u.next_phase,
-    u.next_max_attempts
+    p.flags, p.correlation, p.created_at, p.ready_at, p.claimed_at, p.cancel_at IS NOT NULL AS cancel_asked,
+    u.job IS NOT NULL AS has_output, u.value AS output, u.next_phase, u.next_max_attempts
 FROM (
     SELECT j.*, j.token IS NOT NULL AND NOT EXISTS (SELECT 1 FROM windlass_claim AS c WHERE c.token = j.token) AS orphan
     FROM windlass_job AS j
