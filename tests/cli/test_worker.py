@@ -174,7 +174,7 @@ def test_what_handlers_started_may_end_within_the_grace_time(lone: Bench) -> Non
 def test_a_signal_to_every_process_of_the_service_is_one_signal(bench: Bench, processes: str) -> None:
     """What systemd does by default. Each process hears it from the service manager and from its parent, and gives its jobs their time."""
     app = bench.app()
-    jobs = [app.wait.enqueue(seconds=2) for _ in range(4)]
+    jobs = [app.wait.enqueue(seconds=2) for _ in range(2 * int(processes))]  # as many as they run at once
     worker = bench.worker("--processes", processes)
     bench.until(lambda: all(bench.store.jobs.get(job.id).state is State.PROCESSING for job in jobs))
     time.sleep(0.5)  # what is claimed has begun by now
