@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any, cast
 
@@ -11,6 +11,7 @@ import pytest
 
 from windlass.engine.heartbeat import Heartbeat
 from windlass.engine.stats import Stats
+from windlass.errors import StoreUnreachableError
 from windlass.settings import Settings
 from windlass.store.holder import Beat, CancelAsked
 
@@ -24,6 +25,10 @@ class Holder:
         self.beats: list[float] = []
         self.looks: list[float] = []
         self.told: list[CancelAsked] = []
+        self.answers: list[Callable[[], None]] = []
+        """What the next beats do, in this order, before they answer."""
+        self.left: list[float] = []
+        """What was left of the lease after each good beat."""
 
     def cancels(self) -> list[CancelAsked]:
         self.looks.append(time.monotonic())
@@ -31,6 +36,8 @@ class Holder:
 
     def beat(self) -> Beat:
         self.beats.append(time.monotonic())
+        if self.answers:
+            self.answers.pop(0)()
         return Beat((), 0)
 
 
@@ -40,18 +47,46 @@ def holder() -> Holder:
 
 
 @pytest.fixture
-def heartbeat(holder: Holder) -> Iterator[Heartbeat]:
-    made = Heartbeat(
-        join=lambda: cast(Any, holder),
-        settings=Settings(heartbeat=20.0),
-        stats=Stats(),
-        on_cancelled=holder.told.extend,
-        on_lost=lambda _: None,
-        on_good=lambda _: None,
-    )
-    made.start()
-    yield made
-    made.stop()
+def started(holder: Holder) -> Iterator[Callable[..., Heartbeat]]:
+    """Starts heartbeats with settings of the test's own; they end with it."""
+    made: list[Heartbeat] = []
+
+    def start(**settings: float) -> Heartbeat:
+        made.append(
+            Heartbeat(
+                join=lambda: cast(Any, holder),
+                settings=Settings(**cast(Any, settings)),
+                stats=Stats(),
+                on_cancelled=holder.told.extend,
+                on_lost=lambda _: None,
+                on_good=lambda _: holder.left.append(made[-1].left),
+            )
+        )
+        made[-1].start()
+        return made[-1]
+
+    yield start
+    for heartbeat in made:
+        heartbeat.stop()
+
+
+@pytest.fixture
+def heartbeat(started: Callable[..., Heartbeat]) -> Heartbeat:
+    return started(heartbeat=20.0)
+
+
+def until(holds: Callable[[], Any], timeout: float = 10.0) -> None:
+    deadline = time.monotonic() + timeout
+    while not holds():
+        assert time.monotonic() < deadline, f"did not happen within {timeout} s"
+        time.sleep(0.005)
+
+
+def failing(error: Exception) -> Callable[[], None]:
+    def fail() -> None:
+        raise error
+
+    return fail
 
 
 def test_every_beat_that_was_asked_for_is_made(heartbeat: Heartbeat, holder: Holder) -> None:
@@ -79,3 +114,34 @@ def test_a_look_for_cancels_is_one_read_at_most_twice_a_second(heartbeat: Heartb
     assert 3 <= len(holder.looks) <= 5 and holder.looks[-1] >= last
     assert min(after - before for before, after in pairwise(holder.looks)) > 0.49
     assert holder.beats == [] and set(holder.told) == {("a job", 1)}
+
+
+def test_a_beat_that_fails_in_a_way_nobody_expected_is_not_the_last(
+    started: Callable[..., Heartbeat], holder: Holder
+) -> None:
+    """The thread would be gone, and with it, after a lease, every job of a healthy instance."""
+    holder.answers = [failing(RuntimeError("a bug"))]
+    started(lease=30.0, heartbeat=0.05)
+    until(lambda: len(holder.left) >= 2)
+    assert len(holder.beats) >= 3 and holder.left[-1] > 20.0
+
+
+def test_a_lease_is_counted_from_before_its_beat_was_sent(
+    started: Callable[..., Heartbeat], holder: Holder
+) -> None:
+    """The database counts from some moment of the call; only the one before it is surely not too late."""
+    holder.answers = [lambda: time.sleep(0.3)]
+    started(lease=30.0, heartbeat=20.0).soon()
+    until(lambda: holder.left)
+    assert 20.0 < holder.left[0] <= 30.0 - 0.3
+
+
+def test_a_beat_that_failed_is_repeated_after_a_second(
+    started: Callable[..., Heartbeat], holder: Holder
+) -> None:
+    """A whole heartbeat later half of the lease may be gone."""
+    holder.answers = [failing(StoreUnreachableError("away"))]
+    heartbeat = started(lease=60.0, heartbeat=30.0)
+    heartbeat.soon()
+    until(lambda: len(holder.beats) == 2)
+    assert 0.9 < holder.beats[1] - holder.beats[0] < 6.0
