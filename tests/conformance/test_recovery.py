@@ -50,6 +50,30 @@ def test_a_lease_ends_by_the_databases_clock_and_not_before(
     assert store.recovery.recover() == []
 
 
+def test_an_instance_that_recovers_others_never_declares_itself_dead(
+    store: Store, dying: Holder, opened: Callable[[], Store], clock: ManualClock
+) -> None:
+    """After a pause or a step of the clock its recovery may come before its beat: it failed jobs that it was running."""
+    enqueue(store, n=2, max_attempts=1)
+    lease, others = claim_one(dying), claim_one(opened().join(lease=LEASE))
+    clock.advance(LATER)
+    assert [item.job_id for item in store.recovery.recover(holder=dying)] == [others.id]
+    assert store.recovery.recover(holder=dying) == []
+    assert dying.beat().released == 0
+    assert dying.complete(lease) is Verdict.RECORDED
+
+
+def test_an_instance_that_alone_is_late_has_nothing_to_recover(
+    store: Store, dying: Holder, clock: ManualClock
+) -> None:
+    """Asked by itself, nothing is due, and a round costs one read; asked by anybody else, it is."""
+    one(store)
+    claim_one(dying)
+    clock.advance(LATER)
+    assert not store.db.is_worth("recover", own=dying.id)
+    assert store.db.is_worth("recover", own=None) and store.db.is_worth("recover", own=store.join().id)
+
+
 def test_each_lease_is_judged_by_its_holders_own_length(
     store: Store, opened: Callable[[], Store], clock: ManualClock
 ) -> None:
