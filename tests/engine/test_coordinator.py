@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from tests.engine.leases import lease
 from windlass.engine.coordinator import Coordinator
+from windlass.engine.discovery import Discovery
+from windlass.engine.floor import Floor
 from windlass.engine.pool import Pool, ProcessorState
-from windlass.engine.queue import Queue
+from windlass.engine.queue import Queue, Refusal
+from windlass.settings import Settings
+from windlass.work.kind import Registry
 
 
 def build(
@@ -69,3 +77,63 @@ def test_a_processor_that_outran_its_limit_is_replaced() -> None:
     pool.release(slow)
     assert pool.free == 1, "what it does in the end changes nothing any more"
     assert (pool.report().idle, pool.report().busy) == (1, 1)
+
+
+@pytest.mark.parametrize("limit", [1, 2])
+def test_phases_take_turns_where_the_instances_limit_frees_few_places_at_a_time(limit: int) -> None:
+    """C4, C8: a cycle goes on where the limit ended it. Each place went to the first phase, and the second starved."""
+    coordinator, _, pools = build({"a": 6, "b": 6}, {"a": 5, "b": 5}, limit=limit)
+    order = ""
+    while made := coordinator.assign():
+        order += "".join(job.phase for _, job in made)
+        for processor, job in made:
+            pools[job.phase].release(processor)
+    assert order == "aaabbbaaabbb"
+
+
+def floor(*phases: str, **settings: Any) -> tuple[Floor, Discovery]:
+    """The floor of an instance with ten processors for each phase, and what decides how much is claimed for it."""
+    registry, chosen = Registry(), Settings(**settings)
+    for phase in phases:
+        registry.define(phase, lambda: None, injected=lambda _: False, processors=10)
+    return Floor(registry.phases, chosen), Discovery(registry.phases, chosen)
+
+
+def test_the_floor_takes_in_as_many_as_the_settings_say() -> None:
+    """C2: capacity."""
+    made, _ = floor("a", "b", capacity=2)
+    jobs = [lease("a") for _ in range(3)]
+    assert made.offer(jobs) == [(jobs[2], Refusal.FULL)]
+    assert made.room("a").left == 0 and made.room("b").left == 2
+
+
+def test_the_floor_gives_each_phase_as_many_a_cycle_as_the_settings_say() -> None:
+    """C4: per_cycle."""
+    made, _ = floor("a", "b", per_cycle=1)
+    made.offer([lease(phase) for phase in "aaabbb"])
+    assert "".join(running.lease.phase for running in made.assign()) == "ababab"
+
+
+def test_no_more_is_claimed_than_the_instances_limit_lets_run() -> None:
+    """C8: what it has in memory beyond that, no other instance can run."""
+    made, discovery = floor("a", max_concurrent_calls=2)
+    want = discovery.next(made.room)
+    assert want is not None and (want.limit, want.starting) == (2, 2)
+    made.offer([lease("a") for _ in range(2)])
+    assert len(made.assign()) == 2
+    want = discovery.next(made.room)
+    assert want is not None and (want.limit, want.starting) == (1, 0), "one waits for the next place"
+
+
+def test_where_another_phase_uses_up_the_instances_limit_one_job_waits_for_its_turn() -> None:
+    """C4, C8: with none there would be nobody to give the next place to; with more, others could run them meanwhile."""
+    made, discovery = floor("a", "b", max_concurrent_calls=1)
+    made.offer([lease("a")])
+    assert [running.lease.phase for running in made.assign()] == ["a"]
+    assert made.room("b").starting == 0
+    want = next(want for _ in "ab" if (want := discovery.next(made.room)) is not None and want.phase == "b")
+    assert (want.limit, want.starting) == (1, 0)
+    made.offer([lease("b")])
+    room = made.room("b")
+    assert (room.waiting, room.size - room.busy - room.waiting) == (1, 0)
+    assert made.assign() == []

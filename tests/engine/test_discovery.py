@@ -136,6 +136,27 @@ def test_what_could_not_be_used_is_left_alone_for_a_while(clock: Clock) -> None:
     assert found.next(roomy) is not None
 
 
+def test_what_could_not_be_used_is_left_alone_whatever_hints_come(clock: Clock) -> None:
+    """Giving it back is a hint itself: claims and refusals chased each other."""
+    found = discovery(clock)
+    found.postpone("a", 1.0)
+    clock.now += 0.1
+    assert found.hint("a") and found.hint()
+    assert found.next(roomy) is None and found.wait() == pytest.approx(0.9)
+    clock.now += 0.95
+    assert must(found.next(roomy)).phase == "a"
+
+
+def test_after_a_claim_that_found_less_than_it_asked_for_it_is_looked_again_once(clock: Clock) -> None:
+    """Where some jobs were just enqueued, more are on their way, and their hints may have been held back."""
+    found = discovery(clock, scan=5.0)
+    found.learn(must(found.next(roomy)), 3)
+    assert found.next(roomy) is None and found.wait() == pytest.approx(AGAIN)
+    clock.now += AGAIN * 1.01
+    found.learn(must(found.next(roomy)), 0)
+    assert found.next(roomy) is None and found.wait() == pytest.approx(5.0)
+
+
 def test_a_hint_that_comes_while_a_claim_is_under_way_is_not_lost_with_its_answer(clock: Clock) -> None:
     found = discovery(clock, scan=5.0)
     want, began = must(found.next(roomy)), clock.now
