@@ -78,10 +78,10 @@ def test_what_is_due_is_not_overlooked(file: Callable[[], Store], clock: ManualC
             "SELECT id FROM windlass_instance ORDER BY started_at LIMIT 1"
         ).fetchone()
     assert store.db.read("link.due") and store.db.read("fold.due")
-    assert not store.db.read("promote.due") and not store.db.read("recover.due")
+    assert not store.db.read("promote.due") and not store.db.read("recover.due", own=None)
     assert not store.db.read("fire.due")
     clock.advance(2)
     assert store.db.read("promote.due") and store.db.read("fire.due")
     with store.db.effect(5) as tx:
         tx.connection.execute("UPDATE windlass_instance SET dead_at = 1 WHERE id = ?", instance)
-    assert store.db.read("recover.due")
+    assert store.db.read("recover.due", own=None)

@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import threading
 import time
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from tests.engine.shop import Shop
 from windlass.engine.floor import Floor
 from windlass.engine.running import Running
+from windlass.engine.drain import Drain
 from windlass.errors import ConfigError
 from windlass.model import JobFilter, NewJob, State
 from windlass.retry import fixed
@@ -69,6 +71,18 @@ def test_a_job_that_is_due_later_runs_then(shop: Shop) -> None:
     shop.until(lambda: ran_at)
     assert 0 <= ran_at[0] - due < 2
     assert engine.stats.report().count("promoted") == 1
+
+
+def test_a_drain_waits_for_what_is_due_within_its_horizon(shop: Shop) -> None:
+    """A job whose retry is due in a second is not done; one that is due tomorrow holds nobody up."""
+
+    @shop.app.job
+    def later() -> None: ...
+
+    engine = shop.serve()
+    later.enqueue(delay=30)
+    assert engine.is_idle and not Drain(engine, shop.store).is_over()
+    assert Drain(engine, shop.store, horizon=5.0).is_over()
 
 
 def test_a_failed_attempt_is_tried_again_after_its_delay_and_every_error_is_kept(shop: Shop) -> None:
@@ -144,6 +158,22 @@ def test_what_a_handler_raises_to_steer(shop: Shop, colour: str) -> None:
     assert retried.state is State.COMPLETED and retried.attempt == 1, (
         "a retry that does not count gives it back"
     )
+
+
+def test_a_retry_at_a_given_time_that_is_not_counted_spends_no_attempt(shop: Shop) -> None:
+    """E4: a job with one attempt may wait for somebody else as often as it has to."""
+    attempts: list[int] = []
+
+    @shop.app.job(retry=fixed(1))
+    async def wait_for_them(ctx: Context) -> str:
+        attempts.append(ctx.attempt)
+        if len(attempts) < 3:
+            raise Retry("not yet", after=0.02, counted=False)
+        return "there"
+
+    job = wait_for_them.enqueue()
+    shop.drained(shop.serve())
+    assert shop.job(job).result == "there" and attempts == [1, 1, 1]
 
 
 def test_bad_rows_end_with_a_code_and_those_behind_them_are_served(shop: Shop) -> None:
@@ -446,6 +476,17 @@ def test_what_waits_is_given_to_idle_processors_by_the_clock_too(
     job = late.enqueue()
     shop.serve(cycle=0.1, scan=60.0)
     shop.until(lambda: shop.job(job).state is State.COMPLETED)
+def test_a_job_that_was_touched_just_now_is_left_alone_for_the_quiet_time(shop: Shop) -> None:
+    """C1: quiet. By the database's clock on both sides."""
+
+    @shop.app.job
+    async def fresh() -> None: ...
+
+    engine = shop.serve(quiet=0.5, scan=0.05, scan_unheard=0.05)
+    job = fresh.enqueue()
+    shop.drained(engine)
+    (span,) = shop.store.jobs.timeline(job.id)
+    assert timedelta(seconds=0.5) <= span.claimed_at - shop.job(job).created_at < timedelta(seconds=10)
 
 
 def test_only_the_phases_asked_for_are_served(shop: Shop) -> None:

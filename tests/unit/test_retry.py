@@ -31,6 +31,12 @@ def test_jitter_spreads_by_its_ratio_and_no_more() -> None:
     assert len(waits) > 100 and all(3 <= wait.total_seconds() <= 5 for wait in waits)
 
 
+def test_jitter_does_not_shift_a_wait_beyond_the_longest() -> None:
+    """E1: the max delay is one, also for a policy of which every wait has grown to it."""
+    policy = replace(exponential(base=1, longest=10, jitter=0.5), random=lambda: 1.0)
+    assert seconds(policy, 6) == [1.5, 3, 6, 10, 10, 10]
+
+
 def test_linear_is_one_two_three_seconds_by_default() -> None:
     assert seconds(linear(), 3) == [1, 2, 3]
 
