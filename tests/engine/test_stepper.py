@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import threading
 import time
+from collections.abc import Callable
+from contextlib import closing
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from tests.engine.shop import Shop
 from windlass.engine.engine import Engine
-from windlass.errors import StoreError, StoreUnreachableError
+from windlass.engine.queue import Refusal
+from windlass.errors import (
+    SchemaError,
+    StoreDamagedError,
+    StoreError,
+    StoreFullError,
+    StoreNotAllowedError,
+    StoreReadOnlyError,
+    StoreUnreachableError,
+)
 from windlass.model import Enqueued, State
+from windlass.store.holder import Holder
 
 
 def break_step(engine: Any, raise_for: Any) -> list[int]:
@@ -28,6 +43,50 @@ def break_step(engine: Any, raise_for: Any) -> list[int]:
 
     holder.step = step
     return calls
+
+
+def pile_up(
+    shop: Shop, count: int, raise_for: Callable[[Any, int], Exception | None] = lambda *_: None
+) -> tuple[Engine, list[Enqueued], list[int], threading.Event]:
+    """An engine whose step thread is held up in a step while ``count`` jobs end: the engine, the jobs, the sizes of its calls, and
+    the event that lets it go on. Calls after the one that is held up raise what ``raise_for`` answers."""
+    begun, gate = threading.Semaphore(0), threading.Event()
+    held, go_on = threading.Event(), threading.Event()
+
+    @shop.app.job(processors=count + 1)
+    async def work(n: int) -> int:
+        begun.release()
+        while not gate.is_set():  # noqa: ASYNC110  another thread opens it
+            await asyncio.sleep(0.005)
+        return n
+
+    engine = shop.serve(lease=60.0, heartbeat=20.0)
+    jobs = work.enqueue_many({"n": n} for n in range(count))
+    for _ in jobs:
+        assert begun.acquire(timeout=10)
+
+    def hold_up(outcomes: Any, number: int) -> Exception | None:
+        if number > 1:
+            return raise_for(outcomes, number)
+        held.set()
+        go_on.wait(20)
+        return None
+
+    def knock() -> bool:
+        engine._discovery.hint("work")
+        engine._waker.wake()
+        return held.is_set()
+
+    calls = break_step(engine, hold_up)
+    shop.until(knock)
+    gate.set()
+    shop.until(lambda: len(engine._recorder) == count)
+    return engine, jobs, calls, go_on
+
+
+def counted(engine: Engine) -> dict[str, int]:
+    """How the jobs of phase ``work`` ended, by the counters."""
+    return {name: n for name, n in engine.stats.report().phases["work"].outcomes.items() if n}
 
 
 @pytest.mark.parametrize(
@@ -226,3 +285,201 @@ def test_a_careful_start_that_fails_is_tried_again_soon(shop: Shop, monkeypatch:
     monkeypatch.setattr(holder, "start", start)
     jobs = [work.enqueue() for _ in range(3)]
     shop.until(lambda: all(shop.job(job).state is State.COMPLETED for job in jobs))
+
+
+def test_outcomes_that_pile_up_are_written_together(shop: Shop) -> None:
+    """B2: while the database takes its time, batches form by themselves."""
+    engine, jobs, calls, go_on = pile_up(shop, 200)
+    go_on.set()
+    shop.drained(engine)
+    written = [size for size in calls if size]
+    assert sum(written) == 200 and len(written) <= 3
+    assert {shop.job(job).state for job in jobs[::20]} == {State.COMPLETED}
+
+
+def test_an_outage_amid_a_refused_batch_drops_nothing_and_keeps_the_order(shop: Shop) -> None:
+    """They are written one by one, the database goes away before the third: those left wait together, and nobody knocks for each."""
+    seen: list[tuple[list[str], bool]] = []
+
+    def away(outcomes: Any, _number: int) -> Exception | None:
+        if outcomes:
+            seen.append(([item.lease.id for item in outcomes], engine._stepper.is_reachable))
+        if outcomes and len(seen) == 1:
+            return StoreError("refused")
+        return StoreUnreachableError("away") if outcomes and len(seen) == 4 else None
+
+    engine, jobs, _, go_on = pile_up(shop, 6, away)
+    go_on.set()
+    shop.drained(engine)
+    order = seen[0][0]
+    assert [ids for ids, _ in seen] == [order, order[:1], order[1:2], order[2:3], order[2:]]
+    assert [is_reachable for _, is_reachable in seen] == [True, True, True, True, False]
+    done = [shop.job(job) for job in jobs]
+    assert {(job.state, job.attempt) for job in done} == {(State.COMPLETED, 1)}
+    assert engine.report().store_reachable
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        StoreFullError("full"),
+        StoreReadOnlyError("read-only"),
+        StoreDamagedError("damaged"),
+        StoreNotAllowedError("forbidden"),
+        SchemaError("older", found=1, expected=2),
+    ],
+    ids=lambda fault: fault.code,
+)
+def test_no_job_is_blamed_for_a_fault_of_the_database(shop: Shop, fault: Exception) -> None:
+    """Written one by one, the small row of a failure may fit where a result does not: completed jobs ended as failed."""
+    seen: list[tuple[int, bool]] = []
+
+    def takes_nothing(outcomes: Any, _number: int) -> Exception | None:
+        if outcomes:
+            seen.append((len(outcomes), engine._stepper.is_reachable))
+        return fault if len(seen) <= 2 else None
+
+    engine, jobs, _, go_on = pile_up(shop, 5, takes_nothing)
+    go_on.set()
+    shop.drained(engine)
+    assert seen == [(5, True), (5, False), (5, False)], (
+        "all of them again, after a pause, and not ready meanwhile"
+    )
+    assert [shop.job(job).result for job in jobs] == list(range(5))
+    assert counted(engine) == {"completed": 5}
+
+
+def test_a_full_file_ends_no_job_as_failed(fresh_sqlite: Callable[[], str]) -> None:
+    """SQLite's own limit on pages gives the very error of a full disk, on any machine."""
+    begun, gate = threading.Semaphore(0), threading.Event()
+    with closing(Shop(fresh_sqlite())) as shop:
+
+        @shop.app.job(processors=3)
+        def work(n: int) -> str:
+            begun.release()
+            gate.wait(10)
+            return "x" * 100_000 * n
+
+        engine = shop.serve(lease=60.0, heartbeat=20.0, rollup=60.0)
+        jobs = [work.enqueue(n=n) for n in range(1, 4)]
+        for _ in jobs:
+            assert begun.acquire(timeout=10)
+        db: Any = shop.store.db
+        with db._in_turn(10):
+            (pages,) = db._writer.execute("PRAGMA page_count").fetchone()
+            db._writer.execute(f"PRAGMA max_page_count = {pages + 4}")
+        gate.set()
+        shop.until(lambda: not engine.report().store_reachable)
+        time.sleep(0.2)  # time enough to try them one by one
+        assert any("takes nothing" in part for part in engine.report().degraded)
+        assert {shop.job(job).state for job in jobs} == {State.PROCESSING}
+        with db._in_turn(10):
+            db._writer.execute("PRAGMA max_page_count = 1000000")
+        shop.drained(engine)
+        done = [shop.job(job) for job in jobs]
+        assert {(job.state, job.attempt) for job in done} == {(State.COMPLETED, 1)}
+        assert engine.report().store_reachable
+
+
+def test_a_job_whose_outcome_cannot_be_recorded_is_counted_and_told_as_failed(
+    shop: Shop, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its row says failed; the counters and the log said completed."""
+
+    def guilty(outcomes: Any, _number: int) -> Exception | None:
+        is_guilty = any(
+            item.lease.id == jobs[1].id and type(item).__name__ == "Completed" for item in outcomes
+        )
+        return StoreError("the database will not have it") if is_guilty else None
+
+    engine, jobs, _, go_on = pile_up(shop, 3, guilty)
+    with caplog.at_level(logging.ERROR, "windlass.engine"):
+        go_on.set()
+        shop.drained(engine)
+    assert counted(engine) == {"completed": 2, "failed": 1}
+    (told,) = [record for record in caplog.records if getattr(record, "event", "") == "job.failed"]
+    assert vars(told)["job_id"] == jobs[1].id and shop.job(jobs[1]).state is State.FAILED
+
+
+def test_a_job_that_there_is_no_room_for_is_given_back_at_once(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C2: another instance may have it, its attempt not spent. Kept, it would be held until this instance ends."""
+    monkeypatch.setattr("windlass.engine.stepper.REFUSED_PAUSE", 60.0)
+
+    @shop.app.job
+    async def work() -> str:
+        return "done"
+
+    first = shop.serve()
+    refused: list[Any] = []
+
+    def offer(leases: Any) -> Any:
+        refused.extend(leases)
+        return [(lease, Refusal.FULL) for lease in leases]
+
+    monkeypatch.setattr(first._floor, "offer", offer)
+    job = work.enqueue()
+    shop.until(lambda: refused and shop.job(job).state is State.QUEUED, timeout=10)
+    assert shop.job(job).attempt == 0 and shop.job(job).crashes == 0
+    shop.drained(shop.serve())
+    assert (shop.job(job).result, shop.job(job).attempt) == ("done", 1)
+    assert [lease.id for lease in refused] == [job.id]
+
+
+def test_after_a_refusal_a_phase_is_left_alone_although_hints_come(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C2: giving a job back is a hint itself: claims and refusals chased each other as fast as the database could."""
+    monkeypatch.setattr("windlass.engine.stepper.REFUSED_PAUSE", 60.0)
+
+    @shop.app.job
+    async def work() -> None: ...
+
+    engine = shop.serve()
+    offers: list[Any] = []
+
+    def offer(leases: Any) -> Any:
+        offers.append(leases)
+        return [(lease, Refusal.FULL) for lease in leases]
+
+    monkeypatch.setattr(engine._floor, "offer", offer)
+    work.enqueue()
+    shop.until(lambda: offers)
+    for _ in range(10):
+        work.enqueue()
+        time.sleep(0.05)
+    assert len(offers) <= 2
+
+
+@pytest.mark.parametrize("error", [StoreUnreachableError("the line broke"), RuntimeError("a bug")])
+def test_a_claim_that_was_made_but_not_heard_of_is_made_again_soon(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """Its jobs are held by this instance, which does not know them: a beat finds them, and the regular one is a minute away."""
+    grace = timedelta(seconds=0.3)
+    monkeypatch.setattr("windlass.engine.heartbeat.UNKNOWN_GRACE", grace)
+    monkeypatch.setattr(Holder.beat, "__kwdefaults__", {"unknown_grace": grace})
+    ran: list[int] = []
+
+    @shop.app.job(processors=5)
+    async def work(n: int) -> None:
+        ran.append(n)
+
+    real = Holder.step
+    lost: list[Any] = []
+
+    def step(holder: Holder, outcomes: Any = (), want: Any = None) -> Any:
+        done = real(holder, outcomes, want)
+        if done.claimed and not lost:
+            lost.extend(done.claimed)
+            holder._give_up(done.claimed)
+            raise error
+        return done
+
+    monkeypatch.setattr(Holder, "step", step)  # before the engine is there: not one step goes past it
+    shop.serve(lease=200.0, heartbeat=60.0, recovery=60.0)
+    jobs = work.enqueue_many({"n": n} for n in range(3))
+    shop.until(lambda: all(shop.job(job).state is State.COMPLETED for job in jobs))
+    assert lost and sorted(ran) == [0, 1, 2]
+    assert {(shop.job(job).attempt, shop.job(job).crashes) for job in jobs} == {(1, 0)}

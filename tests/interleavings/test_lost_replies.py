@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import timedelta
 
 import pytest
@@ -10,6 +11,8 @@ import pytest
 from tests.acceptance.proxy import PostgresProxy, commit, execution_of
 from tests.interleavings.conftest import Open
 from tests.interleavings.sessions import BOOM, assert_consistent, claim, enqueue
+from windlass.app import App
+from windlass.engine.drain import Drain
 from windlass.errors import StoreUnreachableError
 from windlass.model import (
     Advanced,
@@ -28,6 +31,7 @@ from windlass.model import (
     Want,
 )
 from windlass.store import Store
+from windlass.store.holder import Holder
 from windlass.store.ids import new_id
 
 ROUNDS = 20
@@ -201,6 +205,32 @@ def test_claims_whose_reply_was_cut_are_released_by_the_next_beat(
         assert lease.attempt == 1 and not lease.flags & Flag.SUSPECT and lease.crashes == 0
     assert holder.record([Completed(lease) for lease in kept]) == [Verdict.RECORDED] * 5
     assert_consistent(postgres_dsn, near)
+
+
+def test_an_instance_runs_the_jobs_of_a_claim_whose_reply_was_cut_long_before_its_next_heartbeat(
+    proxy: PostgresProxy, near: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It holds them and does not know it: the failed claim asks for a beat as soon as its jobs can be told apart."""
+    grace = timedelta(seconds=0.5)
+    monkeypatch.setattr("windlass.engine.heartbeat.UNKNOWN_GRACE", grace)
+    monkeypatch.setattr(Holder.beat, "__kwdefaults__", {"unknown_grace": grace})
+    ran: list[int] = []
+    with closing(App(proxy.url)) as app:
+
+        @app.job
+        async def work(n: int) -> None:
+            ran.append(n)
+
+        near.enqueue([NewJob(kind="work", args={"n": n}) for n in range(3)])
+        proxy.cut_reply_to(STEP)
+        engine = app.worker(lease=200.0, heartbeat=60.0, recovery=60.0)
+        engine.start()
+        try:
+            assert Drain(engine, near).wait(20)
+        finally:
+            engine.stop(grace=0)
+    assert proxy.cuts == 1 and sorted(ran) == [0, 1, 2]
+    assert near.phases.counts()["work"].completed == 3
 
 
 def test_a_heartbeat_whose_reply_was_cut_is_just_repeated(
