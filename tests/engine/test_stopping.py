@@ -6,17 +6,88 @@ import asyncio
 import logging
 import threading
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.engine import process_handlers as handlers
+from tests.engine.process_bench import begun as process_begun
+from tests.engine.process_bench import is_alive
 from tests.engine.shop import Shop
-from windlass.model import CancelAnswer, Flag, NewJob, State
+from windlass.engine.engine import Engine
+from windlass.errors import StoreUnreachableError
+from windlass.model import CancelAnswer, Enqueued, Flag, NewJob, Released, State
 from windlass.retry import fixed
 from windlass.store import open_store
 from windlass.store.holder import CancelAsked, Holder
 from windlass.work.context import Context
+
+
+@dataclass
+class Line:
+    """Five jobs of one phase with one processor, all claimed: the first runs until the gate is opened, four wait in memory."""
+
+    engine: Engine
+    jobs: list[Enqueued]
+    gate: threading.Event
+    ran: list[tuple[int, int]]
+    """Number and token of each run, in order."""
+
+    @classmethod
+    def in_memory(
+        cls,
+        shop: Shop,
+        *,
+        look: Callable[[Context], None] = lambda _: None,
+        attempts: int = 3,
+        **settings: Any,
+    ) -> Line:
+        """``look`` is called by each job when it begins."""
+        ran: list[tuple[int, int]] = []
+        gate = threading.Event()
+
+        @shop.app.job(processors=1, retry=fixed(attempts))
+        def work(n: int, ctx: Context) -> None:
+            ran.append((n, ctx.lease.token))
+            look(ctx)
+            while not gate.wait(0.01):
+                ctx.check_stop()
+
+        gate.set()
+        work.enqueue_many({"n": -1} for _ in range(30))  # fast at first, so that some are claimed ahead
+        engine = shop.serve(prefetch=10.0, **settings)
+        shop.drained(engine)
+        gate.clear()
+        ran.clear()
+        jobs = [work.enqueue(n=n) for n in range(5)]
+        shop.until(lambda: engine.report().phases["work"].waiting == 4)
+        return cls(engine, jobs, gate, ran)
+
+
+def break_beats(engine: Engine) -> Callable[[], None]:
+    """Have every beat of an engine fail from now on; call what it answers to end that."""
+    holder: Any = engine.holder
+    real, away = holder.beat, threading.Event()
+    away.set()
+
+    def beat(**options: Any) -> Any:
+        if away.is_set():
+            raise StoreUnreachableError("away")
+        return real(**options)
+
+    holder.beat = beat
+    return away.clear
+
+
+def declare_dead(shop: Shop) -> None:
+    """What another instance does with one that did not beat in time."""
+    table = "windlass_instance" if shop.store.db.dialect == "sqlite" else "windlass.instance"
+    now = "1" if shop.store.db.dialect == "sqlite" else "now() - interval '1 day'"
+    shop.run(f"UPDATE {table} SET dead_at = {now}, heartbeat_at = {now}")
 
 
 def test_an_async_job_that_outruns_its_limit_is_stopped_and_tried_again(shop: Shop) -> None:
@@ -347,9 +418,7 @@ def test_an_instance_that_was_declared_dead_stops_its_jobs_and_begins_anew(shop:
     engine = shop.serve(heartbeat=0.5)
     before = engine.id
     assert begun.wait(10)
-    table = "windlass_instance" if shop.store.db.dialect == "sqlite" else "windlass.instance"
-    now = "1" if shop.store.db.dialect == "sqlite" else "now() - interval '1 day'"
-    shop.run(f"UPDATE {table} SET dead_at = {now}, heartbeat_at = {now}")
+    declare_dead(shop)
     shop.until(lambda: ends)
     shop.drained(engine)
     assert engine.id != before and shop.job(job).result == "second" and len(set(ids)) == 2
@@ -468,3 +537,186 @@ def test_what_is_claimed_while_the_engine_stops_is_given_back_by_it(
     assert len(leases) == 20
     assert {lease.attempt for lease in leases} == {1}
     assert not any(lease.flags & Flag.SUSPECT for lease in leases), "nobody died"
+
+
+def test_what_waits_is_given_back_at_once_when_the_engine_stops(shop: Shop) -> None:
+    """C6: others need not wait for the job that runs here, nor for the grace time."""
+    line = Line.in_memory(shop)
+    other = shop.store.join(lease=timedelta(seconds=60))
+    stopper = threading.Thread(target=line.engine.stop, kwargs={"grace": 30})
+    stopper.start()
+    claimed: list[Any] = []
+
+    def have_all() -> bool:
+        claimed.extend(other.claim("work", 5))
+        return len(claimed) == 4
+
+    shop.until(have_all, timeout=10)
+    assert stopper.is_alive() and not line.gate.is_set()
+    assert {lease.id for lease in claimed} == {job.id for job in line.jobs[1:]}
+    assert {lease.attempt for lease in claimed} == {1}, "none was spent"
+    line.gate.set()
+    stopper.join(10)
+    assert shop.job(line.jobs[0]).state is State.COMPLETED and [n for n, _ in line.ran] == [0]
+
+
+def test_a_lease_that_ends_unrenewed_gives_back_what_waits(shop: Shop) -> None:
+    """Steps may still work where beats do not: what has not begun is others' at once, and does not begin here."""
+    line = Line.in_memory(shop, lease=3.0, heartbeat=0.3, margin=2.2, recovery=60.0)
+    break_beats(line.engine)
+    shop.until(lambda: all(shop.job(job).state is State.QUEUED for job in line.jobs), timeout=10)
+    assert {shop.job(job).attempt for job in line.jobs} == {0}
+    assert [n for n, _ in line.ran] == [0]
+
+
+def test_an_instance_that_was_declared_dead_begins_nothing_that_waited(shop: Shop) -> None:
+    """B3: the jobs in its memory are others' now; under their old tokens they would run twice."""
+    line = Line.in_memory(shop, heartbeat=0.3)
+    holder: Any = line.engine.holder
+    old = set(holder._left)
+    declare_dead(shop)
+    shop.until(lambda: line.engine.holder is not holder)
+    line.gate.set()
+    shop.drained(line.engine)
+    assert [n for n, token in line.ran if token in old] == [0]
+    assert {shop.job(job).state for job in line.jobs} == {State.COMPLETED}
+
+
+def test_nothing_is_claimed_under_a_lease_that_could_not_be_renewed(shop: Shop) -> None:
+    """What is begun under it would have to be stopped at once, or run beside another run of it."""
+
+    @shop.app.job
+    async def work() -> None: ...
+
+    engine = shop.serve(lease=3.0, heartbeat=0.2, margin=2.5, recovery=60.0)
+    mend = break_beats(engine)
+    shop.until(lambda: any("lease" in part for part in engine.report().degraded))
+    job = work.enqueue()
+    time.sleep(0.4)
+    assert (shop.job(job).state, shop.job(job).attempt) == (State.QUEUED, 0)
+    mend()
+    shop.drained(engine)
+    assert shop.job(job).state is State.COMPLETED
+
+
+def test_the_start_of_a_last_attempt_is_durable_before_it_runs(shop: Shop) -> None:
+    """I-14: a job that waited in memory is not known to have begun. Where it takes its instance down, it has no attempt left, and would be
+    given back as one that had not."""
+    dialect = shop.store.db.dialect
+    flags: list[int] = []
+
+    def look(ctx: Context) -> None:
+        table = "windlass_job" if dialect == "sqlite" else "windlass.job"
+        ((found,),) = shop.run(f"SELECT flags FROM {table} WHERE id = '{ctx.job_id}'")
+        flags.append(found)
+
+    line = Line.in_memory(shop, look=look, attempts=1)
+    flags.clear()
+    line.gate.set()
+    shop.drained(line.engine)
+    assert len(flags) == 4 and all(found & Flag.STARTED for found in flags)
+
+
+def test_a_process_is_gone_before_its_job_is_given_back(
+    shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C6: another instance may begin with it in that very moment."""
+    monkeypatch.setattr("windlass.engine.engine.STOP_WAIT", 0.1)
+    job = shop.app.job(executor="process")(handlers.sleep).enqueue(path=str(tmp_path / "begun"))
+    engine = shop.serve(cancel_grace=60.0)
+    pid = process_begun(tmp_path / "begun")
+    holder: Any = engine.holder
+    real, alive = holder.step, []
+
+    def step(outcomes: Any = (), want: Any = None) -> Any:
+        if any(isinstance(outcome, Released) for outcome in outcomes):
+            alive.append(is_alive(pid))
+        return real(outcomes, want)
+
+    holder.step = step
+    engine.stop(grace=0)
+    assert alive == [False] and (shop.job(job).state, shop.job(job).attempt) == (State.QUEUED, 0)
+
+
+def test_a_process_that_does_not_stop_has_the_grace_time_of_the_settings(shop: Shop, tmp_path: Path) -> None:
+    """A5: cancel_grace."""
+    job = shop.app.job(executor="process")(handlers.sleep).enqueue(path=str(tmp_path / "begun"))
+    engine = shop.serve(cancel_grace=0.2)
+    pid = process_begun(tmp_path / "begun")
+    asked = time.monotonic()
+    shop.store.jobs.cancel(job.id)
+    shop.until(lambda: shop.job(job).state is State.CANCELLED)
+    assert 0.2 <= time.monotonic() - asked < 4 and not is_alive(pid)
+    shop.drained(engine)
+
+
+def test_the_start_of_a_process_does_not_count_against_the_time_limit(
+    shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C5: the job has not begun, and importing an application may take longer than the job."""
+    (tmp_path / "slow_to_import.py").write_text(
+        "import time\nimport tests.engine.process_handlers\ntime.sleep(0.8)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("WINDLASS_CHILD_PRELOAD", "slow_to_import")
+    job = shop.app.job(executor="process", timeout=0.5, retry=fixed(1))(handlers.echo).enqueue(
+        value="in time"
+    )
+    shop.drained(shop.serve())
+    assert shop.job(job).result == "in time"
+
+
+@pytest.mark.parametrize("hangs", ["the minute's counts", "leaving"])
+def test_a_stop_ends_in_time_although_the_database_hangs_at_its_very_end(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, hangs: str
+) -> None:
+    """Everything is given back by then; others forget this instance by themselves."""
+    monkeypatch.setattr("windlass.engine.engine.LAST_WORDS", 1.0)
+    reached, answer = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        reached.set()
+        answer.wait(15)
+
+    @shop.app.job
+    async def work() -> None: ...
+
+    engine = shop.serve()
+    if hangs == "leaving":
+        monkeypatch.setattr(engine.holder, "leave", hang)
+    else:
+        monkeypatch.setattr(engine._duties.rollups, "run", hang)
+    began = time.monotonic()
+    engine.stop(grace=0)
+    took = time.monotonic() - began
+    answer.set()
+    assert reached.is_set() and took < 5 and engine.state == "stopped"
+
+
+@pytest.mark.parametrize("where", ["_await_idle", "_end"])
+def test_a_stop_that_was_interrupted_is_completed_by_another(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """Ctrl-C while it waited: whoever called it again was told at once that all was done, and nothing was."""
+    begun = threading.Event()
+
+    @shop.app.job
+    def endless(ctx: Context) -> None:
+        begun.set()
+        ctx.sleep(60)
+
+    job = endless.enqueue()
+    engine = shop.serve()
+    assert begun.wait(10)
+
+    def interrupt(*_args: Any, **_options: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(engine, where, interrupt)
+        engine.stop(grace=0)
+    assert engine.state == "stopping" and not engine.wait(0)
+    engine.stop(grace=0)
+    assert engine.state == "stopped" and engine.wait(0)
+    assert (shop.job(job).state, shop.job(job).attempt) == (State.QUEUED, 0)
+    assert shop.store.instances.list() == []
