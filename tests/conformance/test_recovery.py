@@ -14,6 +14,7 @@ from windlass.model import Completed, Flag, State, Verdict
 from windlass.store import Store
 from windlass.store.holder import Holder
 from windlass.store.recovery import crash_delay
+from windlass.upkeep.recoverer import Recoverer
 
 LATER = LEASE + timedelta(milliseconds=1)
 
@@ -424,3 +425,27 @@ def _claims(store: Store) -> int:
     prefix = "windlass_" if store.db.dialect == "sqlite" else "windlass."
     with store.db.effect(5) as tx:
         return int(tx.connection.execute(f"SELECT count(*) FROM {prefix}claim").fetchone()[0])
+
+
+def test_the_recoverer_lets_a_suspect_have_twice_as_many_crashes(store: Store, clock: ManualClock) -> None:
+    """It ran in a process of its own, and when its instance died, others were likelier to be why."""
+    job_id = one(store, max_attempts=50)
+    keeper, found = store.join(lease=timedelta(days=1)), []
+    recoverer = Recoverer(
+        store,
+        holder=lambda: keeper,
+        phases={},
+        crash_cap=3,
+        record=lambda _outcome: None,
+        in_thread=lambda call: call(),
+        on_recovered=lambda item: found.append(item.verdict),
+    )
+    for _ in range(6):
+        claim_one(store.join(lease=LEASE))
+        clock.advance(LATER)
+        recoverer.run()
+        clock.advance(60)
+        store.upkeep.promote()
+    assert found == ["released", "retried", "retried", "retried", "retried", "failed"]
+    error = store.jobs.get(job_id).error
+    assert error is not None and error["code"] == "crash_cap" and "6 times" in error["message"]

@@ -32,6 +32,15 @@ def test_a_child_that_dies_under_its_job_is_a_crash(shop: Shop) -> None:
     assert shop.job(job).state is State.FAILED and count(engine, "crashes") == 1
 
 
+def test_a_job_in_a_process_fails_at_the_crash_cap_of_the_settings(shop: Shop) -> None:
+    """I-14: crash_cap."""
+    job = shop.app.job(executor="process", retry=fixed(5))(handlers.end_process).enqueue(code=7)
+    engine = shop.serve(crash_cap=1)
+    shop.drained(engine)
+    assert shop.job(job).state is State.FAILED and (shop.job(job).error or {})["code"] == "crash_cap"
+    assert count(engine, "crashes") == 1
+
+
 @pytest.mark.parametrize("is_probed", [False, True], ids=["plain", "probed"])
 @pytest.mark.parametrize(("starting", "crashes"), [(1, 1), (0, 0)], ids=["started", "claimed"])
 def test_an_instance_that_died_is_a_crash_of_the_jobs_it_had_started(
