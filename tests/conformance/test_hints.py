@@ -104,7 +104,7 @@ def test_on_postgres_cancels_and_releases_announce_themselves(postgres_dsn: str)
         holder = store.join()
         lease = claim_one(holder)
         store.jobs.cancel(job_id)
-        assert heard(listener) == [f"{CANCEL}{job_id}"]
+        assert heard(listener) == [f"{CANCEL}{job_id} {lease.token}"]
         other = one(store, "work")
         second = claim_one(holder)
         assert second.id == other

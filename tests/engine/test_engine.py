@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from tests.engine.shop import Shop
+from windlass.engine.drain import Drain
 from windlass.engine.floor import Floor
 from windlass.engine.running import Running
-from windlass.engine.drain import Drain
 from windlass.errors import ConfigError
 from windlass.model import JobFilter, NewJob, State
 from windlass.retry import fixed
@@ -476,6 +476,8 @@ def test_what_waits_is_given_to_idle_processors_by_the_clock_too(
     job = late.enqueue()
     shop.serve(cycle=0.1, scan=60.0)
     shop.until(lambda: shop.job(job).state is State.COMPLETED)
+
+
 def test_a_job_that_was_touched_just_now_is_left_alone_for_the_quiet_time(shop: Shop) -> None:
     """C1: quiet. By the database's clock on both sides."""
 
