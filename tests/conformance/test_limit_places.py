@@ -176,6 +176,19 @@ def test_a_retry_waits_for_a_place_again_when_it_is_due(store: Store, clock: Man
     assert claim_one(holder).attempt == 2
 
 
+@pytest.mark.parametrize("is_let_in", [True, False], ids=["queued", "waiting"])
+def test_a_cancelled_job_that_is_retried_has_its_own_limits_again(store: Store, is_let_in: bool) -> None:
+    """And not those of others, which were there when it was cancelled."""
+    (other,), (mine,) = limited(store, key="other", limit=3), limited(store, key="mine", limit=1)
+    if is_let_in:
+        let_in(store)
+    assert store.jobs.cancel(mine) is CancelAnswer.CANCELLED
+    store.jobs.retry(mine)
+    let_in(store)
+    assert sorted((row["key"], row["lim"]) for row in rows(store, "job_limit")) == [("mine", 1), ("other", 3)]
+    assert where(store, [mine, other]) == ["queued", "queued"]
+
+
 def test_a_retry_by_hand_waits_for_a_place_again(store: Store) -> None:
     ids = limited(store, 2, limit=1, key="k")
     let_in(store)
