@@ -28,7 +28,7 @@ from windlass.engine.stats import Stats
 from windlass.errors import LeaseLost, WindlassError
 from windlass.model import Advanced, Flag, Job, Lease, Outcome, Retried, State, Verdict, has_flag
 from windlass.observe import events
-from windlass.observe.current import current_job, job_fields, lease_fields
+from windlass.observe.current import current_job, lease_fields
 from windlass.observe.report import EngineReport
 from windlass.presence import Presence
 from windlass.settings import Settings
@@ -123,14 +123,17 @@ class Requests:
         known = self._known.get(request_id)
         if known is None:
             try:
-                known = job_fields(self._store.jobs.get(request_id))
+                known = lease_fields(self._store.jobs.get(request_id))
             except WindlassError:
                 known = {}
         return known
 
     def _process(self, request_id: str, correlation_id: str | None) -> Processed:
         job = self._store.jobs.get(request_id)
-        self._known[request_id] = {**job_fields(job), "correlation_id": correlation_id or job.correlation_id}
+        self._known[request_id] = {
+            **lease_fields(job),
+            "correlation_id": correlation_id or job.correlation_id,
+        }
         if job.state is State.COMPLETED:
             return Processed(Status.ALREADY_DONE, job)
         if job.state.is_final:

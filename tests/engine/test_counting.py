@@ -1,5 +1,5 @@
-"""Rare things are counted where they happen, and told with the ids of their job. (Time limits, self-stops and blocked loops are in
-test_stopping.py, promotions in test_engine.py.)"""
+"""Rare things are counted where they happen, and told with the ids of their job. (Time limits are in
+test_time_limits.py, self-stops and blocked loops in test_lost_leases.py, promotions in test_engine.py.)"""
 
 from __future__ import annotations
 

@@ -144,3 +144,17 @@ def test_a_pause_that_ends_by_itself_ends_on_time(shop: Shop) -> None:
     shop.serve(scan=60, scan_unheard=60)
     shop.until(lambda: began, 20)
     assert 1.0 <= began[0] - paused_at < 15
+
+
+def test_a_paused_phase_is_served_when_it_is_resumed(shop: Shop) -> None:
+    @shop.app.job
+    async def wait_for_it() -> None: ...
+
+    shop.store.phases.pause("wait_for_it", "maintenance", lasts=timedelta(hours=1))
+    job = wait_for_it.enqueue()
+    engine = shop.serve(scan=0.2)
+    time.sleep(0.6)
+    assert shop.job(job).state is State.QUEUED
+    shop.store.phases.resume("wait_for_it")
+    shop.drained(engine)
+    assert shop.job(job).state is State.COMPLETED

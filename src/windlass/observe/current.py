@@ -30,20 +30,8 @@ current_job: ContextVar[CurrentJob | None] = ContextVar("windlass_current_job", 
 """The job that this thread or task runs; None outside of handlers."""
 
 
-def job_fields(job: Job) -> dict[str, Any]:
-    """The same of a job that nobody here holds."""
-    return {
-        "job_id": job.id,
-        "kind": job.kind,
-        "phase": job.phase,
-        "attempt": job.attempt,
-        "max_attempts": job.max_attempts,
-        "correlation_id": job.correlation_id,
-    }
-
-
-def lease_fields(lease: Lease) -> dict[str, Any]:
-    """What every line about a job has, under the names it has in the JSON."""
+def lease_fields(lease: Lease | Job) -> dict[str, Any]:
+    """What every line about a job has, held or not, under the names it has in the JSON."""
     return {
         "job_id": lease.id,
         "kind": lease.kind,

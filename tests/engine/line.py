@@ -1,0 +1,93 @@
+"""Engines in trouble: jobs that wait in memory behind one that runs, beats that fail, an instance declared dead."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tests.engine.shop import Shop
+from windlass.engine.engine import Engine
+from windlass.errors import StoreUnreachableError
+from windlass.model import Enqueued
+from windlass.retry import fixed
+from windlass.work.context import Context
+
+
+@dataclass
+class Line:
+    """Five jobs of one phase with one processor, all claimed: the first runs until the gate is opened, four wait in memory."""
+
+    engine: Engine
+    jobs: list[Enqueued]
+    gate: threading.Event
+    ran: list[tuple[int, int]]
+    """Number and token of each run, in order."""
+
+    @classmethod
+    def in_memory(
+        cls,
+        shop: Shop,
+        *,
+        look: Callable[[Context], None] = lambda _: None,
+        attempts: int = 3,
+        **settings: Any,
+    ) -> Line:
+        """``look`` is called by each job when it begins."""
+        ran: list[tuple[int, int]] = []
+        gate = threading.Event()
+
+        @shop.app.job(processors=1, retry=fixed(attempts))
+        def work(n: int, ctx: Context) -> None:
+            ran.append((n, ctx.lease.token))
+            look(ctx)
+            while not gate.wait(0.01):
+                ctx.check_stop()
+
+        gate.set()
+        work.enqueue_many({"n": -1} for _ in range(30))  # fast at first, so that some are claimed ahead
+        engine = shop.serve(prefetch=10.0, **settings)
+        shop.drained(engine)
+        gate.clear()
+        ran.clear()
+        jobs = [work.enqueue(n=n) for n in range(5)]
+        shop.until(lambda: engine.report().phases["work"].waiting == 4)
+        return cls(engine, jobs, gate, ran)
+
+
+def break_beats(engine: Engine) -> Callable[[], None]:
+    """Have every beat of an engine fail from now on; call what it answers to end that."""
+    holder: Any = engine.holder
+    real, away = holder.beat, threading.Event()
+    away.set()
+
+    def beat(**options: Any) -> Any:
+        if away.is_set():
+            raise StoreUnreachableError("away")
+        return real(**options)
+
+    holder.beat = beat
+    return away.clear
+
+
+def declare_dead(shop: Shop) -> None:
+    """What another instance does with one that did not beat in time."""
+    table = "windlass_instance" if shop.store.db.dialect == "sqlite" else "windlass.instance"
+    now = "1" if shop.store.db.dialect == "sqlite" else "now() - interval '1 day'"
+    shop.run(f"UPDATE {table} SET dead_at = {now}, heartbeat_at = {now}")
+
+
+def endless(shop: Shop) -> tuple[Enqueued, Engine]:
+    """A job that runs until it is told to stop, and the engine that runs it."""
+    begun = threading.Event()
+
+    @shop.app.job
+    def endless(ctx: Context) -> None:
+        begun.set()
+        ctx.sleep(60)
+
+    job = endless.enqueue()
+    engine = shop.serve()
+    assert begun.wait(10)
+    return job, engine

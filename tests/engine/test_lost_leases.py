@@ -1,0 +1,189 @@
+"""Leases that end, or nearly: what an instance stops, gives back and leaves alone."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from tests.engine.line import Line, break_beats, declare_dead
+from tests.engine.shop import Shop
+from windlass.model import Flag, State
+from windlass.work.context import Context
+
+
+def test_a_blocked_loop_is_named_and_costs_no_lease(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
+    """I-11: three lease lengths of time.sleep in a coroutine."""
+    runs: list[float] = []
+
+    @shop.app.job(timeout=None)
+    async def blocking() -> None:
+        runs.append(time.monotonic())
+        time.sleep(3.2)  # noqa: ASYNC251  that is the point
+
+    job = blocking.enqueue()
+    first = shop.serve(lease=1.0, heartbeat=0.25, margin=0.25, blocked_after=0.3)
+    shop.until(lambda: runs)
+    second = shop.serve(lease=1.0, heartbeat=0.25, margin=0.25)
+    with caplog.at_level(logging.WARNING):
+        shop.until(lambda: any("blocks the event loop" in record.getMessage() for record in caplog.records))
+    report = first.report()
+    assert "loop: a handler blocks the event loop" in report.degraded and report.loop_limit == 0.3
+    shop.drained(second)
+    shop.drained(first)
+    assert len(runs) == 1 and shop.job(job).state is State.COMPLETED and shop.job(job).crashes == 0
+    assert [engine.stats.report().count("loop_blocked") for engine in (first, second)] == [1, 0]
+    (warning,) = [record for record in caplog.records if getattr(record, "event", "") == "loop.blocked"]
+    assert job.id in warning.getMessage() and "time.sleep" in str(getattr(warning, "stack", ""))
+
+
+def test_an_instance_that_was_declared_dead_stops_its_jobs_and_begins_anew(shop: Shop) -> None:
+    """B3, I-5."""
+    begun, ends, ids = threading.Event(), [], []
+
+    @shop.app.job
+    async def hold(ctx: Context) -> str:
+        ids.append(ctx.lease.token)
+        if len(ids) == 1:
+            begun.set()
+            try:
+                await asyncio.sleep(60)
+            finally:
+                ends.append("stopped")
+        return "second"
+
+    job = hold.enqueue()
+    engine = shop.serve(heartbeat=0.5)
+    before = engine.id
+    assert begun.wait(10)
+    declare_dead(shop)
+    shop.until(lambda: ends)
+    shop.drained(engine)
+    assert engine.id != before and shop.job(job).result == "second" and len(set(ids)) == 2
+
+
+def test_a_lease_that_cannot_be_renewed_ends_by_our_own_clock(shop: Shop) -> None:
+    """Self-stop before the lease ends, and back to work when the database answers again."""
+    begun, ends, runs = threading.Event(), [], []
+
+    @shop.app.job
+    async def hold() -> str:
+        runs.append(1)
+        if len(runs) == 1:
+            begun.set()
+            try:
+                await asyncio.sleep(60)
+            finally:
+                ends.append(time.monotonic())
+        return "again"
+
+    job = hold.enqueue()
+    engine = shop.serve(lease=1.5, heartbeat=0.3, margin=0.5)
+    assert begun.wait(10)
+    holder: Any = engine.holder
+    frozen = threading.Event()
+    real = holder.beat
+
+    def freeze(**options: Any) -> Any:
+        if not frozen.wait(6):
+            raise AssertionError("nobody let go")
+        return real(**options)
+
+    at = time.monotonic()
+    holder.beat = freeze
+    shop.until(lambda: ends)
+    assert 0.3 < ends[0] - at < 1.5 + 0.3, "before the lease was over"
+    assert engine.stats.report().count("self_stops") == 1
+    assert "lease: it could not be renewed in time; nothing is claimed" in engine.report().degraded
+    frozen.set()
+    shop.drained(engine)
+    assert shop.job(job).result == "again"
+    assert not any(line.startswith("lease") for line in engine.report().degraded)
+
+
+def test_a_thread_that_outlives_the_lease_gives_its_job_back_when_the_lease_is_good_again(shop: Shop) -> None:
+    """The instance was never declared dead: nobody else recovers what it holds."""
+    begun, let_go, runs = threading.Event(), threading.Event(), []
+
+    @shop.app.job
+    def hold(ctx: Context) -> str:
+        runs.append(ctx.attempt)
+        if len(runs) == 1:
+            begun.set()
+            let_go.wait(30)
+        return "again"
+
+    job = hold.enqueue()
+    engine = shop.serve(lease=1.5, heartbeat=0.3, margin=0.5, recovery=60.0)
+    assert begun.wait(10)
+    holder: Any = engine.holder
+    answers, real = threading.Event(), holder.beat
+    holder.beat = lambda **options: real(**options) if answers.wait(20) else None
+    shop.until(lambda: engine.report().phases["hold"].error == 1)
+    answers.set()
+    shop.until(lambda: shop.job(job).state is State.COMPLETED)
+    assert engine.holder is holder, "the lease was renewed, not lost"
+    let_go.set()
+    shop.drained(engine)
+    assert shop.job(job).result == "again" and runs == [1, 1], "it was not the job's fault"
+
+
+def test_a_lease_that_ends_unrenewed_gives_back_what_waits(shop: Shop) -> None:
+    """Steps may still work where beats do not: what has not begun is others' at once, and does not begin here."""
+    line = Line.in_memory(shop, lease=3.0, heartbeat=0.3, margin=2.2, recovery=60.0)
+    break_beats(line.engine)
+    shop.until(lambda: all(shop.job(job).state is State.QUEUED for job in line.jobs), timeout=10)
+    assert {shop.job(job).attempt for job in line.jobs} == {0}
+    assert [n for n, _ in line.ran] == [0]
+
+
+def test_an_instance_that_was_declared_dead_begins_nothing_that_waited(shop: Shop) -> None:
+    """B3: the jobs in its memory are others' now; under their old tokens they would run twice."""
+    line = Line.in_memory(shop, heartbeat=0.3)
+    holder: Any = line.engine.holder
+    old = set(holder._left)
+    declare_dead(shop)
+    shop.until(lambda: line.engine.holder is not holder)
+    line.gate.set()
+    shop.drained(line.engine)
+    assert [n for n, token in line.ran if token in old] == [0]
+    assert {shop.job(job).state for job in line.jobs} == {State.COMPLETED}
+
+
+def test_nothing_is_claimed_under_a_lease_that_could_not_be_renewed(shop: Shop) -> None:
+    """What is begun under it would have to be stopped at once, or run beside another run of it."""
+
+    @shop.app.job
+    async def work() -> None: ...
+
+    engine = shop.serve(lease=3.0, heartbeat=0.2, margin=2.5, recovery=60.0)
+    mend = break_beats(engine)
+    shop.until(lambda: any("lease" in part for part in engine.report().degraded))
+    job = work.enqueue()
+    time.sleep(0.4)
+    assert (shop.job(job).state, shop.job(job).attempt) == (State.QUEUED, 0)
+    mend()
+    shop.drained(engine)
+    assert shop.job(job).state is State.COMPLETED
+
+
+def test_the_start_of_a_last_attempt_is_durable_before_it_runs(shop: Shop) -> None:
+    """I-14: a job that waited in memory is not known to have begun. Where it takes its instance down, it has no attempt left, and would be
+    given back as one that had not."""
+    dialect = shop.store.db.dialect
+    flags: list[int] = []
+
+    def look(ctx: Context) -> None:
+        table = "windlass_job" if dialect == "sqlite" else "windlass.job"
+        ((found,),) = shop.run(f"SELECT flags FROM {table} WHERE id = '{ctx.job_id}'")
+        flags.append(found)
+
+    line = Line.in_memory(shop, look=look, attempts=1)
+    flags.clear()
+    line.gate.set()
+    shop.drained(line.engine)
+    assert len(flags) == 4 and all(found & Flag.STARTED for found in flags)

@@ -1,0 +1,139 @@
+"""Time limits: a job that outruns its own is stopped, and signs of life move it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.engine import process_handlers as handlers
+from tests.engine.shop import Shop
+from windlass.model import State
+from windlass.retry import fixed
+from windlass.work.context import Context
+
+
+def test_an_async_job_that_outruns_its_limit_is_stopped_and_tried_again(shop: Shop) -> None:
+    """C5, I-12."""
+    cleaned: list[int] = []
+
+    @shop.app.job(timeout=0.2, retry=fixed(2, wait=0.02))
+    async def slow(ctx: Context) -> str:
+        try:
+            if ctx.attempt == 1:
+                await asyncio.sleep(60)
+        finally:
+            cleaned.append(ctx.attempt)
+        return "in time"
+
+    job = slow.enqueue()
+    engine = shop.serve()
+    shop.drained(engine)
+    assert shop.job(job).result == "in time" and cleaned == [1, 2]
+    assert engine.stats.report().count("time_limits") == 1
+    (first,) = shop.store.jobs.attempts(job.id)
+    assert first.error is not None and first.error["code"] == "time_limit"
+
+
+def test_a_thread_that_does_not_stop_loses_its_processor_and_holds_up_nobody(
+    shop: Shop, caplog: pytest.LogCaptureFixture
+) -> None:
+    """C5: put in error, its job released with an attempt counted, the processor reset; where and how long it ran is kept."""
+    release = threading.Event()
+    ran: list[str] = []
+
+    @shop.app.job(timeout=0.2, processors=1, retry=fixed(1))
+    def stuck() -> None:
+        release.wait(30)
+
+    @shop.app.job(processors=1)
+    def other() -> None:
+        ran.append("other")
+
+    job = stuck.enqueue()
+    with caplog.at_level(logging.WARNING, "windlass.engine"):
+        engine = shop.serve()
+        shop.until(lambda: shop.job(job).state is State.FAILED)
+    (line,) = [record for record in caplog.records if getattr(record, "event", "") == "processor.replaced"]
+    assert (vars(line)["job_id"], vars(line)["processor"]) == (job.id, "stuck-processor-1")
+    assert (shop.job(job).error or {})["code"] == "time_limit"
+    (span,) = shop.store.jobs.timeline(job.id)
+    assert span.processor == "stuck-processor-1" and span.ran is not None and span.ran.total_seconds() >= 0.2
+    assert engine.report().phases["stuck"].error == 1 and engine.report().phases["stuck"].idle == 1
+    other.enqueue()
+    shop.drained(engine)
+    release.set()
+    shop.until(lambda: engine.report().phases["stuck"].error == 0)
+    assert shop.job(job).state is State.FAILED, "what it still did changed nothing"
+
+
+@pytest.mark.parametrize(
+    ("colour", "told"), [("plain", "hears so from ctx.should_stop"), ("async", "cancelled at its next await")]
+)
+def test_a_job_that_outruns_its_limit_is_named_at_once(
+    shop: Shop, caplog: pytest.LogCaptureFixture, colour: str, told: str
+) -> None:
+    """A plain function may go on for long; nothing but a counter said that its limit was over."""
+
+    def work() -> str:
+        time.sleep(0.6)
+        return "done"
+
+    async def work_async() -> str:
+        await asyncio.sleep(5)
+        return "done"
+
+    kind = shop.app.job(name="slow", timeout=0.2, retry=fixed(1))(work if colour == "plain" else work_async)
+    job = kind.enqueue()
+    with caplog.at_level(logging.WARNING, "windlass.engine"):
+        shop.drained(shop.serve())
+    (line,) = [record for record in caplog.records if getattr(record, "event", "") == "job.overdue"]
+    assert vars(line)["job_id"] == job.id and vars(line)["limit_seconds"] == 0.2
+    assert "outran its time limit of 0.2 s" in line.message and told in line.message
+
+
+def test_signs_of_life_move_the_time_limit(shop: Shop) -> None:
+    @shop.app.job(timeout=0.4, retry=fixed(1))
+    def lively(ctx: Context) -> str:
+        for _ in range(8):
+            time.sleep(0.1)
+            ctx.alive()
+        return "done"
+
+    job = lively.enqueue()
+    shop.drained(shop.serve())
+    assert shop.job(job).result == "done"
+
+
+def test_a_checkpoint_in_a_transaction_is_a_sign_of_life(shop: Shop) -> None:
+    @shop.app.job(timeout=0.5, retry=fixed(1))
+    def lively(ctx: Context) -> str:
+        for page in range(1, 7):
+            time.sleep(0.15)
+            with ctx.transaction() as tx:
+                tx.checkpoint(page, done=page)
+        return "done"
+
+    job = lively.enqueue()
+    shop.drained(shop.serve())
+    assert shop.job(job).result == "done"
+
+
+def test_the_start_of_a_process_does_not_count_against_the_time_limit(
+    shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C5: the job has not begun, and importing an application may take longer than the job."""
+    (tmp_path / "slow_to_import.py").write_text(
+        "import time\nimport tests.engine.process_handlers\ntime.sleep(0.8)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("WINDLASS_CHILD_PRELOAD", "slow_to_import")
+    job = shop.app.job(executor="process", timeout=0.5, retry=fixed(1))(handlers.echo).enqueue(
+        value="in time"
+    )
+    shop.drained(shop.serve())
+    assert shop.job(job).result == "in time"
