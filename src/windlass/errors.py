@@ -33,7 +33,7 @@ do next; the facts are attributes too, so that callers need not parse text.
     ├── RuleCycleError              rules that would make jobs for ever
     └── RuleNotFoundError           no rule with this name
 
-``LeaseLost`` is the one name without the suffix: it is the word the design, the logs and the guarantees use for the
+``LeaseLost`` is the one name without the suffix: it is the word the logs and the guarantees use for the
 event, and handlers meet it as a signal to stop rather than as a mistake.
 """
 

@@ -1,4 +1,4 @@
-"""Many fan-ins whose last parents end at the same instant in different processes: each child once, none stranded (G2, G3, G4, I-18).
+"""Many fan-ins whose last parents end at the same instant in different processes: each child once, none stranded (I-18).
 
     python -m tests.acceptance.fan_ins [--groups 2000] [--processes 4] [--slot 0.008] [--url URL ...]
 

@@ -1,4 +1,4 @@
-"""Limits kept by real worker processes, one of which is killed: never more than N of a key at once (C8, I-28, T37)."""
+"""Limits kept by real worker processes, one of which is killed: never more than N of a key at once (I-28)."""
 
 from __future__ import annotations
 

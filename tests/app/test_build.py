@@ -1,4 +1,4 @@
-"""The builder: every part can be replaced, and two of them do not see each other. K1."""
+"""The builder: every part can be replaced, and two of them do not see each other."""
 
 from __future__ import annotations
 
@@ -130,7 +130,6 @@ def test_a_bad_config_makes_nothing(tmp_path: Path) -> None:
 
 
 def test_with_a_real_redis_the_lock_is_there_while_the_job_runs(tmp_path: Path, valkey_url: str) -> None:
-    """J1, J2."""
     import redis
 
     app = windlass.App("sqlite:///unused.db")
@@ -163,7 +162,7 @@ def test_with_a_real_redis_the_lock_is_there_while_the_job_runs(tmp_path: Path, 
 
 
 def test_lines_about_a_lock_have_the_ids_of_its_job(tmp_path: Path, valkey_url: str) -> None:
-    """E5, L2. A job that runs here is known from its lease, any other from the database."""
+    """A job that runs here is known from its lease, any other from the database."""
     import redis
 
     app = windlass.App("sqlite:///unused.db")

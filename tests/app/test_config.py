@@ -1,4 +1,4 @@
-"""Settings from code, file and environment: who wins, where each came from, and what is said about a bad one. K4."""
+"""Settings from code, file and environment: who wins, where each came from, and what is said about a bad one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dependencies by type: scopes, clean-up, doubles, and mistakes that are named before anything is served. K3."""
+"""Dependencies by type: scopes, clean-up, doubles, and mistakes that are named before anything is served."""
 
 from __future__ import annotations
 
@@ -181,7 +181,6 @@ def test_circles_and_bad_factories_are_refused(shop: Shop) -> None:
 
 
 def test_two_apps_do_not_see_each_other(shop: Shop, tmp_path: Path) -> None:
-    """K1."""
     other = Shop(f"sqlite:///{tmp_path}/other.db")
     try:
         for one, name in ((shop, "first"), (other, "second")):

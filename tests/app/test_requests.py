@@ -1,4 +1,4 @@
-"""process_request: one job, now, here, under the same rules as in a worker. K2, J2, J4."""
+"""process_request: one job, now, here, under the same rules as in a worker."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_job_runs_here_and_now(shop: Shop, requests: Requests) -> None:
     first = add.enqueue(a=1, b=2)
     done = requests.process(first.id)
     assert (done.status, done.job.result, done.attempts) == (Status.COMPLETED, 3, 1)
-    assert requests.process(first.id).status is Status.ALREADY_DONE, "J4"
+    assert requests.process(first.id).status is Status.ALREADY_DONE
     second = later.enqueue(n=5, delay=3600)
     assert requests.process(second.id).job.result == 5, "one that is due later is run now"
     with pytest.raises(JobNotFoundError):
@@ -191,7 +191,7 @@ def test_the_time_limit_holds_and_signs_of_life_move_it(shop: Shop, requests: Re
 
 
 def test_no_more_at_once_than_allowed_by_a_semaphore_of_the_callers(shop: Shop) -> None:
-    """K1, C8: the semaphore factory is a part that can be replaced."""
+    """The semaphore factory is a part that can be replaced."""
     made: list[Any] = []
 
     class Counting:

@@ -12,7 +12,6 @@ from tests.cli.conftest import Windlass
 def test_every_setting_is_shown_with_where_it_came_from(
     windlass: Windlass, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """K4."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "windlass.toml").write_text("[worker]\nlease = 50\n")
     monkeypatch.setenv("WINDLASS_DATABASE_URL", "postgresql://me:hunter2@db/jobs")

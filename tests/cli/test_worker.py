@@ -76,7 +76,6 @@ def test_a_drain_says_which_paused_phase_it_waits_for(bench: Bench) -> None:
 
 
 def test_a_first_signal_waits_for_running_jobs(bench: Bench) -> None:
-    """C6."""
     app = bench.app()
     running, waiting = app.wait.enqueue(seconds=0.8), [app.wait.enqueue(seconds=0.8) for _ in range(5)]
     worker = bench.worker()
@@ -147,7 +146,7 @@ def test_a_job_may_terminate_what_it_forks(lone: Bench, kind: str) -> None:
 def test_what_handlers_started_does_not_keep_the_process(
     lone: Bench, kind: str, processes: str, named: str
 ) -> None:
-    """C6. Python would wait for it at exit, the worker's jobs given back or not."""
+    """Python would wait for it at exit, the worker's jobs given back or not."""
     job = getattr(lone.app(), kind).enqueue(seconds=20)
     worker = lone.worker("--grace", "0.3", "--processes", processes)
     lone.until(lambda: lone.store.jobs.get(job.id).state in (State.PROCESSING, State.COMPLETED))
@@ -208,7 +207,7 @@ def test_a_second_signal_to_the_parent_reaches_its_processes(bench: Bench) -> No
 def test_a_killed_instances_job_is_run_again_only_if_its_probe_finds_no_output(
     bench: Bench, tmp_path: Path, dies: str, result: int
 ) -> None:
-    """B5, with a real SIGKILL after the effect and before its record, or before both."""
+    """With a real SIGKILL after the effect and before its record, or before both."""
     app = bench.app()
     job = app.stamp.enqueue(path=str(tmp_path / "stamp"), dies=dies)
     killed = bench.worker(*QUICK)
@@ -232,7 +231,6 @@ def test_only_some_phases_with_other_numbers(bench: Bench) -> None:
 
 
 def test_metrics_and_health_can_be_asked_for(bench: Bench) -> None:
-    """L1, L3."""
     app = bench.app()
     app.hello.enqueue(name="x")
     worker = bench.worker("--metrics", "0")

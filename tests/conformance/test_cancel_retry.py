@@ -31,7 +31,7 @@ from windlass.store import Store
 
 @pytest.mark.parametrize("kind", ["queued", "scheduled", "waiting", "inbox"])
 def test_a_job_nobody_holds_is_cancelled_at_once(store: Store, clock: ManualClock, kind: str) -> None:
-    """A5: it never starts."""
+    """It never starts."""
     if kind == "waiting":
         parent = one(store, "other")
         job_id = one(store, after=[After(parent)])
@@ -152,7 +152,7 @@ def test_a_cancelled_holder_that_died_ends_cancelled(
 
 @pytest.mark.parametrize("end", [State.COMPLETED, State.FAILED, State.CANCELLED])
 def test_an_ended_job_cannot_be_cancelled(store: Store, end: State) -> None:
-    """A2: the refusal names both states."""
+    """The refusal names both states."""
     job_id = _ended(store, end)
     before = store.jobs.get(job_id)
     with pytest.raises(IllegalTransitionError) as caught:
@@ -174,7 +174,7 @@ def test_a_job_that_does_not_exist_is_named(store: Store, job_id: str) -> None:
 
 @pytest.mark.parametrize("end", [State.COMPLETED, State.FAILED, State.CANCELLED])
 def test_an_ended_job_can_be_retried_by_hand(store: Store, clock: ManualClock, end: State) -> None:
-    """A6: a new attempt, history kept."""
+    """A new attempt, history kept."""
     job_id = _ended(store, end)
     old = store.jobs.get(job_id)
     clock.advance(60)

@@ -17,7 +17,7 @@ from windlass.store import Store
 def test_a_claimed_job_belongs_to_one_holder(
     store: Store, opened: Callable[[], Store], clock: ManualClock
 ) -> None:
-    """B1, B4: a second instance gets nothing."""
+    """A second instance gets nothing."""
     job_id = one(store, args={"n": 1}, max_attempts=4, priority=8)
     first, second = store.join(), opened().join()
     lease = claim_one(first)
@@ -122,7 +122,6 @@ def test_a_pause_with_an_end_ends_by_itself(store: Store, clock: ManualClock) ->
 
 
 def test_a_quiet_period_holds_fresh_jobs_back(store: Store, clock: ManualClock) -> None:
-    """B8."""
     old = one(store)
     clock.advance(20)
     one(store)

@@ -49,7 +49,7 @@ IMPOSSIBLE = {
 
 @pytest.mark.parametrize("what", IMPOSSIBLE)
 def test_the_database_refuses(store: Store, what: str) -> None:
-    """A2: not only code, the database too."""
+    """Not only code, the database too."""
     holder = store.join()
     one(store, "ended")
     holder.fail(claim_one(holder, "ended"), BOOM)

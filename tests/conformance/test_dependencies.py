@@ -38,7 +38,7 @@ def child(
 
 
 def test_a_child_is_queued_by_the_commit_of_its_last_parent(store: Store) -> None:
-    """G3, I-18: pushed by the parent's completion, in the same transaction."""
+    """I-18: pushed by the parent's completion, in the same transaction."""
     a, b = one(store, "a"), one(store, "b")
     waiting = child(store, [a, b])
     job = store.jobs.get(waiting)
@@ -63,7 +63,7 @@ def test_a_child_is_queued_by_the_commit_of_its_last_parent(store: Store) -> Non
 @pytest.mark.parametrize("policy", DependencyPolicy)
 @pytest.mark.parametrize("linked", ["linked before", "linked after"])
 def test_what_the_end_of_a_parent_does(store: Store, end: str, policy: DependencyPolicy, linked: str) -> None:
-    """G4: the same answer whether the parent ends before or after it was linked."""
+    """The same answer whether the parent ends before or after it was linked."""
     parent = one(store, "a")
     waiting = child(store, [parent], policy)
     holder = store.join()
@@ -319,7 +319,7 @@ def test_a_parent_that_was_pruned_under_its_child_counts_as_cancelled(store: Sto
 
 
 def test_a_child_inherits_the_correlation_id_of_its_first_parent(store: Store) -> None:
-    """G6: also from a parent that ended, or that stands behind it in the same call; one that is given stays."""
+    """Also from a parent that ended, or that stands behind it in the same call; one that is given stays."""
     a, b = one(store, "a", correlation_id="order-7"), one(store, "b")
     holder = store.join()
     ENDS["completed"](holder, store, "a")

@@ -22,7 +22,7 @@ from windlass.store.ids import new_id
 
 
 def test_a_job_is_stored_with_all_it_was_given(store: Store, clock: ManualClock) -> None:
-    """A1: what was submitted is what is found again."""
+    """What was submitted is what is found again."""
     job_id = one(
         store,
         "report",
@@ -43,7 +43,7 @@ def test_a_job_is_stored_with_all_it_was_given(store: Store, clock: ManualClock)
 
 
 def test_without_a_correlation_id_the_job_has_its_own(store: Store) -> None:
-    """E5: a correlation id comes with the submission or is made."""
+    """A correlation id comes with the submission or is made."""
     job_id = one(store)
     assert store.jobs.get(job_id).correlation_id == job_id
     lease = claim_one(store.join())
@@ -103,7 +103,7 @@ def test_a_large_batch_with_delays_is_stored_too(store: Store) -> None:
 
 
 def test_higher_priority_is_served_first_then_older(store: Store, clock: ManualClock) -> None:
-    """A4: priority high to low, then oldest first, whatever order they came in."""
+    """Priority high to low, then oldest first, whatever order they came in."""
     served = []
     for number, priority in enumerate([5, 0, 9, 5, 9, 1]):
         clock.advance(0.001)
@@ -338,7 +338,6 @@ def test_an_unknown_parent_is_refused_and_named(store: Store) -> None:
 
 
 def test_a_cycle_is_refused_and_drawn(store: Store) -> None:
-    """G5."""
     a, b, c = new_id(), new_id(), new_id()
     with pytest.raises(DependencyCycleError) as caught:
         store.enqueue(

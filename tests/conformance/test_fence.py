@@ -56,7 +56,7 @@ WRITES: dict[str, Callable[[Holder, Lease], object]] = {
 def test_a_stale_holder_is_refused_with_lease_lost(
     store: Store, zombie: tuple[Holder, Lease, Lease], write: str
 ) -> None:
-    """B3, I-5: each write is tried, each is refused, nothing changes."""
+    """I-5: each write is tried, each is refused, nothing changes."""
     sleeper, old, new = zombie
     before = _everything(store, old.id)
     with pytest.raises(LeaseLost):

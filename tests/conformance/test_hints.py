@@ -115,7 +115,7 @@ def test_on_postgres_cancels_and_releases_announce_themselves(postgres_dsn: str)
 
 
 def test_on_postgres_a_listener_comes_back_and_says_so(postgres_dsn: str) -> None:
-    """B10: a listener that lost its connection without anybody noticing is what others were bitten by."""
+    """A listener that lost its connection without anybody noticing is what others were bitten by."""
     with open_store(postgres_dsn) as store, psycopg.connect(postgres_dsn, autocommit=True) as admin:
         listener = store.listen()
         listener.wait(0.01)

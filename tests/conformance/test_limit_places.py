@@ -1,4 +1,4 @@
-"""The places of a limit: freed once whatever ends the job, and counted anew where a count is wrong (C8, I-28)."""
+"""The places of a limit: freed once whatever ends the job, and counted anew where a count is wrong (I-28)."""
 
 from __future__ import annotations
 

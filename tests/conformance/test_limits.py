@@ -1,4 +1,4 @@
-"""Concurrency limits per key: parked, put at a gate, let in, phase by phase, as many as the phase allows (C8, I-28)."""
+"""Concurrency limits per key: parked, put at a gate, let in, phase by phase, as many as the phase allows (I-28)."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from windlass.store import Store
 
 
 def test_the_first_value_of_an_output_stands(store: Store, caplog: pytest.LogCaptureFixture) -> None:
-    """B6: a second write of the same key is prevented, told and logged."""
+    """A second write of the same key is prevented, told and logged."""
     job_id = one(store)
     holder = store.join()
     lease = claim_one(holder)
@@ -59,7 +59,6 @@ def test_advance_does_not_overwrite_an_output_stored_before(store: Store) -> Non
 
 
 def test_a_checkpoint_survives_a_retry(store: Store, clock: ManualClock) -> None:
-    """F3."""
     job_id = one(store)
     holder = store.join()
     lease = claim_one(holder)

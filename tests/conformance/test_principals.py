@@ -69,7 +69,6 @@ def ended(store: Store, kind: str = "work", **options: Any) -> str:
 
 
 def test_a_principal_is_captured_with_its_job(store: Store, clock: ManualClock) -> None:
-    """I1."""
     until = clock.now() + DAY
     job_id = one(store, principal=replace(USER, expires_at=until))
     found = store.principals.get(job_id)
@@ -183,7 +182,6 @@ def test_expiry_is_judged_by_the_databases_clock(store: Store, clock: ManualCloc
 
 
 def test_a_kept_token_is_stored_sealed_and_for_its_job_only(store: Store) -> None:
-    """I2, S10."""
     first, second = new_id(), new_id()
     for job_id in (first, second):
         sealed = KEYS.seal(f"raw token of {job_id}", job_id=job_id, tenant="acme")
@@ -201,7 +199,6 @@ def test_a_kept_token_is_stored_sealed_and_for_its_job_only(store: Store) -> Non
 
 
 def test_a_child_has_its_parents_principal_unless_it_brings_one(store: Store) -> None:
-    """G6."""
     parent = one(store, "parent", principal=USER)
     heir = one(store, after=[After(parent)])
     own = one(store, after=[After(parent)], principal=OTHER)
@@ -233,7 +230,6 @@ def test_jobs_of_one_call_inherit_from_each_other_in_any_order(store: Store) -> 
 
 
 def test_a_child_of_several_parents_may_do_what_all_of_them_allow(store: Store) -> None:
-    """S14."""
     small = USER.narrowed(roles=["read"], attributes={"county": "Harju"})
     parents = [one(store, "parent", principal=asker) for asker in (USER, small)]
     child = asked(store, one(store, after=[After(parent) for parent in parents]))
@@ -283,7 +279,7 @@ def test_a_kept_token_is_not_inherited(store: Store) -> None:
 
 
 def test_jobs_of_a_schedule_are_asked_for_by_a_service(store: Store, clock: ManualClock) -> None:
-    """S14: a named service, by default one without any rights; a change of it is a change of the schedule."""
+    """A named service, by default one without any rights; a change of it is a change of the schedule."""
     service = Principal.service("nightly", roles=["read"], attributes={"county": "Harju"})
     plain = NewSchedule(name="plain", kind="work", expression="@hourly")
     own = NewSchedule(name="own", kind="work", expression="@hourly", principal=service)
@@ -360,7 +356,7 @@ def test_a_child_that_is_brought_back_keeps_its_principal(store: Store) -> None:
 
 
 def test_a_principal_is_erased_some_time_after_its_jobs_end(store: Store, clock: ManualClock) -> None:
-    """S12: nothing of it is left but that there was one."""
+    """Nothing of it is left but that there was one."""
     job_id = new_id()
     sealed = KEYS.seal("raw", job_id=job_id, tenant="acme")
     store.enqueue([NewJob(kind="work", id=job_id, principal=USER, sealed=sealed)])
@@ -438,7 +434,7 @@ def test_erasing_goes_in_batches_and_takes_only_what_is_due(store: Store, clock:
 def test_a_retry_by_hand_keeps_the_principal_and_is_refused_without_it(
     store: Store, clock: ManualClock
 ) -> None:
-    """S14: an operator's retry runs with the rights that were captured."""
+    """An operator's retry runs with the rights that were captured."""
     first, second = ended(store), ended(store)
     store.jobs.retry(first)
     clock.advance(2 * DAY)

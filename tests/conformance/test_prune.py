@@ -36,7 +36,6 @@ def left(store: Store) -> set[str]:
 
 
 def test_each_end_state_has_its_own_time(store: Store, clock: ManualClock) -> None:
-    """M3."""
     for end in ("completed", "failed", "cancelled"):
         ended(store, end, 3)
     live = one(store)

@@ -92,7 +92,7 @@ def test_a_result_that_is_not_json_is_refused_and_the_job_stays_held(store: Stor
 def test_a_failed_job_keeps_a_structured_error_and_the_traceback_apart(
     store: Store, clock: ManualClock
 ) -> None:
-    """E3. The time is that of the database, and the same wherever the error is read."""
+    """The time is that of the database, and the same wherever the error is read."""
     job_id = one(store, correlation_id="c-9")
     holder = store.join()
     error = JobError(
@@ -121,7 +121,7 @@ def test_a_failed_job_keeps_a_structured_error_and_the_traceback_apart(
 
 
 def test_errors_with_unstorable_or_endless_text_are_stored_all_the_same(store: Store) -> None:
-    """I-17, S18: a bad message must not keep a job processing."""
+    """I-17: a bad message must not keep a job processing."""
     job_id = one(store)
     holder = store.join()
     holder.fail(
@@ -134,7 +134,7 @@ def test_errors_with_unstorable_or_endless_text_are_stored_all_the_same(store: S
 
 
 def test_a_retry_waits_its_delay_and_keeps_what_went_wrong(store: Store, clock: ManualClock) -> None:
-    """E2: a retry is a scheduled job, not a sleeping processor."""
+    """A retry is a scheduled job, not a sleeping processor."""
     job_id = one(store)
     holder = store.join()
     lease = claim_one(holder)
@@ -198,7 +198,7 @@ def test_a_crashed_retry_makes_a_suspect(store: Store) -> None:
 
 
 def test_advance_stores_the_output_and_moves_the_job_in_one_commit(store: Store, clock: ManualClock) -> None:
-    """D2, I-20."""
+    """I-20."""
     job_id = one(store, "site", phase="fetch", max_attempts=3, priority=8)
     holder = store.join()
     clock.advance(1)
@@ -260,7 +260,7 @@ def test_a_released_job_keeps_its_place_and_its_attempts(store: Store, clock: Ma
 
 
 def test_a_release_may_cost_the_attempt(store: Store) -> None:
-    """C5: a job that outran its time limit is released with an attempt counted."""
+    """A job that outran its time limit is released with an attempt counted."""
     job_id = one(store)
     holder = store.join()
     lease = claim_one(holder)
@@ -345,7 +345,7 @@ def test_the_token_fences_by_job_and_number_together(store: Store) -> None:
 
 
 def test_effect_and_completion_are_one_commit(store: Store) -> None:
-    """B7, I-6."""
+    """I-6."""
     job_id = one(store)
     holder = store.join()
     lease = claim_one(holder)

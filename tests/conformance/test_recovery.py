@@ -88,7 +88,7 @@ def test_each_lease_is_judged_by_its_holders_own_length(
 def test_a_started_job_has_its_attempt_and_a_crash_counted(
     store: Store, dying: Holder, clock: ManualClock
 ) -> None:
-    """B5, I-14."""
+    """I-14."""
     job_id = one(store)
     lease = claim_one(dying)
     clock.advance(LATER)
@@ -180,7 +180,7 @@ def test_a_suspect_that_ran_apart_is_hardly_what_killed_its_instance(
 
 
 def test_crashes_are_followed_by_longer_and_longer_waits() -> None:
-    """I-15, but the first recovery is at once (I-9)."""
+    """Later ones wait, but the first recovery is at once (I-9)."""
     seconds = [crash_delay(n).total_seconds() for n in range(1, 12)]
     assert seconds[:5] == [0, 1, 2, 4, 8] and max(seconds) == 60
 
@@ -188,7 +188,7 @@ def test_crashes_are_followed_by_longer_and_longer_waits() -> None:
 def test_a_job_whose_output_is_there_is_moved_on_as_done(
     store: Store, dying: Holder, clock: ManualClock
 ) -> None:
-    """B5: the seeds' question, asked of the database: does the output exist?"""
+    """Does the output exist? The database is asked first."""
     enqueue(store, n=4, max_attempts=1)
     last, middle, named, old = dying.claim("work", 4)
     dying.put_output(last, {"answer": 1})
@@ -220,7 +220,7 @@ def test_an_output_of_an_earlier_phase_or_life_does_not_count(
 def test_a_probed_phase_is_held_for_the_users_own_question(
     store: Store, dying: Holder, clock: ManualClock
 ) -> None:
-    """B5: "is my output there?" is asked outside of any transaction, under a new token."""
+    """The question "is my output there?" is asked outside of any transaction, under a new token."""
     enqueue(store, n=2)
     other = one(store, "other")
     old = dying.claim("work", 2)
@@ -256,7 +256,7 @@ def test_a_held_job_is_recovered_if_the_asker_dies_too(
 
 
 def test_recovery_works_in_pages(store: Store, dying: Holder, clock: ManualClock) -> None:
-    """B6: a full page must not starve the rest."""
+    """A full page must not starve the rest."""
     enqueue(store, n=25)
     dying.claim("work", 10)
     dying.claim("work", 15)
@@ -269,7 +269,7 @@ def test_recovery_works_in_pages(store: Store, dying: Holder, clock: ManualClock
 def test_a_dead_instance_is_told_and_finds_its_row_dead(
     store: Store, dying: Holder, clock: ManualClock
 ) -> None:
-    """I-10, finding 12: a beat that finds it was declared dead has lost all leases."""
+    """I-10: a beat that finds it was declared dead has lost all leases."""
     clock.advance(LATER)
     store.recovery.recover()
     with pytest.raises(LeaseLost):
@@ -349,7 +349,7 @@ def test_an_instance_that_leaves_gives_nothing_up_silently(
 
 
 def test_orphans_are_found_page_by_page(store: Store, dying: Holder, clock: ManualClock) -> None:
-    """The net under the nets: a held job that no claim row covers. Its error says as much as any other (E3)."""
+    """The net under the nets: a held job that no claim row covers. Its error says as much as any other."""
     enqueue(store, n=30, correlation_id="c-1")
     held = dying.claim("work", 12)
     good = dying.claim("work", 3)

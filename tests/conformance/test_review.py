@@ -336,7 +336,7 @@ def test_a_handlers_own_errors_stay_its_own(store: Store) -> None:
 
 
 def test_a_chunk_that_was_committed_before_is_not_committed_again(store: Store) -> None:
-    """F3: repeated after an unknown commit, the same checkpoint would carry the same effects twice."""
+    """Repeated after an unknown commit, the same checkpoint would carry the same effects twice."""
     one(store)
     holder = store.join()
     lease = claim_one(holder)
@@ -370,7 +370,7 @@ def test_a_missing_partition_heals_inside_an_effect_too(postgres_dsn: str) -> No
 
 
 def test_an_orphan_whose_output_is_there_is_moved_on(store: Store) -> None:
-    """B5 holds for the net under the nets, too."""
+    """Recovery looks for the output in the net under the nets, too."""
     job_id = one(store)
     holder = store.join()
     lease = claim_one(holder)

@@ -1,4 +1,4 @@
-"""Rules that come after their parents, change, and go; and what stays of them when jobs are pruned (G4, G6)."""
+"""Rules that come after their parents, change, and go; and what stays of them when jobs are pruned."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules in the database: added, changed, marked and removed; and what cannot be a rule (G5)."""
+"""Rules in the database: added, changed, marked and removed; and what cannot be a rule."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_two_rules_of_one_name_are_refused(store: Store) -> None:
 
 @pytest.mark.parametrize("known", ["both new", "one stored", "one stored and gone", "one changed"])
 def test_a_circle_of_rules_is_refused_and_drawn(store: Store, known: str) -> None:
-    """G5: also one that another application's rule closes. What was there stays as it was."""
+    """Also one that another application's rule closes. What was there stays as it was."""
     back = Rule(name="back", parents=("b",), create="a", phase="a", source="other")
     if known == "both new":
         wanted = [ONE, back]

@@ -1,4 +1,4 @@
-"""Rules of several kinds: one child per key and round, of the last completion of each kind (G1, G2)."""
+"""Rules of several kinds: one child per key and round, of the last completion of each kind."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ from windlass.store import Store
 
 @pytest.mark.parametrize("order", ["abc", "cab", "bca"])
 def test_a_child_is_made_when_all_kinds_with_its_key_completed(store: Store, order: str) -> None:
-    """G2, G6."""
     when(
         store,
         "a",
@@ -123,7 +122,7 @@ def test_a_completion_goes_before_a_failure_of_the_same_kind(
 def test_a_group_with_a_parent_that_did_not_complete(
     store: Store, policy: DependencyPolicy, how: str, order: str
 ) -> None:
-    """G4, whichever ends first. A retry that completes resumes it: nothing else has to be run again."""
+    """Whichever ends first. A retry that completes resumes it: nothing else has to be run again."""
     when(store, "a", "b", policy=policy, args={"how": ("a", "state"), "good": ("b", "state")})
     bad = period(store, "a")
     good = period(store, "b")

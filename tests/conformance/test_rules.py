@@ -1,4 +1,4 @@
-"""Rules: children made by the commit that ends their parents, once, of what the parents left (G1, G2, G4, G6)."""
+"""Rules: children made by the commit that ends their parents, once, of what the parents left."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from windlass.store import Store
 
 
 def test_a_child_is_made_by_the_commit_of_its_parent(store: Store) -> None:
-    """G1, G6: with what the rule says it gets, in its queue at once, under its parent's correlation id."""
+    """With what the rule says it gets, in its queue at once, under its parent's correlation id."""
     when(store, "a", args={"*": "args", "report": "result", "of": "id"}, priority=8, max_attempts=7)
     parent = one(store, "a", args={"period": "07"}, correlation_id="order-7")
     holder = store.join()
@@ -73,7 +73,7 @@ def test_a_parent_without_a_correlation_id_passes_its_id_on(store: Store) -> Non
 
 
 def test_a_child_may_do_what_its_parents_may(store: Store, clock: ManualClock) -> None:
-    """G6: of one parent and of several; nothing where they are different people's, or where one is not there any more."""
+    """Of one parent and of several; nothing where they are different people's, or where one is not there any more."""
     user, other = Principal("u-7", roles={"read", "write"}), Principal("u-8", roles={"read"})
     when(store, "a", create="one")
     when(store, "a", create="own", inherit=False)
@@ -130,7 +130,7 @@ def test_every_rule_of_a_kind_fires_for_every_job(store: Store) -> None:
 @pytest.mark.parametrize("policy", DependencyPolicy)
 @pytest.mark.parametrize("how", ["failed", "cancelled"])
 def test_a_parent_that_does_not_complete(store: Store, how: str, policy: DependencyPolicy) -> None:
-    """G4: no child; one all the same; or none yet, which is to be seen. A retry that completes makes one in each case."""
+    """No child; one all the same; or none yet, which is to be seen. A retry that completes makes one in each case."""
     when(store, "a", policy=policy, args={"how": "state"})
     parent = one(store, "a")
     holder = store.join()

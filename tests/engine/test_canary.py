@@ -1,4 +1,4 @@
-"""A canary is put through everything a handler can do with a secret; then it is looked for everywhere (S11).
+"""A canary is put through everything a handler can do with a secret; then it is looked for everywhere.
 
 It goes in as a raw token that is kept with jobs, as a secret argument and inside forged tokens; handlers log it, raise it, return it and
 hand it to every call that stores something. It must not be found in log lines, jobs, timelines, metrics, health or in the database, however

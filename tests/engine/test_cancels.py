@@ -22,7 +22,6 @@ from windlass.work.context import Context
 
 @pytest.mark.parametrize("colour", ["async", "plain"])
 def test_a_running_job_that_is_cancelled_stops_and_cleans_up(shop: Shop, colour: str) -> None:
-    """A5."""
     begun, cleaned = threading.Event(), threading.Event()
 
     if colour == "async":
@@ -55,7 +54,7 @@ def test_a_running_job_that_is_cancelled_stops_and_cleans_up(shop: Shop, colour:
 
 
 def test_a_cancel_from_elsewhere_is_heard_long_before_the_next_heartbeat(shop: Shop) -> None:
-    """A5. SQLite says that something was committed, and not what; it took until the next beat, 10 s."""
+    """SQLite says that something was committed, and not what; it took until the next beat, 10 s."""
     begun = threading.Event()
 
     @shop.app.job
@@ -133,7 +132,7 @@ def test_a_claimed_job_that_only_waits_is_cancelled_without_running(shop: Shop) 
 
 
 def test_a_process_that_does_not_stop_has_the_grace_time_of_the_settings(shop: Shop, tmp_path: Path) -> None:
-    """A5: cancel_grace."""
+    """The setting cancel_grace."""
     job = shop.app.job(executor="process")(handlers.sleep).enqueue(path=str(tmp_path / "begun"))
     engine = shop.serve(cancel_grace=0.2)
     pid = process_begun(tmp_path / "begun")

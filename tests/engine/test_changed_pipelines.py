@@ -1,4 +1,4 @@
-"""A pipeline that was changed while jobs were under way: every phase that is there now once, none left out, and it is told. D1."""
+"""A pipeline that was changed while jobs were under way: every phase that is there now once, none left out, and it is told."""
 
 from __future__ import annotations
 

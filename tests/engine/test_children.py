@@ -16,7 +16,7 @@ from windlass.work.context import Context
 
 
 def test_a_job_enqueued_by_a_handler_inherits_its_correlation_id(shop: Shop) -> None:
-    """G6, E5: by itself, inside a transaction, and not where it brings one."""
+    """By itself, inside a transaction, and not where it brings one."""
 
     @shop.app.job
     def leaf() -> None: ...
@@ -68,7 +68,7 @@ def define_reports(app: App, ran: list[Any]) -> None:
 
 
 def test_rules_make_jobs_as_their_parents_complete(shop: Shop) -> None:
-    """G1, G2: from parents to the mail, by workers that only know their handlers."""
+    """From parents to the mail, by workers that only know their handlers."""
     ran: list[Any] = []
     define_reports(shop.app, ran)
     for period in ("06", "07"):
@@ -119,7 +119,7 @@ def test_a_rule_fires_where_its_code_is_not(shop: Shop) -> None:
 
 
 def test_a_failed_parent_is_seen_and_resumes_when_it_is_retried(shop: Shop) -> None:
-    """G4: nothing waits without being visible, and nothing else has to run again."""
+    """Nothing waits without being visible, and nothing else has to run again."""
     broken = [True]
 
     @shop.app.job(retry=fixed(1, wait=0.01))

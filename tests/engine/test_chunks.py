@@ -1,4 +1,4 @@
-"""Chunked work: resumed at the checkpoint, each chunk's effect once, stopped at the edge. F1–F5."""
+"""Chunked work: resumed at the checkpoint, each chunk's effect once, stopped at the edge."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ def insert(chunk: Any) -> str:
 
 
 def test_each_chunk_is_a_commit_of_effect_checkpoint_and_progress(records: Shop) -> None:
-    """F1, F2."""
     seen: list[tuple[int, int | None]] = []
 
     @records.app.job
@@ -56,7 +55,6 @@ def test_each_chunk_is_a_commit_of_effect_checkpoint_and_progress(records: Shop)
 
 @pytest.mark.parametrize("colour", ["plain", "async"])
 def test_after_a_failure_the_job_goes_on_at_its_checkpoint(records: Shop, colour: str) -> None:
-    """F3."""
     begun: list[int] = []
 
     def break_down(chunk: Any, ctx: Context) -> None:
@@ -94,7 +92,6 @@ def test_after_a_failure_the_job_goes_on_at_its_checkpoint(records: Shop, colour
 
 @pytest.mark.parametrize("colour", ["plain", "async"])
 def test_a_chunk_that_fails_is_tried_again_by_its_own_policy(records: Shop, colour: str) -> None:
-    """F4."""
     tries: list[tuple[int, int]] = []
 
     def shaky(chunk: Any) -> None:
@@ -146,7 +143,6 @@ def test_a_chunk_that_never_works_is_the_jobs_failure(records: Shop) -> None:
 
 
 def test_chunks_may_follow_a_key_and_resume_after_it(records: Shop) -> None:
-    """F5."""
     keys = [f"k{n:03}" for n in range(25)]
     seen: list[list[str]] = []
 
@@ -237,7 +233,6 @@ def test_where_the_effect_is_elsewhere_the_checkpoint_follows_it(records: Shop) 
 
 
 def test_a_cancelled_job_stops_at_the_edge_and_cleans_up(records: Shop) -> None:
-    """A5, F2."""
     second, gate, cleaned = threading.Event(), threading.Event(), []
 
     @records.app.job

@@ -28,7 +28,6 @@ def build(
 
 
 def test_three_per_phase_and_cycle_first_phase_first() -> None:
-    """C4."""
     coordinator, _, _ = build({"a": 7, "b": 7, "c": 2}, {"a": 10, "b": 10, "c": 10})
     phases = "".join(lease.phase for _, lease in coordinator.assign())
     assert phases == "aaabbbccaaabbbab"
@@ -43,7 +42,6 @@ def test_a_full_pool_does_not_hold_up_the_next_phase() -> None:
 
 
 def test_processors_have_names_and_states() -> None:
-    """C3."""
     coordinator, _, pools = build({"a": 1}, {"a": 3})
     ((processor, job),) = coordinator.assign()
     assert [processor.name for processor in pools["a"]] == ["a-processor-1", "a-processor-2", "a-processor-3"]
@@ -54,7 +52,7 @@ def test_processors_have_names_and_states() -> None:
 
 
 def test_the_instances_own_limit_holds_across_pools() -> None:
-    """C8: max_concurrent_calls."""
+    """The setting max_concurrent_calls."""
     coordinator, _, pools = build({"a": 9, "b": 9}, {"a": 5, "b": 5}, limit=4)
     made = coordinator.assign()
     assert [lease.phase for _, lease in made] == ["a", "a", "a", "b"]
@@ -64,7 +62,7 @@ def test_the_instances_own_limit_holds_across_pools() -> None:
 
 
 def test_a_processor_that_outran_its_limit_is_replaced() -> None:
-    """C5: put in error, its place taken by a fresh one."""
+    """Put in error, its place taken by a fresh one."""
     now = [100.0]
     pool = Pool("a", 2, monotonic=lambda: now[0])
     slow, lively = pool.assign(lease("a")), pool.assign(lease("a"))
@@ -81,7 +79,7 @@ def test_a_processor_that_outran_its_limit_is_replaced() -> None:
 
 @pytest.mark.parametrize("limit", [1, 2])
 def test_phases_take_turns_where_the_instances_limit_frees_few_places_at_a_time(limit: int) -> None:
-    """C4, C8: a cycle goes on where the limit ended it. Each place went to the first phase, and the second starved."""
+    """A cycle goes on where the limit ended it. Each place went to the first phase, and the second starved."""
     coordinator, _, pools = build({"a": 6, "b": 6}, {"a": 5, "b": 5}, limit=limit)
     order = ""
     while made := coordinator.assign():
@@ -100,7 +98,7 @@ def floor(*phases: str, **settings: Any) -> tuple[Floor, Discovery]:
 
 
 def test_the_floor_takes_in_as_many_as_the_settings_say() -> None:
-    """C2: capacity."""
+    """The setting capacity."""
     made, _ = floor("a", "b", capacity=2)
     jobs = [lease("a") for _ in range(3)]
     assert made.offer(jobs) == [(jobs[2], Refusal.FULL)]
@@ -108,14 +106,14 @@ def test_the_floor_takes_in_as_many_as_the_settings_say() -> None:
 
 
 def test_the_floor_gives_each_phase_as_many_a_cycle_as_the_settings_say() -> None:
-    """C4: per_cycle."""
+    """The setting per_cycle."""
     made, _ = floor("a", "b", per_cycle=1)
     made.offer([lease(phase) for phase in "aaabbb"])
     assert "".join(running.lease.phase for running in made.assign()) == "ababab"
 
 
 def test_no_more_is_claimed_than_the_instances_limit_lets_run() -> None:
-    """C8: what it has in memory beyond that, no other instance can run."""
+    """What it has in memory beyond that, no other instance can run."""
     made, discovery = floor("a", max_concurrent_calls=2)
     want = discovery.next(made.room)
     assert want is not None and (want.limit, want.starting) == (2, 2)
@@ -126,7 +124,7 @@ def test_no_more_is_claimed_than_the_instances_limit_lets_run() -> None:
 
 
 def test_where_another_phase_uses_up_the_instances_limit_one_job_waits_for_its_turn() -> None:
-    """C4, C8: with none there would be nobody to give the next place to; with more, others could run them meanwhile."""
+    """With none there would be nobody to give the next place to; with more, others could run them meanwhile."""
     made, discovery = floor("a", "b", max_concurrent_calls=1)
     made.offer([lease("a")])
     assert [running.lease.phase for running in made.assign()] == ["a"]

@@ -53,7 +53,6 @@ def test_every_phase_is_looked_at_at_the_start_and_they_take_turns(clock: Clock)
 
 
 def test_an_empty_phase_is_left_alone_until_the_scan_or_a_hint(clock: Clock) -> None:
-    """C1."""
     found = discovery(clock, scan=5.0)
     found.learn(must(found.next(roomy)), 0)
     assert found.next(roomy) is None and found.wait() == pytest.approx(5.0)
@@ -86,7 +85,6 @@ def test_a_full_claim_is_followed_by_the_next_at_once_and_no_room_means_no_claim
 def test_claims_are_sized_to_free_processors_and_what_is_finished_in_a_tenth_of_a_second(
     clock: Clock,
 ) -> None:
-    """B2."""
     found = discovery(clock, prefetch=0.1, batch=500)
     assert (must(found.next(roomy)).limit, must(found.next(roomy)).starting) == (10, 10)
     clock.now += 0.25

@@ -83,7 +83,7 @@ def test_duties_that_are_not_needed_are_not_done(shop: Shop) -> None:
 def test_the_health_check_tells_when_a_part_is_not_well_and_when_it_is_again(
     shop: Shop, ears: list[Ears]
 ) -> None:
-    """C5: the check reports the health of the system. A listener that was away is counted when it is back."""
+    """The check reports the health of the system. A listener that was away is counted when it is back."""
 
     @shop.app.job
     def work() -> None: ...

@@ -23,7 +23,6 @@ from windlass.work.context import Context
 
 
 def test_async_and_plain_handlers_run_and_their_results_are_kept(shop: Shop) -> None:
-    """C7."""
 
     @shop.app.job
     async def double(n: int) -> int:
@@ -42,7 +41,7 @@ def test_async_and_plain_handlers_run_and_their_results_are_kept(shop: Shop) -> 
 
 
 def test_a_job_that_comes_while_the_engine_sleeps_is_found_without_a_scan(shop: Shop) -> None:
-    """C1: woken by a notification; the scan is half a minute away."""
+    """Woken by a notification; the scan is half a minute away."""
     seen = threading.Event()
 
     @shop.app.job
@@ -57,7 +56,7 @@ def test_a_job_that_comes_while_the_engine_sleeps_is_found_without_a_scan(shop: 
 
 
 def test_a_job_that_is_due_later_runs_then(shop: Shop) -> None:
-    """C1: woken by time."""
+    """Woken by time."""
     ran_at: list[float] = []
 
     @shop.app.job
@@ -86,7 +85,6 @@ def test_a_drain_waits_for_what_is_due_within_its_horizon(shop: Shop) -> None:
 
 
 def test_a_failed_attempt_is_tried_again_after_its_delay_and_every_error_is_kept(shop: Shop) -> None:
-    """E1, E2, E3."""
     tries: list[int] = []
 
     @shop.app.job(retry=fixed(3, wait=0.05))
@@ -123,7 +121,6 @@ def test_out_of_attempts_a_job_fails_with_its_last_error(shop: Shop) -> None:
 
 @pytest.mark.parametrize("colour", ["async", "plain"])
 def test_what_a_handler_raises_to_steer(shop: Shop, colour: str) -> None:
-    """E4."""
     signals: dict[str, Any] = {
         "fail": Fail("bad_county", "no such county"),
         "cancel": Cancel("not wanted"),
@@ -161,7 +158,7 @@ def test_what_a_handler_raises_to_steer(shop: Shop, colour: str) -> None:
 
 
 def test_a_retry_at_a_given_time_that_is_not_counted_spends_no_attempt(shop: Shop) -> None:
-    """E4: a job with one attempt may wait for somebody else as often as it has to."""
+    """A job with one attempt may wait for somebody else as often as it has to."""
     attempts: list[int] = []
 
     @shop.app.job(retry=fixed(1))
@@ -204,7 +201,6 @@ def test_bad_rows_end_with_a_code_and_those_behind_them_are_served(shop: Shop) -
 
 
 def test_a_pipeline_goes_through_its_phases_with_their_outputs(shop: Shop) -> None:
-    """D1, D2."""
     pipe = shop.app.pipeline("site")
 
     @pipe.phase("fetch", processors=2)
@@ -228,7 +224,7 @@ def test_a_pipeline_goes_through_its_phases_with_their_outputs(shop: Shop) -> No
 
 
 def test_effects_and_the_end_of_the_job_are_one_commit(shop: Shop) -> None:
-    """B7, both colours."""
+    """Both colours."""
     shop.run("CREATE TABLE effect (job text, colour text)")
 
     @shop.app.job
@@ -430,7 +426,6 @@ def test_a_handler_that_exits_does_not_take_the_engine_with_it(shop: Shop) -> No
 
 
 def test_never_more_at_once_than_pool_and_instance_allow(shop: Shop) -> None:
-    """C3, C8."""
     lock, now, most = threading.Lock(), {"a": 0, "b": 0}, {"a": 0, "b": 0, "all": 0}
 
     def work(phase: str) -> None:
@@ -460,7 +455,7 @@ def test_never_more_at_once_than_pool_and_instance_allow(shop: Shop) -> None:
 def test_what_waits_is_given_to_idle_processors_by_the_clock_too(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """C4: the timer under completions. The one moment at which this job would have been assigned is missed here."""
+    """The timer under completions. The one moment at which this job would have been assigned is missed here."""
 
     @shop.app.job
     def late() -> int:
@@ -479,7 +474,7 @@ def test_what_waits_is_given_to_idle_processors_by_the_clock_too(
 
 
 def test_a_job_that_was_touched_just_now_is_left_alone_for_the_quiet_time(shop: Shop) -> None:
-    """C1: quiet. By the database's clock on both sides."""
+    """The setting quiet. By the database's clock on both sides."""
 
     @shop.app.job
     async def fresh() -> None: ...
@@ -507,7 +502,6 @@ def test_only_the_phases_asked_for_are_served(shop: Shop) -> None:
 
 
 def test_priorities_are_served_high_to_low(shop: Shop) -> None:
-    """A4."""
     order: list[int] = []
 
     @shop.app.job(processors=1)

@@ -42,7 +42,7 @@ def test_a_blocked_loop_is_named_and_costs_no_lease(shop: Shop, caplog: pytest.L
 
 
 def test_an_instance_that_was_declared_dead_stops_its_jobs_and_begins_anew(shop: Shop) -> None:
-    """B3, I-5."""
+    """I-5."""
     begun, ends, ids = threading.Event(), [], []
 
     @shop.app.job
@@ -142,7 +142,7 @@ def test_a_lease_that_ends_unrenewed_gives_back_what_waits(shop: Shop) -> None:
 
 
 def test_an_instance_that_was_declared_dead_begins_nothing_that_waited(shop: Shop) -> None:
-    """B3: the jobs in its memory are others' now; under their old tokens they would run twice."""
+    """The jobs in its memory are others' now; under their old tokens they would run twice."""
     line = Line.in_memory(shop, heartbeat=0.3)
     holder: Any = line.engine.holder
     old = set(holder._left)

@@ -345,7 +345,7 @@ def test_an_end_that_cannot_be_written_for_an_unknown_reason_is_written_later(
 
 
 def test_a_stop_is_over_in_time_while_the_database_hangs(fresh_sqlite: Callable[[], str]) -> None:
-    """C6: five seconds after the grace time. The waits for each part added up to eleven."""
+    """Five seconds after the grace time. The waits for each part added up to eleven."""
     over = threading.Event()
     with closing(Shop(url := fresh_sqlite())) as shop:
 

@@ -1,4 +1,4 @@
-"""Pipelines: phases with pools, retries and outputs of their own; backpressure; definitions that change under way. D1, D2."""
+"""Pipelines: phases with pools, retries and outputs of their own; backpressure; definitions that change under way."""
 
 from __future__ import annotations
 

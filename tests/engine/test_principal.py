@@ -21,7 +21,6 @@ from windlass.work.context import Context
 
 
 def test_handlers_of_every_colour_see_who_asked(shop: Shop) -> None:
-    """I1."""
 
     @shop.app.job
     async def by_context(ctx: Context) -> list[Any]:
@@ -187,7 +186,6 @@ def test_a_job_in_the_callers_own_transaction_is_asked_for_too(shop: Shop) -> No
 
 
 def test_what_a_job_enqueues_has_its_principal_and_never_more(shop: Shop) -> None:
-    """S14."""
     tried: dict[str, str] = {}
 
     @shop.app.job

@@ -131,7 +131,7 @@ MATRIX = {
 def test_what_becomes_of_a_job_whose_principal_lost_its_rights(
     box: Sandbox, policy: str, event: str, moment: str
 ) -> None:
-    """S13, I3: the captured claims are used, or the job ends, or the application is asked; a denial is final."""
+    """The captured claims are used, or the job ends, or the application is asked; a denial is final."""
     company = Company(box, policy)
     wanted = MATRIX[policy, event]
     if (moment, event) == ("cron", "expired"):

@@ -76,7 +76,6 @@ def keyed(shop: Shop) -> Iterator[Shop]:
 
 
 def test_a_token_is_kept_only_where_asked_for_and_opens_only_in_its_handler(keyed: Shop) -> None:
-    """I2."""
     seen: dict[str, str] = {}
 
     @keyed.app.job
@@ -126,7 +125,7 @@ def test_keeping_a_token_needs_keys_a_principal_and_the_token(keyed: Shop, shop:
 
 
 def test_a_sealed_token_of_another_job_or_a_lost_key_fails_closed(keyed: Shop) -> None:
-    """S10: swapped ciphertexts, and a key that is gone."""
+    """Swapped ciphertexts, and a key that is gone."""
 
     @keyed.app.job(retry=_once())
     def work(ctx: Context) -> int:

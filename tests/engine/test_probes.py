@@ -1,4 +1,4 @@
-"""A dead instance's job whose phase can be asked "is my output there?" (B5): done without running again, or run again."""
+"""A dead instance's job whose phase can be asked "is my output there?": done without running again, or run again."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def colours(answer: Any) -> list[Callable[..., Any]]:
 def test_a_job_whose_output_is_found_is_done_without_running_again(
     shop: Shop, colour: int, answer: Any, result: Any
 ) -> None:
-    """B5. "True" fits no annotation, and need not: it says that the output is there, not what it is."""
+    """An answer "True" fits no annotation, and need not: it says that the output is there, not what it is."""
     ran: list[int] = []
 
     @shop.app.job(probe=colours(answer)[colour])

@@ -15,7 +15,6 @@ def test_jobs_are_served_in_the_order_they_came() -> None:
 
 
 def test_the_four_refusals() -> None:
-    """C2."""
     queue = Queue(["a", "b"], capacity=2)
     first = lease("a")
     queue.offer(first)

@@ -1,4 +1,4 @@
-"""Jobs of dead instances are counted and told like any others: once, under their phase, with their ids (E5, L1, L2)."""
+"""Jobs of dead instances are counted and told like any others: once, under their phase, with their ids."""
 
 from __future__ import annotations
 

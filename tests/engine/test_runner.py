@@ -67,7 +67,7 @@ def test_what_a_handler_needs_is_injected(registry: Registry) -> None:
     ],
 )
 def test_a_row_that_cannot_be_run_ends_with_a_code(registry: Registry, broken: Lease, code: str) -> None:
-    """I-16, E3."""
+    """I-16."""
     outcome = Runner(registry).prepare(broken)
     assert isinstance(outcome, Failed) and outcome.error.code == code and outcome.lease is broken
 
@@ -98,7 +98,7 @@ def test_a_result_that_cannot_be_stored_is_a_failed_job(registry: Registry, valu
 
 
 def test_what_a_handler_raises_to_steer(registry: Registry) -> None:
-    """E4: do not retry, retry after, cancel."""
+    """Do not retry, retry after, cancel."""
     runner, phase = Runner(registry), phase_of(registry, "greet")
     fail = runner.raised(job(), phase, Fail("bad_county", "no such county"))
     assert isinstance(fail, Failed) and (fail.error.code, fail.error.message) == (

@@ -288,7 +288,7 @@ def test_a_careful_start_that_fails_is_tried_again_soon(shop: Shop, monkeypatch:
 
 
 def test_outcomes_that_pile_up_are_written_together(shop: Shop) -> None:
-    """B2: while the database takes its time, batches form by themselves."""
+    """While the database takes its time, batches form by themselves."""
     engine, jobs, calls, go_on = pile_up(shop, 200)
     go_on.set()
     shop.drained(engine)
@@ -404,7 +404,7 @@ def test_a_job_whose_outcome_cannot_be_recorded_is_counted_and_told_as_failed(
 def test_a_job_that_there_is_no_room_for_is_given_back_at_once(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """C2: another instance may have it, its attempt not spent. Kept, it would be held until this instance ends."""
+    """Another instance may have it, its attempt not spent. Kept, it would be held until this instance ends."""
     monkeypatch.setattr("windlass.engine.stepper.REFUSED_PAUSE", 60.0)
 
     @shop.app.job
@@ -430,7 +430,7 @@ def test_a_job_that_there_is_no_room_for_is_given_back_at_once(
 def test_after_a_refusal_a_phase_is_left_alone_although_hints_come(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """C2: giving a job back is a hint itself: claims and refusals chased each other as fast as the database could."""
+    """Giving a job back is a hint itself: claims and refusals chased each other as fast as the database could."""
     monkeypatch.setattr("windlass.engine.stepper.REFUSED_PAUSE", 60.0)
 
     @shop.app.job

@@ -21,7 +21,7 @@ from windlass.store.holder import Holder
 
 
 def test_stopping_gives_back_what_waits_and_lets_running_jobs_finish(shop: Shop) -> None:
-    """C6: nothing lost, no attempt burnt."""
+    """Nothing lost, no attempt burnt."""
     begun, gate = threading.Event(), threading.Event()
 
     @shop.app.job(processors=1)
@@ -113,7 +113,7 @@ def test_what_is_claimed_while_the_engine_stops_is_given_back_by_it(
 
 
 def test_what_waits_is_given_back_at_once_when_the_engine_stops(shop: Shop) -> None:
-    """C6: others need not wait for the job that runs here, nor for the grace time."""
+    """Others need not wait for the job that runs here, nor for the grace time."""
     line = Line.in_memory(shop)
     other = shop.store.join(lease=timedelta(seconds=60))
     stopper = threading.Thread(target=line.engine.stop, kwargs={"grace": 30})
@@ -136,7 +136,7 @@ def test_what_waits_is_given_back_at_once_when_the_engine_stops(shop: Shop) -> N
 def test_a_process_is_gone_before_its_job_is_given_back(
     shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """C6: another instance may begin with it in that very moment."""
+    """Another instance may begin with it in that very moment."""
     monkeypatch.setattr("windlass.engine.engine.STOP_WAIT", 0.1)
     job = shop.app.job(executor="process")(handlers.sleep).enqueue(path=str(tmp_path / "begun"))
     engine = shop.serve(cancel_grace=60.0)

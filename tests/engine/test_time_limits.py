@@ -18,7 +18,7 @@ from windlass.work.context import Context
 
 
 def test_an_async_job_that_outruns_its_limit_is_stopped_and_tried_again(shop: Shop) -> None:
-    """C5, I-12."""
+    """I-12."""
     cleaned: list[int] = []
 
     @shop.app.job(timeout=0.2, retry=fixed(2, wait=0.02))
@@ -42,7 +42,7 @@ def test_an_async_job_that_outruns_its_limit_is_stopped_and_tried_again(shop: Sh
 def test_a_thread_that_does_not_stop_loses_its_processor_and_holds_up_nobody(
     shop: Shop, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """C5: put in error, its job released with an attempt counted, the processor reset; where and how long it ran is kept."""
+    """Put in error, its job released with an attempt counted, the processor reset; where and how long it ran is kept."""
     release = threading.Event()
     ran: list[str] = []
 
@@ -126,7 +126,7 @@ def test_a_checkpoint_in_a_transaction_is_a_sign_of_life(shop: Shop) -> None:
 def test_the_start_of_a_process_does_not_count_against_the_time_limit(
     shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """C5: the job has not begun, and importing an application may take longer than the job."""
+    """The job has not begun, and importing an application may take longer than the job."""
     (tmp_path / "slow_to_import.py").write_text(
         "import time\nimport tests.engine.process_handlers\ntime.sleep(0.8)\n"
     )

@@ -23,7 +23,7 @@ log = logging.getLogger("shop.handlers")
 
 
 def test_every_line_of_a_job_has_its_ids(shop: Shop) -> None:
-    """Lines of async and plain handlers, and the engine's own about them (E5, L2)."""
+    """Lines of async and plain handlers, and the engine's own about them."""
 
     @shop.app.job(name="async")
     async def on_the_loop() -> None:

@@ -1,4 +1,4 @@
-"""Races that one row's lock decides: cancel against the end (I-23), death against the heartbeat (finding 12)."""
+"""Races that one row's lock decides: cancel against the end (I-23), death against the heartbeat."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Children and parents that meet at the wrong moment: nobody is stranded, nobody waits for a caller (finding 2, B19)."""
+"""Children and parents that meet at the wrong moment: nobody is stranded, nobody waits for a caller."""
 
 from __future__ import annotations
 

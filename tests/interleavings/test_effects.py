@@ -1,4 +1,4 @@
-"""Recovery and effect transactions do not wait for each other, and a frozen holder frees its row on time (finding 7)."""
+"""Recovery and effect transactions do not wait for each other, and a frozen holder frees its row on time."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from windlass.store import open_store
 
 
 def test_the_oldest_is_claimed_first_under_a_plan_that_reads_in_another_order(postgres_dsn: str) -> None:
-    """A4: the order is asked for, not left to the index that happens to give it."""
+    """The order is asked for, not left to the index that happens to give it."""
     with psycopg.connect(postgres_dsn, autocommit=True) as admin:
         for setting in ("enable_indexscan", "enable_indexonlyscan", "enable_bitmapscan"):
             admin.execute(f"ALTER DATABASE {admin.info.dbname} SET {setting} = off")

@@ -1,4 +1,4 @@
-"""Transactions that commit long after their statement, while somebody holds a snapshot (finding 9)."""
+"""Transactions that commit long after their statement, while somebody holds a snapshot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every kind of outcome, in batches, from several processes at once: no deadlock, nothing lost (finding 10)."""
+"""Every kind of outcome, in batches, from several processes at once: no deadlock, nothing lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs that were there before their rule: each is told of it once, whoever has it in hand at that moment (G2, I-18)."""
+"""Jobs that were there before their rule: each is told of it once, whoever has it in hand at that moment (I-18)."""
 
 from __future__ import annotations
 

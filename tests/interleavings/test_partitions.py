@@ -1,4 +1,4 @@
-"""History partitions come and go while readers read and jobs finish (finding 8)."""
+"""History partitions come and go while readers read and jobs finish."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules and the ends of their parents, met at the wrong moment: each child is made once, and none is forgotten (G2, I-18)."""
+"""Rules and the ends of their parents, met at the wrong moment: each child is made once, and none is forgotten (I-18)."""
 
 from __future__ import annotations
 

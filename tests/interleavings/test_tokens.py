@@ -1,4 +1,4 @@
-"""A fencing number is given out once, whatever was deleted or killed since (finding 6, I-4)."""
+"""A fencing number is given out once, whatever was deleted or killed since (I-4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A caller's transaction that enqueued and stays open stops nobody (finding 1); only equal keys wait (finding 11)."""
+"""A caller's transaction that enqueued and stays open stops nobody; only equal keys wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The locks as the builder wires them: what happens to Redis shows in the health and metrics of whoever uses them. J2, J3, L3."""
+"""The locks as the builder wires them: what happens to Redis shows in the health and metrics of whoever uses them."""
 
 from __future__ import annotations
 

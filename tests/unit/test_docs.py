@@ -104,6 +104,34 @@ def _functions(path: str) -> frozenset[str]:
     return frozenset(node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
 
 
+def test_every_guarantee_has_a_number_of_its_own() -> None:
+    numbers = re.findall(r"^\| (I-\d+) \|", (DOCS / "guarantees.md").read_text("utf-8"), re.MULTILINE)
+    assert len(numbers) == len(set(numbers))
+
+
+def test_nothing_refers_to_lists_that_are_not_in_the_repository() -> None:
+    """A number of a guarantee (I-7) leads to its row; a bare letter and number, or a document elsewhere, leads a reader nowhere."""
+    known = set(re.findall(r"^\| (I-\d+) \|", (DOCS / "guarantees.md").read_text("utf-8"), re.MULTILINE))
+    strangers = re.compile(
+        r"\b[A-NS]\d{1,2}\b|\bT\d\d\b|\bfinding \d+|\bshared/\w+\.md|\bthe design\b", re.ASCII
+    )
+    found = []
+    for path in (
+        path
+        for folder in ("src", "tests", "bench", "chaos", "docs")
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in (".py", ".sql", ".md")
+    ):
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
+            missing = [name for name in re.findall(r"\bI-\d+\b", line) if name not in known]
+            quoted = (
+                path == Path(__file__) or "C0, DEL, C1" in line
+            )  # control characters have such names, too
+            if missing or (strangers.search(line) and not quoted):
+                found.append(f"{path.relative_to(ROOT)}:{number}: {line.strip()}")
+    assert found == []
+
+
 def test_every_test_named_as_proof_exists() -> None:
     text = (DOCS / "guarantees.md").read_text("utf-8")
     named = re.findall(r"`(tests/[^:`]+\.py)::(\w+)`", text)

@@ -40,7 +40,7 @@ def graphs(draw: st.DrawFn) -> tuple[list[Heir], dict[str, Principal], set[str]]
 def test_no_job_has_more_rights_than_any_it_comes_from(
     case: tuple[list[Heir], dict[str, Principal], set[str]],
 ) -> None:
-    """S14: 0 escalations."""
+    """0 escalations."""
     heirs, outside, with_one = case
     try:
         found = inherit(heirs, outside, with_one)

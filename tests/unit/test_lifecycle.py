@@ -35,7 +35,6 @@ ALLOWED = {
 
 
 def test_only_the_documented_transitions_are_possible() -> None:
-    """A2."""
     possible = {(str(a), str(b)) for a in State for b in State if lifecycle.is_allowed(a, b)}
     assert possible == ALLOWED
 

@@ -23,7 +23,7 @@ def test_exponential_doubles_up_to_its_longest() -> None:
 
 
 def test_jitter_spreads_by_its_ratio_and_no_more() -> None:
-    """E1: attempts, base delay, max delay, jitter ratio."""
+    """Attempts, base delay, max delay, jitter ratio."""
     policy = exponential(base=4, longest=100, jitter=0.25)
     lowest, highest = replace(policy, random=lambda: 0.0), replace(policy, random=lambda: 1.0)
     assert (lowest.delay(1).total_seconds(), highest.delay(1).total_seconds()) == (3, 5)
@@ -32,7 +32,7 @@ def test_jitter_spreads_by_its_ratio_and_no_more() -> None:
 
 
 def test_jitter_does_not_shift_a_wait_beyond_the_longest() -> None:
-    """E1: the max delay is one, also for a policy of which every wait has grown to it."""
+    """The max delay is one, also for a policy of which every wait has grown to it."""
     policy = replace(exponential(base=1, longest=10, jitter=0.5), random=lambda: 1.0)
     assert seconds(policy, 6) == [1.5, 3, 6, 10, 10, 10]
 
@@ -57,7 +57,6 @@ def test_your_own_function_sees_attempt_and_error() -> None:
     st.sampled_from([exponential(jitter=1.0), linear(), fixed(wait=0.001), custom(3, lambda *_: -5)]),
 )
 def test_a_wait_is_never_nothing_and_never_endless(attempt: int, policy) -> None:
-    """I-15."""
     assert SHORTEST <= policy.delay(attempt) <= LONGEST
 
 

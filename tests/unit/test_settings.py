@@ -58,7 +58,6 @@ def test_gentle_has_the_figures_of_systems_that_only_poll() -> None:
     ],
 )
 def test_a_bad_setting_is_named_with_its_value(changes: dict[str, Any], key: str) -> None:
-    """K4."""
     with pytest.raises(ConfigError) as caught:
         Settings(**changes)
     assert caught.value.key == key
@@ -80,7 +79,7 @@ NUMBERS = [name for name, value in asdict(Settings()).items() if isinstance(valu
 
 @pytest.mark.parametrize("name", NUMBERS)
 def test_every_number_has_an_upper_bound_that_is_told(name: str) -> None:
-    """K4: one that no date and no timer can bear is not met with an OverflowError at the start."""
+    """One that no date and no timer can bear is not met with an OverflowError at the start."""
     with pytest.raises(ConfigError, match=rf"{name} = 1e\+300 cannot be used: .* to [0-9,]+"):
         Settings().changed(**{name: 1e300})
 

@@ -17,7 +17,6 @@ async def coroutine(user_id: int) -> None: ...
 
 
 def test_a_plain_kind_is_a_pipeline_of_one_phase() -> None:
-    """D1."""
     registry = Registry()
     phase = registry.define("welcome", plain)
     kind = registry.kind("welcome")
@@ -73,7 +72,6 @@ def test_a_name_that_no_queue_can_have_is_refused_at_definition(
 
 
 def test_where_a_handler_runs_follows_from_what_it_is() -> None:
-    """C7."""
     registry = Registry()
     assert registry.define("a", coroutine).where is Where.LOOP
     assert registry.define("b", plain).where is Where.THREAD

@@ -1,4 +1,4 @@
-"""``app.when`` and ``app.when_all``: what they take, what they leave to be looked up, and what they refuse (G5)."""
+"""``app.when`` and ``app.when_all``: what they take, what they leave to be looked up, and what they refuse."""
 
 from __future__ import annotations
 

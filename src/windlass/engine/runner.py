@@ -160,7 +160,7 @@ class Runner:
                 return self.raised(lease, phase, error)
 
     def timed_out(self, lease: Lease, phase: Phase) -> Outcome:
-        """The outcome of a job that outran its phase's time limit (C5)."""
+        """The outcome of a job that outran its phase's time limit."""
         limit = f"{phase.timeout:g} s" if phase.timeout else "what its phase allows"
         message = f"ran longer than its time limit of {limit} without a sign of progress"
         told = JobError(type="TimeLimit", code="time_limit", message=message)
