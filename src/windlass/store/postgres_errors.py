@@ -10,8 +10,10 @@ from psycopg import errors as pg
 
 from windlass.errors import (
     SchemaError,
+    StoreDamagedError,
     StoreError,
     StoreFullError,
+    StoreInterruptedError,
     StoreNotAllowedError,
     StoreReadOnlyError,
     StoreUnreachableError,
@@ -20,6 +22,12 @@ from windlass.errors import (
 from windlass.urls import without_secrets
 
 REPEATABLE = (pg.DeadlockDetected, pg.SerializationFailure)
+
+_LOST = ("08", "53300", "57P", "25P03", "25P04")
+"""SQLSTATEs (or their beginnings) with which the server ends a session or takes none: whatever was sent is not to blame."""
+_CUT_OFF = ("40", "53", "55", "57")
+"""... with which it gives up one call, whose session goes on: time-outs, locks, deadlocks, cancels, a limit of the server's."""
+_OWN_SYSTEM = ("58",)
 
 
 def translate(error: psycopg.Error) -> WindlassError:
@@ -31,9 +39,14 @@ def translate(error: psycopg.Error) -> WindlassError:
             return StoreReadOnlyError(
                 f"PostgreSQL takes no writes ({text}); connect to the primary, or end the read-only setting"
             )
-        case pg.DiskFull() | pg.OutOfMemory():
+        case pg.DiskFull():
             return StoreFullError(
                 f"PostgreSQL has no room left ({text}); nothing of this call was stored. Free space, then repeat it"
+            )
+        case pg.OutOfMemory():
+            return StoreInterruptedError(
+                f"PostgreSQL ran out of memory for this call ({text}); nothing of it was stored. Repeat it with less at a time, or give "
+                "the server more (for shared memory: max_locks_per_transaction)"
             )
         case pg.UndefinedTable() | pg.InvalidSchemaName() | pg.UndefinedColumn() | pg.UndefinedFunction():
             return SchemaError(
@@ -45,22 +58,39 @@ def translate(error: psycopg.Error) -> WindlassError:
             return StoreNotAllowedError(
                 f"PostgreSQL refused ({text}); grant the role what docs/guides/postgresql.md lists"
             )
-        case psycopg.OperationalError() if "authentication" in text or (
-            "role" in text and "does not exist" in text
-        ):
-            return StoreUnreachableError(
-                f"PostgreSQL refused the login ({text}); check user and password in the URL"
-            )
-        case psycopg.OperationalError() if "does not exist" in text:
-            return StoreUnreachableError(
-                f"PostgreSQL has no such database ({text}); create it, or correct the URL"
-            )
-        case psycopg.OperationalError() | psycopg.InterfaceError():
-            return StoreUnreachableError(
-                f"PostgreSQL does not answer ({text}); check that it runs and that the URL is right, then repeat the call"
-            )
-        case _:
-            return StoreError(f"PostgreSQL refused a statement ({text})")
+    return _by_sqlstate(error, text)
+
+
+def _by_sqlstate(error: psycopg.Error, text: str) -> WindlassError:
+    """What the server does to a session is nobody's fault; what it does to a call is that call's. Without a SQLSTATE no server answered."""
+    state = error.sqlstate or ""
+    is_driver = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+    if state.startswith("28") or (not state and is_driver and _is_login(text)):
+        return StoreUnreachableError(
+            f"PostgreSQL refused the login ({text}); check user and password in the URL"
+        )
+    if state == "3D000" or (not state and is_driver and "does not exist" in text):
+        return StoreUnreachableError(
+            f"PostgreSQL has no such database ({text}); create it, or correct the URL"
+        )
+    if state.startswith(_LOST) or (not state and is_driver):
+        return StoreUnreachableError(
+            f"PostgreSQL does not answer ({text}); check that it runs and that the URL is right, then repeat the call"
+        )
+    if state.startswith(_OWN_SYSTEM):
+        return StoreDamagedError(
+            f"PostgreSQL cannot read or write its own files ({text}); look at the server's log and its disk"
+        )
+    if state.startswith(_CUT_OFF):
+        return StoreInterruptedError(
+            f"PostgreSQL gave this call up ({text}); nothing of it was stored. Repeat it; if it is given up each time, look for who holds "
+            "the locks (pg_stat_activity), or do less at a time"
+        )
+    return StoreError(f"PostgreSQL refused a statement ({text})")
+
+
+def _is_login(text: str) -> bool:
+    return "authentication" in text or ("role" in text and "does not exist" in text)
 
 
 @contextmanager
