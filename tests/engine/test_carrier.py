@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import functools
+import inspect
 import threading
 import time
 from collections.abc import Callable
@@ -81,6 +82,25 @@ def test_timeouts_groups_and_the_current_task_work_from_the_first_line_on(shop: 
     sums, times = grouped.enqueue_many([{}] * 5), late.enqueue_many([{}] * 5)
     shop.drained(shop.serve())
     assert [shop.job(job).result for job in (*sums, *times)] == [3] * 5 + ["in time"] * 5
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_job_runs_in_a_task_of_a_real_coroutine_as_later_versions_of_python_demand(
+    shop: Shop, waits: bool
+) -> None:
+    """A task of a generator runs on Python 3.11 and is refused from 3.12 on: there no job would ever begin."""
+
+    @shop.app.job(retry=fixed(1))
+    async def work() -> bool:
+        task = asyncio.current_task()
+        assert task is not None
+        if waits:
+            await asyncio.sleep(0)
+        return inspect.iscoroutine(task.get_coro())
+
+    jobs = work.enqueue_many([{}] * 3)
+    shop.drained(shop.serve())
+    assert [shop.job(job).result for job in jobs] == [True] * 3
 
 
 def test_a_job_that_cancels_its_own_task_and_is_done_harms_no_other(shop: Shop) -> None:

@@ -99,8 +99,7 @@ class Carrier:
         else:
             await self._rest(task, running, *begun)
 
-    @types.coroutine
-    def _serve_line(self) -> Generator[Any, Any, None]:
+    async def _serve_line(self) -> None:
         task, line, since = self._at_line, self._line, 0
         assert task is not None
         traces = _traces(task)
@@ -112,14 +111,14 @@ class Carrier:
                 running.handle = task
                 self._at_line = None
                 self._spread(running.lease.phase)
-                yield from self._rest(task, running, *begun)
+                await self._rest(task, running, *begun)
                 return
             if _traces(task) != traces:
                 return
             since += 1
             if since >= AT_A_TIME:
                 since = 0
-                yield
+                await _others_turn()
                 traces = _traces(task)
 
     def _spread(self, phase: str) -> None:
@@ -200,6 +199,12 @@ def _called(running: Running, call: Call) -> Any:
     current_job.set(running)
     made = call.handler(**call.arguments)  # a frame less than call(), 0.1 µs
     return made if type(made) is types.CoroutineType else _awaited(made)
+
+
+@types.coroutine
+def _others_turn() -> Generator[None]:
+    """Wait for one turn of the loop."""
+    yield
 
 
 async def _awaited(given: Any) -> Any:
