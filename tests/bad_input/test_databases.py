@@ -209,7 +209,7 @@ def test_a_full_disk_under_sqlite_is_survived(small_disk: Path) -> None:
 def test_a_full_disk_under_postgres_is_survived(
     small_disk: Path, own_postgres: Callable[..., PostgresServer]
 ) -> None:
-    """T23: the tables lie on a small disk; it fills up, is made larger, and the store goes on."""
+    """The tables lie on a small disk; it fills up, is made larger, and the store goes on."""
     server = own_postgres(durable=False)
     migrate(server.dsn())
     folder = small_disk / "space"

@@ -1,6 +1,6 @@
 """Random lives against a small model: submit, claim, beat, checkpoint, finish, fail, cancel, recover, requeue, prune.
 
-T38 of the reliability research. Every rule acts on a real store and on the model; invariants compare all jobs, counts and
+Every rule acts on a real store and on the model; invariants compare all jobs, counts and
 tokens after each step. The clock is moved by rules, so nothing sleeps.
 """
 
