@@ -69,7 +69,7 @@ class App(Defining):
         self.container.provide(Principal, running_principal, scope="job")
         self.container.provide(Principal | None, running_principal_or_none, scope="job")
         self.authority = Authority(lambda: self.config["principal.keys"])
-        self.registry = Registry(default_retry=_ConfiguredRetry(self))
+        self.registry = Registry(defaults=_ConfiguredDefaults(self))
         self._options = options
         self._store = store
         self._owns_store = store is None
@@ -167,7 +167,10 @@ class App(Defining):
         """The database, opened when it is first needed."""
         with self._lock:
             if self._store is None:
-                self._store = open_store(self.url, **self._options)
+                options = dict(self._options)
+                if (migrating := self.config["database.auto_migrate"]) is not None:
+                    options.setdefault("auto_migrate", migrating)
+                self._store = open_store(self.url, **options)
             return self._store
 
     @property
@@ -308,3 +311,20 @@ class _ConfiguredRetry:
 
     def delay(self, attempt: int, error: BaseException | None = None) -> timedelta:
         return self._app.config.retry.delay(attempt, error)
+
+
+class _ConfiguredDefaults:
+    """What the configuration says of phases that do not say; asked when it is needed."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self.retry = _ConfiguredRetry(app)
+
+    @property
+    def timeout(self) -> float | None:
+        milliseconds: float | None = self._app.config["background.timeout_ms"]
+        return None if milliseconds is None else milliseconds / 1000
+
+    @property
+    def processors(self) -> int:
+        return int(self._app.config["background.processors"])

@@ -8,9 +8,10 @@ that is wrong is found at once, and named with its key, its value, where it came
 from __future__ import annotations
 
 import os
+import sys
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,16 @@ from windlass.locks.settings import LockSettings
 from windlass.nearest import did_you_mean
 from windlass.retry import Exponential, exponential
 from windlass.sealing import TokenKeys
-from windlass.settings import Settings
-from windlass.urls import without_secrets
+from windlass.settings import (
+    LONGEST,
+    MOST_PROCESSORS,
+    PROCESSOR_RANGE,
+    PROCESSORS,
+    RANGES,
+    TIME_LIMIT,
+    Settings,
+)
+from windlass.urls import FORMS, SCHEMES, without_secrets
 
 FILE = "windlass.toml"
 PREFIX = "WINDLASS_"
@@ -93,10 +102,14 @@ class Config:
     @cached_property
     def retry(self) -> Exponential:
         """The retry policy of kinds that have none of their own."""
+        base, longest = "background.retry.base_delay_ms", "background.retry.max_delay_ms"
+        if self[longest] < self[base]:
+            least = f"at least {base} ({self[base]:g}, {self.origin(base)})"
+            raise ConfigError(longest, self[longest], f"{least} ({self.origin(longest)})")
         return exponential(
             self["background.retry.attempts"],
-            base=self["background.retry.base_delay_ms"] / 1000,
-            longest=self["background.retry.max_delay_ms"] / 1000,
+            base=self[base] / 1000,
+            longest=self[longest] / 1000,
             jitter=self["background.retry.jitter_ratio"],
         )
 
@@ -112,15 +125,14 @@ class Config:
     @property
     def settings(self) -> Settings:
         """How instances run."""
-        worker = {
-            item.key.removeprefix("worker."): item.value for item in self if item.key.startswith("worker.")
-        }
-        gentle = self["worker.profile"] == "gentle"
-        worker.pop("profile")
-        given = {name: value for name, value in worker.items() if self.origin(f"worker.{name}") != "default"}
-        return (Settings.gentle if gentle else Settings)(
-            **given, max_concurrent_calls=self["runtime.max_concurrent_calls"]
-        )
+        given = {name: self[key] for name, key in _WORKER_KEYS.items()}
+        try:
+            return Settings(**given)
+        except ConfigError as error:
+            name, _, rest = error.key.partition(".")
+            key = _WORKER_KEYS.get(name, error.key)
+            where = f"{error.reason} ({self.origin(key)})"
+            raise ConfigError(f"{key}.{rest}" if rest else key, error.value, because=where) from None
 
 
 def load(
@@ -146,6 +158,8 @@ def load(
     items = {
         known.key: Item(known.key, known.default, "default", known.is_secret) for known in KNOWN.values()
     }
+    if found.get("worker.profile", ("",))[0] == "gentle":
+        items |= _profile("gentle", Settings.gentle())
     for key, (value, origin) in found.items():
         try:
             items[key] = _item(key, value, origin)
@@ -158,6 +172,16 @@ def load(
     except ConfigError as error:
         _raise([error])
     return config
+
+
+def _profile(name: str, profile: Settings) -> dict[str, Item]:
+    """What a profile says otherwise than the defaults."""
+    chosen = ((key, getattr(profile, field)) for field, key in _WORKER_KEYS.items())
+    return {
+        key: Item(key, value, f"profile {name}", is_secret=False)
+        for key, value in chosen
+        if value != KNOWN[key].default
+    }
 
 
 def _item(key: str, value: Any, origin: str) -> Item:
@@ -223,24 +247,24 @@ def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 # ---------------------------------------------------------------------- what there is
 
 
-def _whole(least: int) -> Callable[[Any], int]:
+def _whole(least: int, most: int = sys.maxsize) -> Callable[[Any], int]:
     def read(value: Any) -> int:
         if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
             raise ValueError
         number = int(value)
-        if number < least:
+        if not least <= number <= most:
             raise ValueError
         return number
 
     return read
 
 
-def _number(least: float) -> Callable[[Any], float]:
+def _number(least: float, most: float = sys.float_info.max) -> Callable[[Any], float]:
     def read(value: Any) -> float:
         if isinstance(value, bool):
             raise ValueError
         number = float(value)
-        if not least <= number < float("inf"):
+        if not least <= number <= most:
             raise ValueError
         return number
 
@@ -277,32 +301,59 @@ def _one_of(*names: str) -> Callable[[Any], str]:
     return read
 
 
-def _worker_keys() -> Iterator[Known]:
-    """Every plain number of ``Settings`` under ``worker.``."""
-    for item in fields(Settings):
-        if item.default is MISSING or item.name in ("phases", "max_concurrent_calls"):
-            continue
-        is_whole = isinstance(item.default, int) and not isinstance(item.default, bool)
-        read: Callable[[Any], Any] = _whole(0) if is_whole or item.name == "memory_limit" else _number(0.0)
-        if item.default is None or item.name in ("fail_unserved", "erase_principal_after"):
-            read = _optional(read)
-        yield Known(
-            f"worker.{item.name}",
-            read,
-            item.default,
-            "a number; see the settings' reference",
-            "how instances run",
-        )
+def _database_url(value: Any) -> str:
+    if not _text(value).startswith(SCHEMES):
+        raise ValueError
+    return str(value)
 
+
+def _counts(value: Any) -> dict[str, int]:
+    """Whole numbers by name: a table of the file, a mapping, or the text ``welcome=4,report=2`` of a variable."""
+    if isinstance(value, str):
+        pairs = [part.rpartition("=") for part in value.split(",") if part.strip()]
+        value = {name.strip(): number for name, _, number in pairs}
+    if not isinstance(value, Mapping) or not all(isinstance(name, str) and name for name in value):
+        raise ValueError
+    read = _whole(int(PROCESSOR_RANGE.least), int(PROCESSOR_RANGE.most))
+    return {name: read(number) for name, number in value.items()}
+
+
+def _worker_keys() -> Iterator[Known]:
+    """Every number of ``Settings`` under ``worker.``; what it may be stands there."""
+    usual = Settings()
+    for name, key in _WORKER_KEYS.items():
+        allowed = RANGES.get(name)
+        if allowed is None or not key.startswith("worker."):
+            continue
+        read: Callable[[Any], Any] = (
+            _whole(int(allowed.least), int(allowed.most))
+            if allowed.is_whole
+            else _number(allowed.least, allowed.most)
+        )
+        if allowed.or_none:
+            read = _optional(read)
+        yield Known(key, read, getattr(usual, name), allowed.allowed, "how instances run")
+
+
+_WORKER_KEYS = {
+    name: "runtime.max_concurrent_calls" if name == "max_concurrent_calls" else f"worker.{name}"
+    for name in (*RANGES, "processors")
+}
+"""The key of each setting of an instance that a file or a variable can give."""
 
 _ALL = (
-    Known("database.url", _text, DEFAULT_URL, "a sqlite: or postgresql: URL", "where jobs are kept", is_secret=True,
-          aliases=("WINDLASS_DATABASE_URL",)),
+    Known("database.url", _database_url, DEFAULT_URL, FORMS, "where jobs are kept", is_secret=True),
+    Known("database.auto_migrate", _optional(_flag), None, "true or false, or none: true for SQLite, false for PostgreSQL",
+          "whether opening the database brings its tables up to date"),
     Known("redis.url", _optional(_text), None, "a redis: URL, or none", "where idempotency locks are kept", is_secret=True),
-    Known("background.retry.attempts", _whole(1), 3, "a whole number of 1 or more", "attempts of a job, the first included"),
-    Known("background.retry.base_delay_ms", _number(1), 1000.0, "milliseconds from 1", "the first wait after a failure"),
-    Known("background.retry.max_delay_ms", _number(1), 300_000.0, "milliseconds from 1", "the longest wait"),
-    Known("background.retry.jitter_ratio", _number(0), 0.2, "a number from 0 to 1", "how far waits are spread"),
+    Known("background.retry.attempts", _whole(1, 32_000), 3, "a whole number from 1 to 32,000", "attempts of a job, the first included"),
+    Known("background.retry.base_delay_ms", _number(1, LONGEST * 1000), 1000.0, f"milliseconds from 1 to {LONGEST * 1000:,}", "the first wait after a failure"),
+    Known("background.retry.max_delay_ms", _number(1, LONGEST * 1000), 300_000.0, f"milliseconds from 1 to {LONGEST * 1000:,}", "the longest wait"),
+    Known("background.retry.jitter_ratio", _number(0, 1), 0.2, "a number from 0 to 1", "how far waits are spread"),
+    Known("background.timeout_ms", _optional(_number(1, LONGEST * 1000)), TIME_LIMIT * 1000, f"milliseconds from 1 to {LONGEST * 1000:,}, or none",
+          "the time limit of phases that do not say"),
+    Known("background.processors", _whole(1, MOST_PROCESSORS), PROCESSORS, PROCESSOR_RANGE.allowed,
+          "processors of phases that do not say"),
     Known("background.lock_ttl_ms", _whole(1000), 300_000, "milliseconds from 1000", "how long a lock lives unless it is renewed"),
     Known("background.lock_prefix", _text, "bg:req:", "1 to 200 characters without spaces", "what a lock's key begins with; the request's id follows"),
     Known("background.redis_lock_enabled", _flag, True, "true or false", "whether locks are kept in Redis",
@@ -312,9 +363,11 @@ _ALL = (
     Known("principal.keys", _optional(TokenKeys.parse), None,
           "ids with keys of 32 bytes in base64, the one that seals first: new:BASE64,old:BASE64",
           "keys of the tokens that jobs keep; the first one seals, all of them open", is_secret=True, is_hidden=True),
-    Known("runtime.max_concurrent_calls", _optional(_whole(1)), None, "a whole number of 1 or more, or none",
+    Known("runtime.max_concurrent_calls", _optional(_whole(1, 1_000_000)), None, "a whole number of 1 or more, or none",
           "jobs one instance runs at once"),
     Known("worker.profile", _one_of("default", "gentle"), "default", "default or gentle", "which figures the others start from"),
+    Known("worker.processors", _counts, {}, "whole numbers by phase: a table, or welcome=4,report=2",
+          "processors of single phases in this instance"),
     *_worker_keys(),
 )  # fmt: skip
 KNOWN: dict[str, Known] = {known.key: known for known in _ALL}

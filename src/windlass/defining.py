@@ -17,7 +17,7 @@ from windlass.principal import Expiry
 from windlass.retry import RetryPolicy
 from windlass.rules import Source
 from windlass.signature import Signature
-from windlass.work.kind import CHUNK_RETRY, PROCESSORS, TIME_LIMIT, Phase, check_options
+from windlass.work.kind import CHUNK_RETRY, UNSAID, Phase, Unsaid, check_options
 from windlass.work.rules import written_in
 from windlass.work.schedules import CodeSchedule, checked
 
@@ -41,8 +41,8 @@ class Defining(Home):
         *,
         name: str | None = None,
         retry: RetryPolicy | None = None,
-        timeout: float | None = TIME_LIMIT,
-        processors: int = PROCESSORS,
+        timeout: float | Unsaid | None = UNSAID,
+        processors: int | Unsaid = UNSAID,
         executor: str | None = None,
         probe: Callable[..., Any] | None = None,
         chunk_retry: RetryPolicy = CHUNK_RETRY,

@@ -17,6 +17,69 @@ SHORTEST = 0.01  # seconds between two looks at anything; less would keep a core
 LONGEST = 30 * 86_400  # seconds; more than anybody waits for, and less than a date or a timer can bear
 MOST_DAYS = 3_650  # for what is kept
 MOST_PROCESSORS = 100_000  # of one phase in one instance
+PROCESSORS = 10  # of a phase that does not say
+TIME_LIMIT = 300.0  # seconds; of an attempt of a phase that does not say
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The values a number may have."""
+
+    least: float
+    most: float
+    unit: str = "seconds"
+    is_whole: bool = False
+    or_none: str = ""  # what None means, where it is allowed
+
+    @property
+    def allowed(self) -> str:
+        """Completes "it must be ..."."""
+        if self.is_whole:
+            text = f"a whole number from {self.least:,} to {self.most:,}"
+        else:
+            text = f"a number of {self.unit} from {self.least:g} to {self.most:,}"
+        return f"{text}, or None for {self.or_none}" if self.or_none else text
+
+    def check(self, name: str, value: object) -> None:
+        """Refuse a value outside, under the name it was given."""
+        if value is None and self.or_none:
+            return
+        kinds = int if self.is_whole else int | float
+        if isinstance(value, bool) or not isinstance(value, kinds) or not self.least <= value <= self.most:
+            raise ConfigError(name, value, self.allowed)
+
+
+_INTERVAL = Range(SHORTEST, LONGEST)
+_WAIT = Range(0, LONGEST)
+PROCESSOR_RANGE = Range(1, MOST_PROCESSORS, is_whole=True)
+RANGES: Mapping[str, Range] = {
+    "lease": _INTERVAL,
+    "heartbeat": _INTERVAL,
+    "margin": _WAIT,
+    "recovery": _INTERVAL,
+    "crash_cap": Range(1, 1000, is_whole=True),
+    "scan": _INTERVAL,
+    "scan_unheard": _INTERVAL,
+    "batch": Range(1, 10_000, is_whole=True),
+    "prefetch": _WAIT,
+    "quiet": _WAIT,
+    "capacity": Range(1, 1_000_000, is_whole=True),
+    "per_cycle": Range(1, 10_000, is_whole=True),
+    "cycle": _INTERVAL,
+    "max_concurrent_calls": Range(1, 1_000_000, is_whole=True, or_none="no limit"),
+    "health": _INTERVAL,
+    "cancel_grace": _WAIT,
+    "blocked_after": _WAIT,
+    "memory_limit": Range(16 * 1024**2, 2**62, is_whole=True, or_none="no limit"),
+    "grace": _WAIT,
+    "pressure": _INTERVAL,
+    "unserved": _INTERVAL,
+    "fail_unserved": Range(0, MOST_DAYS * 86_400, or_none="never"),
+    "rollup": _INTERVAL,
+    "rollup_days": Range(0, MOST_DAYS, "days"),
+    "erase_principal_after": Range(0, MOST_DAYS * 86_400, or_none="never"),
+}
+"""What each number may be. A setting that is no number is looked at by itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,29 +128,8 @@ class Settings:
     erase_principal_after: float | None = 86_400.0  # who asked is forgotten so long after the job's end
 
     def __post_init__(self) -> None:
-        for name in (
-            "lease",
-            "heartbeat",
-            "recovery",
-            "scan",
-            "scan_unheard",
-            "health",
-            "rollup",
-            "pressure",
-            "unserved",
-            "cycle",
-        ):
-            _number(name, getattr(self, name), SHORTEST, LONGEST, "seconds")
-        for name in ("margin", "prefetch", "quiet", "grace", "cancel_grace", "blocked_after"):
-            _number(name, getattr(self, name), 0, LONGEST, "seconds")
-        _number("rollup_days", self.rollup_days, 0, MOST_DAYS, "days")
-        for name, most in (
-            ("crash_cap", 1000),
-            ("batch", 10_000),
-            ("capacity", 1_000_000),
-            ("per_cycle", 10_000),
-        ):
-            _whole(name, getattr(self, name), 1, most)
+        for name, allowed in RANGES.items():
+            allowed.check(name, getattr(self, name))
         if self.heartbeat + self.margin >= self.lease:
             raise ConfigError(
                 "lease",
@@ -97,24 +139,20 @@ class Settings:
         _names("phases", self.phases)
         _mapping("processors", self.processors)
         for phase, count in self.processors.items():
-            _whole(f"processors of {phase}", count, 1, MOST_PROCESSORS)
-        if self.max_concurrent_calls is not None:
-            _whole("max_concurrent_calls", self.max_concurrent_calls, 1, 1_000_000)
-        for name in ("fail_unserved", "erase_principal_after"):
-            _number(name, getattr(self, name), 0, MOST_DAYS * 86_400, "seconds", or_none=True)
+            PROCESSOR_RANGE.check(f"processors.{phase}", count)
         if self.fail_unserved == 0:
             raise ConfigError("fail_unserved", self.fail_unserved, "seconds above 0, or None for never")
-        if self.memory_limit is not None:
-            _whole("memory_limit", self.memory_limit, 16 * 1024**2, 2**62)
 
     @classmethod
     def gentle(cls, **changes: Any) -> Self:
-        """The figures of a system that only polls."""
+        """The figures of a system that only polls: a scan a minute for ten jobs that nobody touched for half a minute, and a look for
+        stuck ones every five. What is the same there (ten processors, three a cycle of five seconds, a thousand in memory, a health
+        check every half minute) are the defaults."""
         return cls(
             **{
                 "lease": 300.0,
                 "heartbeat": 60.0,
-                "recovery": 60.0,
+                "recovery": 300.0,
                 "scan": 60.0,
                 "scan_unheard": 60.0,
                 "batch": 10,
@@ -134,15 +172,6 @@ class Settings:
         return replace(self, **changes)
 
 
-def _number(name: str, value: object, least: float, most: float, unit: str, *, or_none: bool = False) -> None:
-    if or_none and value is None:
-        return
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not least <= value <= most:  # type: ignore[operator]
-        allowed = f"a number of {unit} from {least:g} to {most:,}"
-        raise ConfigError(name, value, f"{allowed}, or None for never" if or_none else allowed)
-
-
 def _names(name: str, value: object) -> None:
     is_list = isinstance(value, Collection) and not isinstance(value, str | bytes | Mapping)
     if value is not None and not (is_list and value and all(isinstance(item, str) for item in value)):  # type: ignore[attr-defined]
@@ -154,8 +183,3 @@ def _names(name: str, value: object) -> None:
 def _mapping(name: str, value: object) -> None:
     if not isinstance(value, Mapping):
         raise ConfigError(name, value, "a mapping from phases to whole numbers, for example {'welcome': 4}")
-
-
-def _whole(name: str, value: object, least: int, most: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise ConfigError(name, value, f"a whole number from {least:,} to {most:,}")

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 
 from windlass.errors import ConfigError
 
+SCHEMES = ("sqlite:", "postgresql://", "postgres://")
 FORMS = "sqlite:///file.db or postgresql://user@host:port/database"
 
 # From the colon after the user to the last @ of the word, and password=... of a query or a libpq connection string.
@@ -23,7 +24,7 @@ def dialect_of(url: str) -> str:
     """``sqlite`` or ``postgres``; anything else is refused before a driver sees (and quotes) the URL."""
     if url.startswith("sqlite:"):
         return "sqlite"
-    if url.startswith(("postgresql://", "postgres://")):
+    if url.startswith(SCHEMES[1:]):
         if find_spec("psycopg") is None:
             raise ConfigError(
                 "url",

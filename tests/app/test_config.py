@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from windlass.app import App
 from windlass.config import KNOWN, load
-from windlass.errors import ConfigError
+from windlass.errors import ConfigError, SchemaError
+from windlass.settings import Settings
 
 
 def test_defaults_are_those_of_the_requirements() -> None:
@@ -69,7 +71,37 @@ def test_a_file_in_the_folder_is_found_and_one_that_was_named_must_exist(
         ({"background.retry.attempts": 0}, "background.retry.attempts = 0"),
         ({"background.retry.attempts": "many"}, "whole number"),
         ({"background.retry.attempts": 2.5}, "whole number"),
-        ({"background.retry.jitter_ratio": 3}, "jitter"),
+        (
+            {"background.retry.jitter_ratio": 2},
+            "background.retry.jitter_ratio = 2 cannot be used: it must be a number from 0 to 1 (code)",
+        ),
+        (
+            {"background.retry.max_delay_ms": 1},
+            "background.retry.max_delay_ms = 1.0 cannot be used: it must be at least background.retry.base_delay_ms (1000, default) (code)",
+        ),
+        ({"background.retry.base_delay_ms": 1e12}, "background.retry.base_delay_ms = 1000000000000.0 cannot"),
+        ({"background.timeout_ms": 0}, "background.timeout_ms = 0"),
+        ({"background.processors": 0}, "a whole number from 1 to 100,000 (code)"),
+        ({"worker.processors": {"welcome": 0}}, "worker.processors = {'welcome': 0}"),
+        ({"worker.processors": "welcome"}, "whole numbers by phase"),
+        (
+            {"worker.scan": "abc"},
+            "worker.scan = 'abc' cannot be used: it must be a number of seconds from 0.01 to 2,592,000 (code)",
+        ),
+        (
+            {"worker.batch": 0},
+            "worker.batch = 0 cannot be used: it must be a whole number from 1 to 10,000 (code)",
+        ),
+        (
+            {"worker.lease": 12},
+            "worker.lease = 12.0 cannot be used: it must be more than heartbeat (10 s) + margin (5 s); raise it, or lower those (code)",
+        ),
+        ({"worker.profile": "gentle", "worker.heartbeat": 299}, "worker.lease = 300.0"),
+        (
+            {"database.url": "mysql://root@db/jobs"},
+            "database.url = 'mysql://root@db/jobs' cannot be used: it must be sqlite:///file.db or postgresql://",
+        ),
+        ({"database.auto_migrate": "perhaps"}, "true or false"),
         ({"background.redis_lock_required": "perhaps"}, "true or false"),
         ({"background.retry.atempts": 3}, "did you mean background.retry.attempts?"),
         ({"worker.lease": "soon"}, "worker.lease = 'soon'"),
@@ -80,8 +112,9 @@ def test_a_file_in_the_folder_is_found_and_one_that_was_named_must_exist(
     ],
 )
 def test_a_bad_setting_is_named_with_its_value_and_what_is_allowed(code: dict[str, Any], told: str) -> None:
-    with pytest.raises(ConfigError, match=told.replace(".", r"\.").replace("?", r"\?")):
+    with pytest.raises(ConfigError) as caught:
         load(code, environ={})
+    assert told in str(caught.value)
 
 
 def test_all_bad_settings_are_named_at_once_and_secrets_are_not_shown() -> None:
@@ -149,3 +182,59 @@ def test_every_number_of_the_settings_can_be_set() -> None:
         ).settings.fail_unserved
         is None
     )
+
+
+def test_where_a_bad_setting_came_from_is_told_whatever_it_clashes_with(tmp_path: Path) -> None:
+    file = tmp_path / "windlass.toml"
+    file.write_text("[worker]\nheartbeat = 20\n")
+    with pytest.raises(ConfigError, match=r"worker\.lease = 22\.0 .*\(environment WINDLASS_WORKER_LEASE\)"):
+        load(file=file, environ={"WINDLASS_WORKER_LEASE": "22"})
+
+
+def test_processors_and_time_limits_come_from_file_and_environment(tmp_path: Path) -> None:
+    file = tmp_path / "windlass.toml"
+    file.write_text("[background]\nprocessors = 4\ntimeout_ms = 60000\n[worker.processors]\nreport = 2\n")
+    app = App(config=load(file=file, environ={"WINDLASS_BACKGROUND_TIMEOUT_MS": "none"}))
+
+    @app.job
+    def says_nothing() -> None: ...
+
+    @app.job(processors=7, timeout=5)
+    def says_both() -> None: ...
+
+    phases = app.registry.phases
+    assert (phases["says_nothing"].processors, phases["says_nothing"].timeout) == (4, None)
+    assert (phases["says_both"].processors, phases["says_both"].timeout) == (7, 5)
+    assert app.settings.processors == {"report": 2}
+    environ = {"WINDLASS_WORKER_PROCESSORS": "report=3, mail=20"}
+    assert load(file=file, environ=environ).settings.processors == {"report": 3, "mail": 20}
+
+
+def test_an_engine_has_the_processors_of_the_configuration(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'jobs.db'}"
+    config = {"database.url": url, "background.processors": 2, "worker.processors": {"b": 1}}
+    with App(config=load(config, environ={})) as app:
+        app.job(name="a")(lambda: None)
+        app.job(name="b")(lambda: None)
+        names = [name for name, *_ in app.worker().processors()]
+    assert names == ["a-processor-1", "a-processor-2", "b-processor-1"]
+
+
+def test_a_profile_shows_what_is_in_force() -> None:
+    config = load({"worker.profile": "gentle", "worker.batch": 20}, environ={})
+    shown = {item.key: (item.value, item.origin) for item in config}
+    assert shown["worker.lease"] == (300.0, "profile gentle")
+    assert shown["worker.recovery"] == (300.0, "profile gentle")
+    assert shown["worker.batch"] == (20, "code")
+    assert shown["worker.grace"] == (30.0, "default")
+    assert config.settings == Settings.gentle(batch=20)
+
+
+def test_whether_the_schema_is_made_on_opening_is_a_setting(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'jobs.db'}"
+    without = load({"database.url": url, "database.auto_migrate": "false"}, environ={})
+    with App(config=without) as app, pytest.raises(SchemaError, match="windlass db migrate"):
+        app.store.phases.counts()
+    assert not (tmp_path / "jobs.db").exists(), "asking makes no file"
+    with App(config=load({"database.url": url}, environ={})) as app:
+        assert app.store.phases.counts() == {}

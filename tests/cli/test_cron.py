@@ -96,6 +96,11 @@ def test_pause_resume_and_run(cron: Windlass, store: Store) -> None:
     assert "whose code defines it" in cron("resume", "vanished").err
 
 
+def test_a_reason_cannot_move_the_cursor(cron: Windlass, store: Store) -> None:
+    store.schedules.pause("sweep", "\x1b]0;pwn\x07\x1b[2Jgone")
+    assert "\\x1b]0;pwn\\x07\\x1b[2Jgone" in cron("show", "sweep").out
+
+
 def test_rm_removes_and_says_what_comes_back(cron: Windlass, store: Store) -> None:
     answer = cron("rm", "sweep", "vanished", "nightly")
     assert answer.code == 0 and store.schedules.list() == []

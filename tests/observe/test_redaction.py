@@ -27,7 +27,7 @@ class Login:
     "name",
     ["password", "PASSWORD", "db_password", "dbpassword", "passwd", "token", "access_token", "accessToken", "x-api-key", "apikey",
      "Authorization", "client_secret", "SECRET", "cookie", "Set-Cookie", "private_key", "auth", "jwt", "passphrase", "credentials",
-     "refreshToken", "session_id"],
+     "refreshToken", "session_id", "secret_key", "secrets", "token_value", "tokencounter_token"],
 )  # fmt: skip
 def test_names_that_hide(name: str) -> None:
     assert Secrets().is_secret(name)
@@ -46,6 +46,12 @@ def test_names_that_hide(name: str) -> None:
         "passed",
         "compass",
         "authored_by",
+        "secretary",
+        "secretariat",
+        "token_count",
+        "tokenCount",
+        "token_limit",
+        "cookie_size",
     ],
 )
 def test_names_that_show(name: str) -> None:
@@ -74,7 +80,7 @@ def test_values_with_a_name_are_hidden_in_text(text: str) -> None:
 
 
 def test_what_is_no_secret_stays() -> None:
-    text = "job 0190 of welcome failed: prompt_tokens=512, county=Kent, see https://example.org/a?b=c at 12:00:01"
+    text = "job 0190 of welcome failed: prompt_tokens=512, secretary=Mary, token_count=7, county=Kent, see https://example.org/a?b=c at 12:00:01"
     assert Secrets().hide(text) == text
 
 

@@ -225,11 +225,37 @@ def test_while_all_places_are_taken_by_answers_callers_are_turned_away(
                 callers[-1].sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
                 assert asked.acquire(timeout=5)
             callers.append(socket.create_connection(("127.0.0.1", made.port), timeout=5))
-            assert callers[2].recv(10) == b""
+            callers[2].sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+            assert callers[2].recv(12) == b"HTTP/1.0 503"
             may_answer.set()
             assert [caller.recv(8) for caller in callers[:2]] == [b"HTTP/1.0"] * 2
         finally:
             may_answer.set()
+            for caller in callers:
+                caller.close()
+
+
+def test_answers_that_nobody_reads_do_not_keep_a_probe_out(instance: Instance) -> None:
+    """More of them than there are places, each larger than what the sockets hold."""
+    asked = threading.Semaphore(0)
+
+    def large() -> bytes:
+        asked.release()
+        return b"x" * 20_000_000
+
+    with serve("127.0.0.1", 0, instance.report, large) as made:
+        callers = []
+        try:
+            for place in range(server_module.MOST_CALLERS + 20):
+                callers.append(socket.create_connection(("127.0.0.1", made.port), timeout=30))
+                callers[-1].sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+                if place < server_module.MOST_CALLERS:
+                    assert asked.acquire(timeout=30)
+            for path in ("/livez", "/readyz") * 3:
+                with socket.create_connection(("127.0.0.1", made.port), timeout=30) as probe:
+                    probe.sendall(f"GET {path} HTTP/1.0\r\n\r\n".encode())
+                    assert probe.recv(12) == b"HTTP/1.0 200"
+        finally:
             for caller in callers:
                 caller.close()
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from windlass.errors import ConfigError
-from windlass.settings import Settings
+from windlass.settings import PROCESSORS, TIME_LIMIT, Settings
 
 
 def test_defaults_hold_together() -> None:
@@ -19,8 +19,19 @@ def test_defaults_hold_together() -> None:
 
 
 def test_gentle_has_the_figures_of_systems_that_only_poll() -> None:
+    """A scan a minute for ten jobs that nobody touched for half a minute; five minutes until a job counts as stuck, and as long between
+    two looks for stuck ones; the rest is the same as without a profile."""
     made = Settings.gentle()
-    assert (made.lease, made.scan, made.batch, made.quiet) == (300.0, 60.0, 10, 30.0)
+    assert (made.lease, made.recovery) == (300.0, 300.0)
+    assert (made.scan, made.scan_unheard, made.batch, made.quiet, made.prefetch) == (
+        60.0,
+        60.0,
+        10,
+        30.0,
+        0.0,
+    )
+    assert (made.capacity, made.per_cycle, made.cycle, made.health) == (1000, 3, 5.0, 30.0)
+    assert (PROCESSORS, TIME_LIMIT) == (10, 300.0)
     assert Settings.gentle(scan=7.0).scan == 7.0
 
 
@@ -38,7 +49,7 @@ def test_gentle_has_the_figures_of_systems_that_only_poll() -> None:
         ({"batch": 20_000}, "batch"),
         ({"capacity": 0}, "capacity"),
         ({"per_cycle": 0}, "per_cycle"),
-        ({"processors": {"a": 0}}, "processors of a"),
+        ({"processors": {"a": 0}}, "processors.a"),
         ({"max_concurrent_calls": 0}, "max_concurrent_calls"),
         ({"memory_limit": 1000}, "memory_limit"),
         ({"grace": -0.1}, "grace"),

@@ -11,6 +11,7 @@ import click
 from windlass.cli.failures import say
 from windlass.cli.output import output_option, show
 from windlass.cli.urls import url_option
+from windlass.observe.text import escaped
 from windlass.urls import dialect_of
 
 if TYPE_CHECKING:
@@ -202,7 +203,7 @@ def _lines(record: dict[str, Any]) -> Iterator[str]:
         values = value if name in ("next", "ticks") else [value]
         for place, item in enumerate(item for item in values if item is not None):
             label = name if place == 0 else ""
-            yield f"{label.ljust(width)}  {_text(item)}".rstrip()
+            yield f"{label.ljust(width)}  {escaped(_text(item))}".rstrip()
 
 
 def _text(value: Any) -> str:

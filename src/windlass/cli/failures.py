@@ -14,6 +14,7 @@ import click
 
 from windlass import errors
 from windlass.cli.leaving import Caller
+from windlass.observe.text import escaped
 from windlass.urls import without_secrets
 
 
@@ -71,7 +72,7 @@ def code_of(error: errors.WindlassError) -> ExitCode:
 
 def say(message: str) -> None:
     """Talk to the person; scripts read stdout."""
-    click.echo(message, err=True)
+    click.echo("\n".join(map(escaped, message.split("\n"))), err=True)
 
 
 def complain(message: str, code: int) -> int:

@@ -10,6 +10,11 @@ from typing import Any, TypeVar
 
 import click
 
+from windlass.observe.text import escaped, json_escaped
+
+FORMULA = ("=", "+", "-", "@", "\\t", "\\r")
+"""What a spreadsheet takes for the beginning of a formula; control characters are written out by then."""
+
 FORMATS = ("table", "json", "jsonl", "csv")
 Record = Mapping[str, Any]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -33,16 +38,17 @@ def show(records: Iterable[Record], columns: Sequence[str], output: str) -> None
     rows = [{column: _plain(record[column]) for column in columns} for record in records]
     match output:
         case "json":
-            click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+            text = json.dumps(rows, indent=2, ensure_ascii=False)
+            click.echo("\n".join(map(json_escaped, text.split("\n"))))
         case "jsonl":
             for row in rows:
-                click.echo(json.dumps(row, ensure_ascii=False))
+                click.echo(json_escaped(json.dumps(row, ensure_ascii=False)))
         case "csv":
             import csv
 
             writer = csv.DictWriter(sys.stdout, columns, lineterminator="\n")
             writer.writeheader()
-            writer.writerows(rows)
+            writer.writerows({column: _guarded(cell) for column, cell in row.items()} for row in rows)
         case _:
             for line in table(rows, columns):
                 click.echo(line)
@@ -88,6 +94,16 @@ def _cell(value: Any) -> str:
         case float():
             return f"{value:,.2f}"
         case str():
-            return value
+            return escaped(value)
         case _:
-            return json.dumps(value, ensure_ascii=False)
+            return escaped(json.dumps(value, ensure_ascii=False))
+
+
+def _guarded(value: Any) -> Any:
+    """A cell that a spreadsheet does not take for a formula: a text that begins like one gets an apostrophe in front."""
+    if isinstance(value, Mapping | list | tuple):
+        value = json.dumps(value, ensure_ascii=False)
+    if not isinstance(value, str):
+        return value
+    text = escaped(value)
+    return f"'{text}" if text.startswith(FORMULA) else text

@@ -23,9 +23,10 @@ PIECE = 12
 text was cut, that is what is left of it."""
 
 # The first group hides wherever it stands in a name (dbpassword), the second only as a word of its own: access_token and
-# accessToken, but not prompt_tokens or tokenizer.
-_ANYWHERE = r"passw(?:or)?d|passphrase|secret|authorization|credential|api[_-]?key|private[_-]?key"
-_WORDS = r"token|auth|bearer|jwt|cookie|pwd|session[_-]?id"
+# accessToken, but not prompt_tokens or tokenizer. A word that is counted or measured (token_count) is no secret, nor is a secretary.
+_ANYWHERE = r"passw(?:or)?d|passphrase|secret(?!ar)|authorization|credential|api[_-]?key|private[_-]?key"
+_MEASURE = r"(?![_-]?(?:counts?|limits?|totals?|usage|budget|length|size|types?|rate)(?:$|[^a-z]))"
+_WORDS = rf"(?:token|auth|bearer|jwt|cookie|pwd|session[_-]?id){_MEASURE}"
 _NAME = re.compile(rf"(?:{_ANYWHERE})|(?:^|[^a-z])(?:{_WORDS})(?:$|[^a-z])", re.IGNORECASE)
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 

@@ -31,6 +31,8 @@ METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 JSON_TYPE = "application/json; charset=utf-8"
 PATIENCE = 5.0  # seconds a caller has for its whole request, and again for taking the answer
 MOST_CALLERS = 16  # at a time; for one more, the one is cut off that has not asked for longest
+PROBES = ("/livez", "/readyz")
+PROBE_PLACES = 8  # beyond those: only probes are answered there, so that whoever reads slowly keeps none out
 
 Answer = tuple[HTTPStatus, str, bytes]
 
@@ -152,7 +154,7 @@ class _Listener(ThreadingHTTPServer):
     def __init__(self, host: str, port: int, answers: _Answers) -> None:
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self.answers = answers
-        self._callers = _Callers(MOST_CALLERS)
+        self._callers = _Callers(MOST_CALLERS, PROBE_PLACES)
         super().__init__((host, port), _Caller)
 
     def server_bind(self) -> None:
@@ -176,9 +178,9 @@ class _Listener(ThreadingHTTPServer):
         finally:
             self._callers.left(request)
 
-    def has_asked(self, request: Any) -> None:
-        """A caller's request is read: it is answered, whoever else comes."""
-        self._callers.has_asked(request)
+    def has_asked(self, request: Any, path: str) -> bool:
+        """A caller's request is read. Whether it is answered; if so, whoever else comes."""
+        return self._callers.has_asked(request, is_probe=path.partition("?")[0] in PROBES)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A caller that went away, most of the time."""
@@ -186,18 +188,20 @@ class _Listener(ThreadingHTTPServer):
 
 
 class _Callers:
-    """Those that are connected; connections that ask nothing do not keep out a probe that does."""
+    """Those that are connected. Neither connections that ask nothing nor answers that are not read keep a probe out."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, most: int, probes: int) -> None:
+        self._most, self._probes = most, probes
         self._lock = threading.Lock()
         self._silent: dict[socket.socket, None] = {}  # the oldest first
+        self._probing: set[socket.socket] = set()
         self._answered: set[socket.socket] = set()
 
     def let_in(self, caller: socket.socket) -> bool:
         """Take one more in, for the oldest that has not asked if need be; False while all places are taken by answers."""
         with self._lock:
-            if len(self._silent) + len(self._answered) >= self._most:
+            connected = len(self._silent) + len(self._answered) + len(self._probing)
+            if connected >= self._most + self._probes:
                 oldest = next(iter(self._silent), None)
                 if oldest is None:
                     return False
@@ -207,16 +211,22 @@ class _Callers:
             self._silent[caller] = None
             return True
 
-    def has_asked(self, caller: socket.socket) -> None:
+    def has_asked(self, caller: socket.socket, *, is_probe: bool) -> bool:
+        """Whether there is a place for the answer. The answer to a probe is so short that it never waits for its reader."""
         with self._lock:
-            if caller in self._silent:
-                del self._silent[caller]
-                self._answered.add(caller)
+            if caller not in self._silent:  # it was cut off
+                return False
+            if not is_probe and len(self._answered) >= self._most:
+                return False
+            del self._silent[caller]
+            (self._probing if is_probe else self._answered).add(caller)
+            return True
 
     def left(self, caller: socket.socket) -> None:
         with self._lock:
             self._silent.pop(caller, None)
             self._answered.discard(caller)
+            self._probing.discard(caller)
 
 
 class _Caller(BaseHTTPRequestHandler):
@@ -232,9 +242,13 @@ class _Caller(BaseHTTPRequestHandler):
         self.rfile = io.BufferedReader(_Patient(self.connection, time.monotonic() + PATIENCE))
 
     def parse_request(self) -> bool:
-        is_good = super().parse_request()
-        self.server.has_asked(self.request)
-        return is_good
+        if not super().parse_request():
+            return False
+        if self.server.has_asked(self.request, self.path):
+            return True
+        busy = {"error": "too many callers are being answered; try again"}
+        self._answer(*_json(HTTPStatus.SERVICE_UNAVAILABLE, busy))
+        return False
 
     def do_GET(self) -> None:
         self._answer(*self.server.answers(self.path))

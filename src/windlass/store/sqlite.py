@@ -26,6 +26,7 @@ from windlass.model import PlainEnd, Retention, Want
 from windlass.store.contract import EFFECT, ENDED_BY_HANDLER, Effect, Listener, Row, Transaction
 from windlass.store.ends import finish_lines
 from windlass.store.enqueueing import RepeatRaced
+from windlass.store.migrations import available, require_current
 from windlass.store.sqlite_connection import (
     BUSY_TIMEOUT,
     LONG_LOG_PAGES,
@@ -37,7 +38,7 @@ from windlass.store.sqlite_connection import (
 from windlass.store.sqlite_errors import locked, translated
 from windlass.store.sqlite_file import OpenedFile
 from windlass.store.sqlite_listener import SqliteListener, Wakeups
-from windlass.store.sqlite_migrate import migrate_sqlite
+from windlass.store.sqlite_migrate import migrate_sqlite, status_sqlite
 from windlass.store.statements import load
 
 CLOSE_WAIT = 2.0  # for a thread that reads while the store is closed
@@ -126,7 +127,12 @@ class SqliteDatabase:
             threading.Lock()
         )  # not the writer's, who may wait for the very thread that wants to read
         self._wakeups = Wakeups()
-        migrate_sqlite(url, busy_timeout=busy_timeout)
+        if auto_migrate:
+            migrate_sqlite(url, busy_timeout=busy_timeout)
+        else:
+            require_current(
+                status_sqlite(url), len(available("sqlite")), url, f"run `windlass db migrate --url {url}`"
+            )
         self._writer = connect(url, busy_timeout)
         self._file = OpenedFile(Path(self._path))
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
+from contextlib import suppress
 from typing import Any, Self
 from urllib.parse import quote, unquote
 
@@ -70,6 +72,7 @@ def connect(
         raise ConfigError("sqlite", sqlite3.sqlite_version, f"SQLite {'.'.join(map(str, OLDEST))} or newer")
     path = path_of(url)
     with translated(path):
+        _make_private(path)
         connection = sqlite3.connect(
             path,
             timeout=busy_timeout,
@@ -88,6 +91,13 @@ def connect(
             connection.close()
             raise
     return connection
+
+
+def _make_private(path: str) -> None:
+    """Make a file that is not there readable by its owner alone: it holds arguments, results and who asked. SQLite gives the files
+    beside it the same mode. A file that is there keeps its own."""
+    with suppress(OSError):  # SQLite says better why a file cannot be made
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def connect_read_only(url: str) -> sqlite3.Connection:

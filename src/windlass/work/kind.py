@@ -9,8 +9,8 @@ import inspect
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Any
+from enum import Enum, StrEnum
+from typing import Any, Final, Protocol
 
 from windlass import rates
 from windlass.errors import ConfigError
@@ -18,7 +18,7 @@ from windlass.model import Advanced, Completed, Flow, JobLimit, Json, Lease, Rat
 from windlass.nearest import did_you_mean
 from windlass.principal import Expiry
 from windlass.retry import RetryPolicy, exponential, linear
-from windlass.settings import LONGEST, MOST_PROCESSORS
+from windlass.settings import LONGEST, MOST_PROCESSORS, PROCESSORS, TIME_LIMIT
 from windlass.signature import Signature
 from windlass.store.names import NAME_RULE, is_name, is_whole
 from windlass.work.address import obstacle
@@ -26,8 +26,6 @@ from windlass.work.colour import is_async, said_plain
 from windlass.work.rules import RuleBook
 from windlass.work.schedules import CodeSchedule, module_of
 
-PROCESSORS = 10
-TIME_LIMIT = 300.0
 CHUNK_RETRY: RetryPolicy = linear(3, step=1.0)
 
 
@@ -37,6 +35,37 @@ class Where(StrEnum):
     LOOP = "loop"
     THREAD = "thread"
     PROCESS = "process"
+
+
+class Unsaid(Enum):
+    """The value of an option that a phase leaves to the configuration; ``None`` is a value of its own."""
+
+    UNSAID = "as configured"
+
+
+UNSAID: Final = Unsaid.UNSAID
+
+
+class Defaults(Protocol):
+    """What holds for phases that do not say; asked when it is needed, so that it may come from a configuration."""
+
+    @property
+    def retry(self) -> RetryPolicy: ...
+
+    @property
+    def timeout(self) -> float | None: ...
+
+    @property
+    def processors(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class FixedDefaults:
+    """The defaults where there is no configuration."""
+
+    retry: RetryPolicy = field(default_factory=exponential)
+    timeout: float | None = TIME_LIMIT
+    processors: int = PROCESSORS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +79,9 @@ class Phase:
     signature: Signature
     retry: RetryPolicy
     where: Where
-    timeout: float | None = TIME_LIMIT
-    processors: int = PROCESSORS
+    own_timeout: float | Unsaid | None = UNSAID
+    own_processors: int | Unsaid = UNSAID
+    defaults: Defaults = field(default_factory=FixedDefaults, compare=False, repr=False)
     probe: Callable[..., Any] | None = None
     chunk_retry: RetryPolicy = CHUNK_RETRY
     max_waiting: int | None = None  # with so many queued, the phase before is held back
@@ -61,6 +91,16 @@ class Phase:
         default_factory=dict
     )  # parameters that are provided by type, besides the context
     _owner: Kind | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def timeout(self) -> float | None:
+        """Seconds that an attempt may take without progress; None is no limit."""
+        return self.defaults.timeout if self.own_timeout is UNSAID else self.own_timeout
+
+    @property
+    def processors(self) -> int:
+        """How many jobs of this phase an instance runs at once, unless its settings say otherwise."""
+        return self.defaults.processors if self.own_processors is UNSAID else self.own_processors
 
     @property
     def is_limited(self) -> bool:
@@ -126,8 +166,8 @@ class Kind:
 class Registry:
     """All kinds of one application, by name, and their phases in the order they should be served."""
 
-    def __init__(self, *, default_retry: RetryPolicy | None = None) -> None:
-        self._default_retry = default_retry or exponential()
+    def __init__(self, *, defaults: Defaults | None = None) -> None:
+        self._defaults = defaults or FixedDefaults()
         self._kinds: dict[str, Kind] = {}
         self._phases: dict[str, Phase] = {}
         self._schedules: dict[str, CodeSchedule] = {}
@@ -143,8 +183,8 @@ class Registry:
         label: str | None = None,
         injected: Callable[[Any], bool] = lambda annotation: False,
         retry: RetryPolicy | None = None,
-        timeout: float | None = TIME_LIMIT,
-        processors: int = PROCESSORS,
+        timeout: float | Unsaid | None = UNSAID,
+        processors: int | Unsaid = UNSAID,
         executor: str | None = None,
         probe: Callable[..., Any] | None = None,
         chunk_retry: RetryPolicy = CHUNK_RETRY,
@@ -167,7 +207,7 @@ class Registry:
             raise ConfigError("kind", kind, "a name that is not taken; each kind is defined once")
         if label and (taken := self._kinds.get(kind)) is not None and taken.phases[0].name == kind:
             raise ConfigError("pipeline", kind, "a name that no job has; each kind is defined once")
-        if timeout is not None and not _is_seconds(timeout):
+        if timeout is not None and timeout is not UNSAID and not _is_seconds(timeout):
             raise ConfigError(
                 "timeout", timeout, f"a number of seconds above 0, up to {LONGEST:,}, or None for no limit"
             )
@@ -175,7 +215,7 @@ class Registry:
             raise ConfigError(
                 "max_waiting", max_waiting, "a whole number of 1 or more, for a phase of a pipeline"
             )
-        if not is_whole(processors, 1, MOST_PROCESSORS):
+        if processors is not UNSAID and not is_whole(processors, 1, MOST_PROCESSORS):
             raise ConfigError("processors", processors, f"a whole number from 1 to {MOST_PROCESSORS:,}")
         for option, policy in (("retry", retry), ("chunk_retry", chunk_retry)):
             if policy is not None and not (hasattr(policy, "attempts") and hasattr(policy, "delay")):
@@ -203,10 +243,11 @@ class Registry:
             handler=handler,
             signature=signature,
             supplied=supplied,
-            retry=retry or self._default_retry,
+            retry=retry or self._defaults.retry,
             where=where,
-            timeout=timeout,
-            processors=processors,
+            own_timeout=timeout,
+            own_processors=processors,
+            defaults=self._defaults,
             probe=probe,
             chunk_retry=chunk_retry,
             max_waiting=max_waiting,
