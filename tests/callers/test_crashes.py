@@ -85,7 +85,7 @@ def test_on_sqlite(sqlite_path: Path) -> None:
         kind = alone if how == "exit" else here
         jobs[n] = place, kind.enqueue(n=n, place=place, how=how, url=shop.app.url)
     try:
-        shop.drained(shop.serve(**PATIENT), timeout=60.0)
+        shop.drained(shop.serve(**PATIENT))
         assert_both_or_neither(shop, jobs)
     finally:
         shop.close()
@@ -107,7 +107,7 @@ def test_an_instance_that_dies_with_its_handler(postgres_dsn: str) -> None:
         finally:
             stop(worker)
     try:
-        shop.drained(shop.serve(**PATIENT), timeout=60.0)
+        shop.drained(shop.serve(**PATIENT))
         assert_both_or_neither(shop, jobs)
     finally:
         shop.close()

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import PATIENCE
 from windlass.examples.visibility.reading import read_page
 from windlass.model import JobFilter
 from windlass.store import open_store
@@ -39,7 +40,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 def finished(demo: subprocess.Popen[str]) -> dict[str, float]:
-    out, err = demo.communicate(timeout=80)
+    out, err = demo.communicate(timeout=PATIENCE)
     assert demo.returncode == 0, err
     facts = {row["what"]: row["count"] for row in map(json.loads, out.splitlines())}
     facts.pop("seconds")
@@ -69,7 +70,7 @@ def test_after_ctrl_c_the_next_start_goes_on(start: Start, tmp_path: Path) -> No
     first = start()
     until_under_way(first)
     first.send_signal(signal.SIGINT)
-    _, err = first.communicate(timeout=30)
+    _, err = first.communicate(timeout=PATIENCE)
     assert first.returncode == 130 and "goes on with the next start" in err
     second = start()
     assert finished(second) == RIGHT
@@ -81,7 +82,7 @@ def test_after_a_kill_the_next_start_goes_on(start: Start) -> None:
     first = start()
     until_under_way(first)
     first.kill()
-    first.wait(10)
+    first.wait(PATIENCE)
     assert finished(start()) == RIGHT
 
 
@@ -104,7 +105,7 @@ def test_pages_are_read_as_a_person_would() -> None:
 @pytest.mark.parametrize("form", [[], ["--kill"]], ids=["pages", "parcels"])
 def test_a_file_that_cannot_be_made_is_one_line_as_for_db_migrate(start: Start, form: list[str]) -> None:
     demo = start("--file", "/nowhere/demo.db", *form)
-    _, err = demo.communicate(timeout=60)
+    _, err = demo.communicate(timeout=PATIENCE)
     assert demo.returncode == 69
     assert err.startswith("error: /nowhere/demo.db cannot be opened") and err.count("\n") == 1
 
@@ -112,6 +113,6 @@ def test_a_file_that_cannot_be_made_is_one_line_as_for_db_migrate(start: Start, 
 def test_a_number_of_jobs_without_kill_is_refused(start: Start, tmp_path: Path) -> None:
     """It would change nothing."""
     demo = start("--jobs", "50")
-    _, err = demo.communicate(timeout=60)
+    _, err = demo.communicate(timeout=PATIENCE)
     assert demo.returncode == 2 and "--jobs is for the demonstration with --kill" in err
     assert list(tmp_path.iterdir()) == []

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.engine.shop import Shop
+from tests.waiting import PATIENCE
 from windlass.engine.engine import Engine
 from windlass.errors import StoreUnreachableError
 from windlass.model import Enqueued
@@ -36,12 +37,13 @@ class Line:
     ) -> Line:
         """``look`` is called by each job when it begins."""
         ran: list[tuple[int, int]] = []
-        gate = threading.Event()
+        gate, has_looked = threading.Event(), threading.Event()
 
         @shop.app.job(processors=1, retry=fixed(attempts))
         def work(n: int, ctx: Context) -> None:
             ran.append((n, ctx.lease.token))
             look(ctx)
+            has_looked.set()
             while not gate.wait(0.01):
                 ctx.check_stop()
 
@@ -51,8 +53,10 @@ class Line:
         shop.drained(engine)
         gate.clear()
         ran.clear()
+        has_looked.clear()
         jobs = [work.enqueue(n=n) for n in range(5)]
         shop.until(lambda: engine.report().phases["work"].waiting == 4)
+        assert has_looked.wait(PATIENCE), "the first runs, and has looked"
         return cls(engine, jobs, gate, ran)
 
 
@@ -89,5 +93,5 @@ def endless(shop: Shop) -> tuple[Enqueued, Engine]:
 
     job = endless.enqueue()
     engine = shop.serve()
-    assert begun.wait(10)
+    assert begun.wait(PATIENCE)
     return job, engine

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
+from tests.waiting import PATIENCE, eventually
 from windlass.app import App
 from windlass.engine.drain import Drain
 from windlass.engine.engine import Engine
@@ -43,19 +43,14 @@ class Shop:
         self._engines.append(engine)
         return engine
 
-    def drained(self, engine: Engine, timeout: float = 20.0) -> None:
+    def drained(self, engine: Engine, timeout: float = PATIENCE) -> None:
         assert Drain(engine, self.store).wait(timeout), self.store.phases.counts()
 
     def job(self, job: Any) -> Job:
         return self.store.jobs.get(getattr(job, "id", job))
 
-    def until(self, holds: Callable[[], Any], timeout: float = 15.0) -> Any:
-        deadline = time.monotonic() + timeout
-        while time.monotonic() < deadline:
-            if answer := holds():
-                return answer
-            time.sleep(0.01)
-        raise AssertionError(f"did not happen within {timeout} s; {self.store.phases.counts()}")
+    def until(self, holds: Callable[[], Any], timeout: float = PATIENCE) -> Any:
+        return eventually(holds, self.store.phases.counts, timeout)
 
     def run(self, sql: str) -> list[Any]:
         """One statement of the test's own on the same database."""

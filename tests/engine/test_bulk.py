@@ -147,7 +147,7 @@ def test_rules_see_them(shop: Shop) -> None:
     shop.app.when(work, create=following, args={})
     shop.app.sync()
     work.enqueue_many([{"n": n} for n in range(MANY)])
-    shop.drained(shop.serve(), timeout=60)
+    shop.drained(shop.serve())
     assert shop.store.phases.counts()[following.name].completed == MANY
 
 

@@ -186,7 +186,7 @@ def test_a_canary_is_found_nowhere(shop: Shop, written: io.StringIO) -> None:
     with pytest.raises(TokenError) as distrusted:
         forged.verify(CANARY)
     engine = shop.serve()
-    shop.drained(engine, timeout=60)
+    shop.drained(engine)
     metrics = Metrics(engine.stats.report, engine.report, shop.store.phases.counts).render().decode()
     state = json.dumps(health.detailed(engine.report(), shop.store.phases.counts()), default=str)
     everything = shop.store.jobs.list(JobFilter(), limit=500).jobs

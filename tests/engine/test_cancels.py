@@ -67,7 +67,7 @@ def test_a_cancel_from_elsewhere_is_heard_long_before_the_next_heartbeat(shop: S
     assert begun.wait(10)
     with open_store(shop.app.url) as elsewhere:
         elsewhere.jobs.cancel(job.id)
-    shop.until(lambda: shop.job(job).state is State.CANCELLED, timeout=5)
+    shop.until(lambda: shop.job(job).state is State.CANCELLED)
     shop.drained(engine)
 
 

@@ -115,5 +115,5 @@ def test_a_forked_child_that_waits_on_the_workers_loop_ends(shop: Shop, prints: 
 def test_a_forked_child_of_a_jobs_own_process_tells_nothing(shop: Shop, how: str) -> None:
     """Its word came first, and was taken for the job's."""
     job = shop.app.job(name="fork", executor="process")(fork).enqueue(how=how)
-    shop.drained(shop.serve(), timeout=60)
+    shop.drained(shop.serve())
     assert shop.job(job).result == f"child ended with {CODES[how]}"

@@ -136,7 +136,7 @@ def test_a_lease_that_ends_unrenewed_gives_back_what_waits(shop: Shop) -> None:
     """Steps may still work where beats do not: what has not begun is others' at once, and does not begin here."""
     line = Line.in_memory(shop, lease=3.0, heartbeat=0.3, margin=2.2, recovery=60.0)
     break_beats(line.engine)
-    shop.until(lambda: all(shop.job(job).state is State.QUEUED for job in line.jobs), timeout=10)
+    shop.until(lambda: all(shop.job(job).state is State.QUEUED for job in line.jobs))
     assert {shop.job(job).attempt for job in line.jobs} == {0}
     assert [n for n, _ in line.ran] == [0]
 

@@ -127,7 +127,7 @@ def test_a_phase_that_is_full_holds_back_the_one_before_it(shop: Shop) -> None:
     time.sleep(0.5)
     assert len(started) == before < 40, "it is held back"
     gate.set()
-    shop.drained(engine, 40)
+    shop.drained(engine)
     assert len(started) == 60
 
 

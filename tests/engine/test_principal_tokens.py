@@ -215,7 +215,7 @@ def test_handlers_in_processes_have_the_same_rights_and_checks(processes: Shop) 
         "parent_in_process": USER,
     }
     jobs = {kind: processes.app.enqueue(kind, principal=who) for kind, who in people.items()}
-    processes.drained(processes.serve(processors=dict.fromkeys(people, 1)), timeout=60)
+    processes.drained(processes.serve(processors=dict.fromkeys(people, 1)))
     ended = {kind: processes.job(job) for kind, job in jobs.items()}
     assert ended["seen_in_process"].result == ["u-7", "read", "write", "Harju", "Tartu"]
     assert code(ended["fails_in_process"]) == "principal_expired"
@@ -230,7 +230,7 @@ def test_handlers_in_processes_have_the_same_rights_and_checks(processes: Shop) 
 def test_a_token_in_a_process_is_hidden_from_all_that_is_recorded(processes: Shop, how: str) -> None:
     with processes.app.as_principal(USER, token=CANARY):
         job = processes.app.enqueue("token_in_process", how=how, keep_token=True, max_attempts=1)
-    processes.drained(processes.serve(crash_cap=1), timeout=60)
+    processes.drained(processes.serve(crash_cap=1))
     ended = processes.job(job)
     told = f"{ended} {processes.store.jobs.attempts(job.id)} {processes.store.jobs.timeline(job.id)}"
     assert CANARY not in told

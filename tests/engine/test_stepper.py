@@ -420,7 +420,7 @@ def test_a_job_that_there_is_no_room_for_is_given_back_at_once(
 
     monkeypatch.setattr(first._floor, "offer", offer)
     job = work.enqueue()
-    shop.until(lambda: refused and shop.job(job).state is State.QUEUED, timeout=10)
+    shop.until(lambda: refused and shop.job(job).state is State.QUEUED)
     assert shop.job(job).attempt == 0 and shop.job(job).crashes == 0
     shop.drained(shop.serve())
     assert (shop.job(job).result, shop.job(job).attempt) == ("done", 1)

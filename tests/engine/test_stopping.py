@@ -124,7 +124,7 @@ def test_what_waits_is_given_back_at_once_when_the_engine_stops(shop: Shop) -> N
         claimed.extend(other.claim("work", 5))
         return len(claimed) == 4
 
-    shop.until(have_all, timeout=10)
+    shop.until(have_all)
     assert stopper.is_alive() and not line.gate.is_set()
     assert {lease.id for lease in claimed} == {job.id for job in line.jobs[1:]}
     assert {lease.attempt for lease in claimed} == {1}, "none was spent"

@@ -13,8 +13,8 @@ from tests.servers.postgres import PostgresServers
 from windlass.model import Completed, JobFilter, Lease, NewJob, Released, State
 from windlass.store.contract import Row
 from windlass.store.ends import finish_columns
-from windlass.store.holder import Holder
-from windlass.store.marks import Scan
+from windlass.store.holder import LANES, Holder
+from windlass.store.marks import Marks, Scan
 from windlass.store.store import Store
 
 SIZES = (1, 10, 100, 500)
@@ -88,6 +88,7 @@ def test_hot_verbs_touch_a_bounded_number_of_rows_beside_millions(database: str)
 
     try:
         holder = store.join()
+        hold_the_clock_of_the_marks(holder)
         first_scan_walks_the_processing_rows(watched, holder, expect)
         for n in SIZES:
             claims_and_finishes_are_bounded(watched, holder, n, expect)
@@ -112,16 +113,24 @@ def has_no_seq_scan(plan: big.Plan, *tables: str) -> bool:
     )
 
 
+def hold_the_clock_of_the_marks(holder: Holder) -> None:
+    """Scans start at the beginning every half second, however long ago that half second was planned for: on a slow machine between
+    any two calls. With a clock that stands still they do so at the first call and after a nudge alone."""
+    holder._marks[big.PHASE] = Marks(LANES, monotonic=lambda: 0.0)
+
+
+def reach_the_mark(holder: Holder) -> None:
+    """Claim one job from the beginning where that is due, so that the next scan starts at the mark."""
+    if holder._marks[big.PHASE].plan()[0] is Scan.FULL:
+        assert len(holder.claim(big.PHASE, 1)) == 1
+    assert holder._marks[big.PHASE].plan()[0] is Scan.MARK
+
+
 def claim_from_the_mark(holder: Holder, n: int) -> list[Lease]:
-    """Claim until a claim was one that started at the mark; the last batch."""
-    marks = holder._marks_of(big.PHASE)
-    assert marks is not None
-    while True:
-        scan, _ = marks.plan()
-        claimed = list(holder.claim(big.PHASE, n))
-        assert len(claimed) == n
-        if scan is Scan.MARK:
-            return claimed
+    reach_the_mark(holder)
+    claimed = list(holder.claim(big.PHASE, n))
+    assert len(claimed) == n
+    return claimed
 
 
 def first_scan_walks_the_processing_rows(watched: Watched, holder: Holder, expect: Expect) -> None:
@@ -165,6 +174,13 @@ def other_duties_are_bounded(watched: Watched, store: Store, holder: Holder, exp
     plan = watched.again("next_due")
     expect("next_due", plan.ways("job_later") == {"job_later_due"} and plan.buffers <= 10, plan)
 
+    holder.nudge(big.PHASE)
+    assert holder.look([big.PHASE, "nothing"]) == {big.PHASE}
+    plan = watched.again("look")
+    expect(
+        "look: from the beginning it meets the processing rows", plan.touched("job") > big.PROCESSING, plan
+    )
+    reach_the_mark(holder)
     assert holder.look([big.PHASE, "nothing"]) == {big.PHASE}
     plan = watched.again("look")
     expect("look: from the marks through job_ready", plan.ways("job") == {"job_ready"}, plan)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
@@ -150,9 +151,15 @@ def pytest_report_header() -> list[str]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """A worker of pytest-xdist would finish its test before it noticed that pytest was killed, servers and all."""
+    """A worker of pytest-xdist would finish its test before it noticed that pytest was killed, servers and all.
+
+    A shell without job control starts what it puts in the background with SIGINT ignored, every program under test would inherit that,
+    and a test that sends one its Ctrl-C would wait in vain.
+    """
     if hasattr(config, "workerinput"):
         process.die_with_parent()
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

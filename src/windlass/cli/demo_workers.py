@@ -31,6 +31,7 @@ class Workers:
         self._last_words: list[deque[str]] = []
         self._readers: list[threading.Thread] = []
         self._may_kill = threading.Event()
+        self._killing = threading.Lock()
         self.killed: int | None = None
 
     def start(self) -> None:
@@ -49,7 +50,7 @@ class Workers:
         say(f"workers: {', '.join(f'pid {worker.pid}' for worker in self._processes)}")
 
     def kill_one(self) -> None:
-        """Kill the last worker with SIGKILL as soon as it has jobs in its hands."""
+        """Kill the first worker that has jobs in its hands from now on, with SIGKILL."""
         self._may_kill.set()
 
     def check(self) -> None:
@@ -92,11 +93,8 @@ class Workers:
             text = line.decode(errors="replace").strip()
             if not text.startswith("claimed "):
                 self._last_words[number].append(text)
-            elif (
-                number == WORKERS - 1
-                and self._may_kill.is_set()
-                and self.killed is None
-                and int(text.split()[1]) >= WORTH_KILLING
-            ):
-                self.killed = worker.pid
-                os.kill(worker.pid, signal.SIGKILL)
+            elif self._may_kill.is_set() and int(text.split()[1]) >= WORTH_KILLING:
+                with self._killing:  # of two that claim at the same moment, one
+                    if self.killed is None:
+                        self.killed = worker.pid
+                        os.kill(worker.pid, signal.SIGKILL)

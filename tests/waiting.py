@@ -1,0 +1,26 @@
+"""Waiting for what a test expects: for the event itself, never for an amount of time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+PATIENCE = 60.0
+"""Seconds after which a test stops waiting for something that should happen. It only ends a test that hangs, and states no promise:
+what takes 10 ms alone took 10 s beside four busy loops on two cores. It stays below pytest's limit of 120 s for a test, so that the test
+itself says what did not happen."""
+
+LOOK_EVERY = 0.01
+
+
+def eventually(
+    holds: Callable[[], Any], what: str | Callable[[], Any] = "", seconds: float = PATIENCE
+) -> Any:
+    """Wait until ``holds`` returns something true, and return that; ``what`` (or what it returns) goes into the failure."""
+    deadline = time.monotonic() + seconds
+    while not (found := holds()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"did not happen within {seconds:g} s: {what() if callable(what) else what}")
+        time.sleep(LOOK_EVERY)
+    return found
