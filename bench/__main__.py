@@ -86,5 +86,16 @@ def limits(jobs: int, rounds: int, workers: int, short: bool, output: Path | Non
     sys.exit(0 if is_kept or short else 1)
 
 
+@main.command()
+@click.option("--jobs", default=20_000, show_default=True, help="Jobs to count over.")
+@click.option("--short", is_flag=True, help="A quick form: 1,000 jobs.")
+@click.option("--json", "output", type=click.Path(path_type=Path), help="Write the figures to a file, too.")
+def counted(jobs: int, short: bool, output: Path | None) -> None:
+    """Statements, WAL, rows visited and Python calls of a plain job: counts, which a busy machine does not change."""
+    from bench import counted as measurement
+
+    measurement.run(jobs=1_000 if short else jobs, output=output)
+
+
 if __name__ == "__main__":
     main()
