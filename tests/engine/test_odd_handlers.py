@@ -17,6 +17,7 @@ import pytest
 
 from tests.engine.shop import Shop
 from windlass import Context
+from windlass.engine.fault import Fault
 from windlass.engine.recorder import Recorder
 from windlass.engine.stats import Stats
 from windlass.engine.thread_executor import ThreadExecutor
@@ -245,7 +246,7 @@ def test_a_pool_without_a_thread_is_closed_in_order(monkeypatch: pytest.MonkeyPa
     def start(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    pool = ThreadExecutor(None, lambda ended: None)  # type: ignore[arg-type]
+    pool = ThreadExecutor(None, lambda ended: None, Fault("threads"))  # type: ignore[arg-type]
     monkeypatch.setattr(threading.Thread, "start", start)
     pool.run(lambda: None)
     pool.close()

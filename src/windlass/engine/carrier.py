@@ -16,13 +16,15 @@ import sys
 import types
 import weakref
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from typing import Any
 
 from windlass.engine.executors import Bench, Ended, ended
+from windlass.engine.fault import Fault
 from windlass.engine.forks import Process, wandered
 from windlass.engine.runner import Call
 from windlass.engine.running import Running
+from windlass.json_tree import explain
 from windlass.observe.current import current_job
 
 AT_A_TIME = 200
@@ -32,8 +34,11 @@ AT_A_TIME = 200
 class Carrier:
     """The line of jobs and the tasks that carry them; on the loop's thread only, but for ``current``."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, bench: Bench, note: Callable[[Ended], None]) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, bench: Bench, note: Callable[[Ended], None], fault: Fault
+    ) -> None:
         self._loop = loop
+        self._fault = fault
         self._bench = bench
         self._note = note
         self._clean = contextvars.copy_context()
@@ -67,17 +72,28 @@ class Carrier:
     # ------------------------------------------------------------------ tasks
 
     def _give_task(self, running: Running) -> None:
-        task = self._new_task(self._alone(running))
-        running.handle = task
-        self._own[task] = running
+        task = self._new_task(self._alone(running), [running])
+        if task is not None:
+            running.handle = task
+            self._own[task] = running
 
     def _go_on(self) -> None:
         """Have somebody serve the line."""
         if self._line and self._at_line is None:
-            self._at_line = self._new_task(self._serve_line())
+            self._at_line = self._new_task(self._serve_line(), self._line)
 
-    def _new_task(self, work: Any) -> asyncio.Task[None]:
-        task: asyncio.Task[None] = asyncio.Task(work, loop=self._loop, context=self._clean.copy())
+    def _new_task(self, work: Any, jobs: Collection[Running]) -> asyncio.Task[None] | None:
+        """A task for these jobs; where none can be made, they are given back."""
+        try:
+            task: asyncio.Task[None] = asyncio.Task(work, loop=self._loop, context=self._clean.copy())
+        except Exception as error:  # noqa: BLE001  whatever it is, no handler of these jobs was entered
+            work.close()
+            unstarted = list(jobs)
+            if jobs is self._line:
+                self._line.clear()
+            self._fault.give_back(explain(error), unstarted)
+            return None
+        self._fault.reason = None
         task.add_done_callback(self._gone)
         return task
 

@@ -130,7 +130,7 @@ class Discovery:
             look = self._looks[want.phase]
             look.is_hot = claimed >= want.limit or look.is_news(began)
             if look.is_hot:
-                look.due_at = now
+                look.due_at = max(now, look.not_before)
                 return
             if look.again_at <= now:
                 look.again_at = FOREVER

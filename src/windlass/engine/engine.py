@@ -140,6 +140,7 @@ class Engine:
             board.on_recorded,
             on_crash=board.on_crash,
             on_duplicate=board.on_duplicate,
+            on_unstarted=board.on_unstarted,
         )
         undo.callback(self._hosts.close)
         self._watchdog = Watchdog(
@@ -360,6 +361,7 @@ class Engine:
                 f"phase {name}: {events.jobs_wait(count)}, and no instance serves it"
                 for name, count in self._duties.unserved.phases.items()
             ]
+            degraded += [f"executor {name}: {reason}" for name, reason in self._hosts.faults()]
         lag = self._watchdog.loop_lag if has_begun else 0.0
         if lag >= self.settings.blocked_after:
             degraded.append("loop: a handler blocks the event loop")

@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
+from windlass.engine.fault import Fault
 from windlass.engine.forks import Process, leave, wandered
 from windlass.engine.runner import STOPPED, Call, Runner, describe, unseen
 from windlass.engine.running import Running, Stop
@@ -38,8 +39,10 @@ _PRINCIPAL = int(Flag.PRINCIPAL)
 class Executor(Protocol):
     """Hosts handlers."""
 
+    fault: Fault
+
     def submit(self, batch: Sequence[Running]) -> None:
-        """Run these jobs, each at once."""
+        """Run these jobs, each at once. Raises only where none of them was started."""
         ...
 
     def stop_job(self, running: Running) -> None:

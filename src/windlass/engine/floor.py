@@ -117,6 +117,12 @@ class Floor:
         self._queue.done(running.lease.id)
         return True
 
+    def turn_away(self, unstarted: Sequence[Running]) -> list[Lease]:
+        """Jobs could not be started: they and all that waits in their phases leave; returns what is to be given back."""
+        with self._lock:
+            leases = [running.lease for running in unstarted if self._end(running)]
+            return leases + self._queue.drain({lease.phase for lease in leases})
+
     # ------------------------------------------------------------------ stopping
 
     def stop(self, running: Running, reason: Stop) -> bool:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from windlass.engine.executors import Bench, Executor, OnEnded
+from windlass.engine.fault import Fault
 from windlass.engine.loop_executor import LoopExecutor
 from windlass.engine.process_executor import ProcessExecutor
 from windlass.engine.running import Running
 from windlass.engine.thread_executor import ThreadExecutor
+from windlass.json_tree import explain
 from windlass.logger import get_logger
 from windlass.model import Lease
 from windlass.settings import Settings
@@ -33,8 +35,9 @@ class Hosts:
         *,
         on_crash: Callable[[], None],
         on_duplicate: Callable[[Lease, str], None],
+        on_unstarted: Callable[[Sequence[Running], bool], None],
     ) -> None:
-        self._threads = ThreadExecutor(bench, on_ended)
+        self._threads = ThreadExecutor(bench, on_ended, Fault("threads", on_unstarted))
         self._processes = ProcessExecutor(
             bench,
             on_ended,
@@ -46,13 +49,16 @@ class Hosts:
             crash_cap=settings.crash_cap,
             cancel_grace=settings.cancel_grace,
             memory_limit=settings.memory_limit,
+            fault=Fault("processes", on_unstarted),
         )
         has_coroutines = any(_is_coroutine(phase) for phase in phases.values())
-        self.loop = LoopExecutor(bench, on_ended) if has_coroutines else None  # last: it has a thread at once
+        self.loop = None  # last: it has a thread at once
+        if has_coroutines:
+            self.loop = LoopExecutor(bench, on_ended, Fault("loop", on_unstarted))
         self._warned: set[str] = set()
 
     def dispatch(self, batch: Sequence[Running]) -> None:
-        """Start jobs, each where it belongs."""
+        """Start jobs, each where it belongs; those that cannot be started are given back."""
         if self.loop is not None and all(_is_plain(running) for running in batch):
             self.loop.submit(batch)
             return
@@ -61,7 +67,16 @@ class Hosts:
             host = self._host(running)
             groups.setdefault(id(host), (host, []))[1].append(running)
         for host, jobs in groups.values():
-            host.submit(jobs)
+            try:
+                host.submit(jobs)
+            except Exception as error:  # noqa: BLE001  an executor that raises has started none of them
+                host.fault.give_back(explain(error), jobs)
+
+    def faults(self) -> list[tuple[str, str]]:
+        """The executors that could not start a job when they last had one, and why."""
+        hosts = (self._threads, self._processes, self.loop)
+        faults = [host.fault for host in hosts if host is not None]
+        return [(fault.executor, reason) for fault in faults if (reason := fault.reason)]
 
     def in_thread(self, function: Callable[[], None]) -> None:
         """Run something that is no job on a thread."""

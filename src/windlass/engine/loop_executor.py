@@ -16,14 +16,17 @@ from typing import Any
 
 from windlass.engine.carrier import Carrier
 from windlass.engine.executors import Bench, Ended, OnEnded
+from windlass.engine.fault import Fault
 from windlass.engine.running import Running
 from windlass.errors import WindlassError
+from windlass.json_tree import explain
 
 
 class LoopExecutor:
     """Runs coroutines. ``WindlassError`` where there is no loop or no thread to be had."""
 
-    def __init__(self, bench: Bench, on_ended: OnEnded) -> None:
+    def __init__(self, bench: Bench, on_ended: OnEnded, fault: Fault) -> None:
+        self.fault = fault
         self._bench = bench
         self._on_ended = on_ended
         self._inbox: list[Sequence[Running]] = []
@@ -50,7 +53,11 @@ class LoopExecutor:
             self._inbox.append(batch)
             if len(self._inbox) > 1:
                 return  # the loop was told and has not come yet
-        self._call(self._take)
+        try:
+            self._loop.call_soon_threadsafe(self._take)
+        except RuntimeError as error:  # closed
+            if not self._is_closing:
+                self.fault.give_back(explain(error), [job for jobs in self._arrived() for job in jobs])
 
     def stop_job(self, running: Running) -> None:
         self._call(self._cancel, running)
@@ -77,7 +84,7 @@ class LoopExecutor:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._carrier = Carrier(self._loop, self._bench, self._note)
+        self._carrier = Carrier(self._loop, self._bench, self._note, self.fault)
         try:
             while not self._is_closing:
                 try:
@@ -88,10 +95,13 @@ class LoopExecutor:
             self._loop.close()
 
     def _take(self) -> None:
+        for batch in self._arrived():
+            self._start(batch)
+
+    def _arrived(self) -> list[Sequence[Running]]:
         with self._inbox_lock:
             batches, self._inbox = self._inbox, []
-        for batch in batches:
-            self._start(batch)
+        return batches
 
     def _start(self, batch: Sequence[Running]) -> None:
         if self._carrier is not None:

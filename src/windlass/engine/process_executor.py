@@ -19,12 +19,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 from windlass.engine.child_process import Child, Exit
 from windlass.engine.crew import GOODBYE, LOOK_EVERY, Crew
 from windlass.engine.executors import Bench, Ended, OnEnded
+from windlass.engine.fault import Fault
 from windlass.engine.hosted import Hosted
 from windlass.engine.process_ends import Ends
 from windlass.engine.running import Running, Stop
@@ -77,8 +78,10 @@ class ProcessExecutor:
         log_level: int | None = None,
         idle_kept: int = IDLE_KEPT,
         idle_seconds: float = IDLE_SECONDS,
+        fault: Fault | None = None,
     ) -> None:
         refuse_in_main_script()
+        self.fault = fault or Fault("processes")
         self._bench = bench
         self._on_ended = on_ended
         self._on_recorded = on_recorded
@@ -141,18 +144,28 @@ class ProcessExecutor:
         with self._lock:
             if self._closing_at is not None and self._wake is None:
                 return  # closed
-            self._inbox.extend(items)
             if self._thread is None:
-                ours, self._wake = socket.socketpair()
-                ours.setblocking(False)
-                self._wake.setblocking(False)
-                crew = self._crew = Crew(self._first_message, ours, **self._idle)  # type: ignore[arg-type]
-                self._thread = threading.Thread(
-                    target=self._supervise, args=(crew,), name="windlass-processes", daemon=True
-                )
-                self._thread.start()
-            elif len(self._inbox) == len(items) and self._thread is not threading.current_thread():
+                self._start()
+            self._inbox.extend(items)
+            if len(self._inbox) == len(items) and self._thread is not threading.current_thread():
                 self._nudge()  # otherwise it was told and has not come yet, or is right here
+
+    def _start(self) -> None:
+        """Start the supervisor. Raises, with nothing left behind, where it cannot be had."""
+        ours, theirs = socket.socketpair()
+        with ExitStack() as undo:
+            undo.callback(ours.close)
+            undo.callback(theirs.close)
+            ours.setblocking(False)
+            theirs.setblocking(False)
+            crew = Crew(self._first_message, ours, **self._idle)  # type: ignore[arg-type]
+            undo.callback(crew.close)
+            thread = threading.Thread(
+                target=self._supervise, args=(crew,), name="windlass-processes", daemon=True
+            )
+            thread.start()
+            undo.pop_all()
+        self._crew, self._wake, self._thread = crew, theirs, thread
 
     def _nudge(self) -> None:
         if self._wake is not None:
@@ -219,6 +232,7 @@ class ProcessExecutor:
         match message["do"]:
             case "begun":
                 work.is_begun = True
+                self.fault.reason = None
                 work.running.processor.touch(time.monotonic())
             case "touch":
                 work.running.processor.touch(time.monotonic())
@@ -287,7 +301,7 @@ class ProcessExecutor:
         try:
             child = crew.take(work)
         except Exception as error:  # noqa: BLE001  whatever keeps a process from starting, it is not this job's fault
-            self._end(work, self._ends.unstarted(running, explain(error), ""))
+            self._unstarted(work, explain(error), "")
             return
         work.tries += 1
         work.child = child
@@ -323,7 +337,12 @@ class ProcessExecutor:
             log.warning("a process %s before it began with job %s; trying another", what, running.lease.id)
             self._assign(crew, work)
         else:
-            self._end(work, self._ends.unstarted(running, f"it {what}", child.last_words))
+            self._unstarted(work, f"it {what}", child.last_words)
+
+    def _unstarted(self, work: Hosted, why: str, last_words: str) -> None:
+        """A job goes back to be run later, and its history says why."""
+        self.fault.note(f"no process could be started: {why}", [work.running])
+        self._end(work, self._ends.unstarted(work.running, why, last_words))
 
     def _end(self, work: Hosted, outcome: Outcome | None) -> None:
         work.child = None

@@ -81,12 +81,15 @@ class Queue:
         del self._place[job_id]
         return lease
 
-    def drain(self) -> list[Lease]:
-        """Take out everything that waits, to give it back."""
-        leases = [lease for waiting in self._waiting.values() for lease in waiting]
-        for waiting in self._waiting.values():
+    def drain(self, phases: Iterable[str] | None = None) -> list[Lease]:
+        """Take out everything that waits, in these phases or in all, to give it back."""
+        leases: list[Lease] = []
+        for phase in list(self._waiting) if phases is None else phases:
+            waiting = self._waiting[phase]
+            leases += waiting
             waiting.clear()
-        self._place.clear()
+        for lease in leases:
+            del self._place[lease.id]
         return leases
 
     def size(self, phase: str) -> int:

@@ -18,7 +18,7 @@ from windlass.engine.recorder import Recorder
 from windlass.engine.runner import Runner
 from windlass.engine.running import Running, Stop
 from windlass.engine.stats import Stats
-from windlass.engine.stepper import Stepper
+from windlass.engine.stepper import REFUSED_PAUSE, Stepper
 from windlass.engine.waker import Waker
 from windlass.engine.watchdog import Watchdog
 from windlass.model import ON_REQUEST, Cancelled, Fired, Lease, Outcome, Recovered, Released
@@ -94,6 +94,13 @@ class Switchboard:
     def give_back(self, leases: Iterable[Lease]) -> None:
         self._recorder.put([Released(lease) for lease in leases])
         self._waker.wake()
+
+    def on_unstarted(self, jobs: Sequence[Running], is_given_back: bool) -> None:
+        """An executor could not start these jobs. Their phases are left alone for a moment: the next claim would bring them back."""
+        for phase in {running.lease.phase for running in jobs}:
+            self._discovery.postpone(phase, REFUSED_PAUSE)
+        if is_given_back:
+            self.give_back(self._floor.turn_away(jobs))
 
     def stop_job(self, running: Running, reason: Stop) -> None:
         if self._floor.stop(running, reason):

@@ -1,5 +1,6 @@
 """Plain handlers: threads that are started when there is work for them and stay.
 
+Where the machine has no room for another thread, jobs wait for one of those there are; where there is none at all, they are given back.
 A thread cannot be stopped from outside. A job that does not stop when told keeps its thread; its processor is replaced, and a new
 thread is started for it.
 """
@@ -11,21 +12,22 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Sequence
-from queue import SimpleQueue
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 
 from windlass.engine.executors import Bench, Ended, OnEnded
+from windlass.engine.fault import Fault
 from windlass.engine.runner import Call
 from windlass.engine.running import Running
-from windlass.observe import events
+from windlass.json_tree import explain
 from windlass.observe.current import current_job
-
-SPEAK_EVERY = 10.0
 
 
 class ThreadExecutor:
     """Runs plain functions."""
 
-    def __init__(self, bench: Bench, on_ended: OnEnded) -> None:
+    def __init__(self, bench: Bench, on_ended: OnEnded, fault: Fault) -> None:
+        self.fault = fault
         self._bench = bench
         self._on_ended = on_ended
         self._work: SimpleQueue[Running | Callable[[], None] | None] = SimpleQueue()
@@ -33,7 +35,6 @@ class ThreadExecutor:
         self._idle = 0
         self._count = itertools.count(1)
         self._threads: list[threading.Thread] = []
-        self._quiet_until = 0.0
 
     def submit(self, batch: Sequence[Running]) -> None:
         self._add(batch)
@@ -57,19 +58,45 @@ class ThreadExecutor:
     def catch_up(self) -> None:
         """Start the threads that could not be started when they were needed."""
         if self._idle < 0:
-            with self._lock:
-                self._start_missing()
+            self._start_missing()
+        elif self._threads:
+            self.fault.reason = None  # those there are have done what waited for one
 
     def _add(self, items: Sequence[Running | Callable[[], None]]) -> None:
         with self._lock:
             self._idle -= len(items)
             for item in items:
                 self._work.put(item)
+        if self._idle < 0:
             self._start_missing()
 
     def _start_missing(self) -> None:
-        """One thread for each item that no idle one will take. Where the machine has no room for it, the item waits until it has, or
-        until another thread is free."""
+        """One thread for each item that no idle one will take."""
+        with self._lock:
+            error = self._start_threads()
+            missing, unstarted = -self._idle, [] if self._threads or error is None else self._take_back()
+        if error is None:
+            self.fault.reason = None
+        elif unstarted:
+            self.fault.give_back(explain(error), unstarted)
+        else:
+            self.fault.note(f"{explain(error)}; {missing} jobs wait for a thread")
+
+    def _take_back(self) -> list[Running]:
+        """The jobs that no thread will take; what else waits stays."""
+        items: list[Running | Callable[[], None] | None] = []
+        with suppress(Empty):
+            while True:
+                items.append(self._work.get_nowait())
+        jobs = [item for item in items if isinstance(item, Running)]
+        for item in items:
+            if not isinstance(item, Running):
+                self._work.put(item)
+        self._idle += len(jobs)
+        return jobs
+
+    def _start_threads(self) -> RuntimeError | MemoryError | None:
+        """Start what is missing; the error where the machine has no room for it."""
         while self._idle < 0:
             thread = threading.Thread(
                 target=self._serve, name=f"windlass-thread-{next(self._count)}", daemon=True
@@ -77,12 +104,10 @@ class ThreadExecutor:
             try:
                 thread.start()
             except (RuntimeError, MemoryError) as error:
-                if time.monotonic() >= self._quiet_until:
-                    self._quiet_until = time.monotonic() + SPEAK_EVERY
-                    events.thread_missing(error, -self._idle)
-                return
+                return error
             self._threads.append(thread)
             self._idle += 1
+        return None
 
     def _serve(self) -> None:
         while (item := self._work.get()) is not None:

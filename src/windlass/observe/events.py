@@ -188,10 +188,18 @@ def policy_broken(lease: Lease, error: BaseException) -> None:
     emit("policy.broken", message, reason=why, **lease_fields(lease))
 
 
-def thread_missing(error: BaseException, waiting: int) -> None:
-    """The machine has no room for another thread; jobs wait until it has, or until one is free."""
-    message = f"no thread could be started ({explain(error)}); {waiting} jobs wait for one"
-    emit("thread.missing", message, reason=explain(error), waiting=waiting)
+_EXECUTORS = {
+    "loop": "async handlers (the event loop)",
+    "threads": "plain handlers (threads)",
+    "processes": "handlers in processes of their own",
+}
+
+
+def executor_failed(executor: str, reason: str, jobs: Sequence[CurrentJob]) -> None:
+    """An executor could not start jobs; nothing is counted against them."""
+    given = f"; {len(jobs)} jobs go back to their queue, the first is {jobs[0].lease.id}" if jobs else ""
+    message = f"the executor for {_EXECUTORS[executor]} cannot start jobs: {reason}{given}"
+    emit("executor.failed", message, executor=executor, reason=reason, jobs=len(jobs))
 
 
 # ---------------------------------------------------------------------- schedules

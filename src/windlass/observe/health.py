@@ -14,6 +14,11 @@ from windlass.model import Counts
 from windlass.observe.report import EngineReport
 
 OK, DEGRADED, DOWN = "ok", "degraded", "down"
+_ADVICE = {
+    "phase": "Start a worker that has it, or bring its handler back.",
+    "executor": "Its jobs go back to their queue and are tried again. Look at the log line executor.failed, at the memory of this "
+    "machine, and at how many threads, processes and open files this process may have (ulimit -u, -n); then restart it.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +111,7 @@ def _parts(report: EngineReport) -> Iterator[Part]:
     yield _pools(report, told.pop("pools", ""))
     yield _lock(told.pop("redis lock", ""))
     for name, reason in told.items():
-        advice = "Start a worker that has it, or bring its handler back." if name.startswith("phase ") else ""
-        yield Part(name, DEGRADED, reason, advice)
+        yield Part(name, DEGRADED, reason, _ADVICE.get(name.partition(" ")[0], ""))
 
 
 def _engine(report: EngineReport) -> Part:

@@ -40,7 +40,7 @@ LEVELS = {
     "schedule.refused": logging.ERROR,
     "processor.replaced": logging.WARNING,
     "policy.broken": logging.WARNING,
-    "thread.missing": logging.WARNING,
+    "executor.failed": logging.ERROR,
     "lease.lost": logging.ERROR,
     "instance.started": logging.INFO,
     "instance.stopping": logging.INFO,
