@@ -100,15 +100,22 @@ def field_name(root: str, path: Path) -> str:
     return name if len(name) <= 200 else f"{name[:120]}…{name[-60:]}"
 
 
-def one_line(text: str) -> str:
-    """The first line of a text, short and storable: messages about payloads are stored too."""
-    return text.partition("\n")[0][:200].encode("utf-8", "replace").decode().replace("\0", "\\0")
+MESSAGE = 1000
+"""Characters of an exception's message that are kept: what our own errors advise stands at their end."""
+
+
+def one_line(text: str, limit: int = 200) -> str:
+    """The first line of a text, short and storable: messages about payloads are stored too. What is missing is counted at its end."""
+    line = text.partition("\n")[0][:limit]
+    missing = len(text.rstrip()) - len(line)
+    told = f"{line}… ({missing:,} more characters)" if missing > 0 else line
+    return told.encode("utf-8", "replace").decode().replace("\0", "\\0")
 
 
 def explain(error: BaseException) -> str:
     """One line about an exception, whatever its ``__str__`` does."""
     try:
-        text = one_line(str(error))
+        text = one_line(str(error), MESSAGE)
     except BaseException:  # noqa: BLE001  the user's own __str__ raised, perhaps SystemExit
         text = ""
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
@@ -122,7 +129,7 @@ def text_of(value: object) -> str:
     if isinstance(value, BaseException):
         return explain(value)
     try:
-        return one_line(str(value))
+        return one_line(str(value), MESSAGE)
     except BaseException:  # noqa: BLE001  the user's own __str__ raised, perhaps SystemExit
         return type(value).__name__
 

@@ -105,6 +105,7 @@ class Submittable(ABC):
         if isinstance(where, JobTransaction):
             return await where.run(lambda: [where.enqueue(job) for job in jobs])
         if isinstance(where, ChunkTransaction):
+            where.announce()
             made: list[Enqueued] = await where.run_here(lambda: [where.enqueue(job) for job in jobs])
             return made
         return await self._app.serving().transaction_submitter.submit_async(where, jobs)

@@ -55,6 +55,11 @@ class Submitter:
 
     def submit(self, job: NewJob) -> Enqueued:
         """Store one job durably; together with others that are being submitted right now."""
+        effects = self._store.db.open_effects
+        if (
+            effects is not None and effects.all
+        ):  # here: whoever writes for this caller has another thread and context
+            effects.refuse(blocks=True)
         if not _is_plain(job):
             return self._store.enqueue([job])[0]
         check([job])
@@ -71,6 +76,9 @@ class Submitter:
 
     async def submit_async(self, job: NewJob) -> Enqueued:
         """The same without blocking the event loop."""
+        effects = self._store.db.open_effects
+        if effects is not None and effects.all:
+            effects.refuse(blocks=False)
         loop = asyncio.get_running_loop()
         if not _is_plain(job):
             return (await loop.run_in_executor(self._pool(), self._store.enqueue, [job]))[0]
@@ -93,6 +101,9 @@ class Submitter:
 
     async def submit_many_async(self, jobs: Sequence[NewJob] | Alike) -> list[Enqueued]:
         """The same without blocking the event loop."""
+        effects = self._store.db.open_effects
+        if effects is not None and effects.all:
+            effects.refuse(blocks=False)
         loop = asyncio.get_running_loop()
         if isinstance(jobs, Alike):  # validators are the application's: they run where it called
             return await loop.run_in_executor(self._pool(), self._store.enqueue_alike, jobs.encoded())

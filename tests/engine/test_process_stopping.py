@@ -36,6 +36,7 @@ from windlass.model import (
     Completed,
     Json,
     Released,
+    Retried,
 )
 
 MEGABYTE = 1024 * 1024
@@ -61,7 +62,7 @@ def test_a_job_that_ran_out_of_time_is_killed(shared: ProcessBench, tmp_path: Pa
 @pytest.mark.parametrize("handler", [handlers.look_at_stop, handlers.sleep_async])
 @pytest.mark.parametrize(
     ("reason", "kind"),
-    [(Stop.CANCELLED, Cancelled), (Stop.SHUTDOWN, Released), (Stop.LEASE_LOST, Released)],
+    [(Stop.CANCELLED, Cancelled), (Stop.SHUTDOWN, Released), (Stop.LEASE_LOST, Retried)],
 )
 def test_a_job_that_listens_stops_by_itself(
     shared: ProcessBench, tmp_path: Path, handler: Any, reason: Stop, kind: type
@@ -76,7 +77,7 @@ def test_a_job_that_listens_stops_by_itself(
 @pytest.mark.parametrize("handler", [handlers.sleep, handlers.hog, handlers.regroup])
 @pytest.mark.parametrize(
     ("reason", "kind"),
-    [(Stop.CANCELLED, Cancelled), (Stop.SHUTDOWN, Released), (Stop.LEASE_LOST, Released)],
+    [(Stop.CANCELLED, Cancelled), (Stop.SHUTDOWN, Released), (Stop.LEASE_LOST, Retried)],
 )
 def test_a_job_that_does_not_listen_is_killed_after_the_grace_time(
     benches: Callable[..., ProcessBench], tmp_path: Path, handler: Any, reason: Stop, kind: type

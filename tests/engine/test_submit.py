@@ -20,6 +20,7 @@ class Counting:
 
     def __init__(self, store: Store) -> None:
         self.store = store
+        self.db = store.db
         self.sizes: list[int] = []
         self.gate = threading.Event()
         self.gate.set()

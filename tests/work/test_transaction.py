@@ -21,6 +21,9 @@ class Effect:
         self.said: list[str] = []
         self._error = error
 
+    def announce(self) -> None:
+        """Nobody else waits for this one."""
+
     def __enter__(self) -> Self:
         assert self.may_begin.wait(10)
         if self._error is not None:

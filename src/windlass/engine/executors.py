@@ -140,7 +140,10 @@ class Bench:
             # "Lost" is also what a handler hears that repeats a commit which had succeeded; the database knows.
             return self.timed(running, self._runner.uncommitted(running.lease, phase))
         if running.stop is not None:
-            outcome = self._runner.stopped(running.lease, phase, running.stop, error)
+            # A task that is cancelled before its first step raises, too, without having begun.
+            outcome = self._runner.stopped(
+                running.lease, phase, running.stop, error if running.begun else None
+            )
         elif isinstance(error, STOPPED) and running.context is not None and running.context.should_stop:
             # A checkpoint was told of the cancel before the engine heard of it.
             outcome = self._runner.stopped(running.lease, phase, Stop.CANCELLED, error)

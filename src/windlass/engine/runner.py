@@ -155,15 +155,27 @@ class Runner:
             case Stop.TIME_LIMIT:
                 return self.timed_out(lease, phase)
             case Stop.SHUTDOWN | Stop.LEASE_LOST | Stop.NOT_BEGUN:
-                if error is None or isinstance(error, (*STOPPED, LeaseLost)):
-                    return Released(lease)
-                return self.raised(lease, phase, error)
+                if error is not None and not isinstance(error, (*STOPPED, LeaseLost)):
+                    return self.raised(lease, phase, error)
+                if error is not None and reason is Stop.LEASE_LOST:
+                    return self.self_stopped(lease, phase)
+                return Released(lease)
 
     def timed_out(self, lease: Lease, phase: Phase) -> Outcome:
         """The outcome of a job that outran its phase's time limit."""
         limit = f"{phase.timeout:g} s" if phase.timeout else "what its phase allows"
         message = f"ran longer than its time limit of {limit} without a sign of progress"
         told = JobError(type="TimeLimit", code="time_limit", message=message)
+        return self._retried(lease, phase, told, None)
+
+    def self_stopped(self, lease: Lease, phase: Phase) -> Outcome:
+        """The outcome of a job that had begun when its instance could not renew the lease and stopped it. The attempt is spent: a job
+        that keeps its instance from renewing would otherwise be given back without end."""
+        message = (
+            "the instance that ran this job could not renew its lease in time and stopped it; look for what kept the database from "
+            "taking the heartbeat: an outage, or a write transaction that was open for too long"
+        )
+        told = JobError(type="SelfStopped", code="self_stopped", message=message)
         return self._retried(lease, phase, told, None)
 
     def uncommitted(self, lease: Lease, phase: Phase) -> Outcome:

@@ -121,7 +121,10 @@ class Switchboard:
                 self.record(replace(self._runner.timed_out(running.lease, running.phase), run=run))
             elif running.stop is Stop.CANCELLED:
                 self.record(Cancelled(running.lease, ON_REQUEST, run))
-            else:  # the lease may be renewed after all, and then nobody else would give this job back
+            # The lease may be renewed after all, and then nobody else would give these back.
+            elif running.phase is not None and running.stop is Stop.LEASE_LOST and running.begun:
+                self.record(replace(self._runner.self_stopped(running.lease, running.phase), run=run))
+            else:
                 self.give_back([running.lease])
         self.assign()
 

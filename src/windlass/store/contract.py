@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from windlass.clock import Clock
 from windlass.model import PlainEnd, Retention, Want
+from windlass.store.open_effects import OpenEffect, OpenEffects
 
 Row = tuple[Any, ...]
 T = TypeVar("T")
@@ -76,6 +77,11 @@ class Database(Protocol):
     low_water: bool
     """Whether claims and promotions should start at a low-water mark (see marks.py)."""
 
+    @property
+    def open_effects(self) -> OpenEffects | None:
+        """The effect transactions of this process, where an open one keeps every other write waiting."""
+        ...
+
     def run(self, verb: str, **parameters: object) -> list[Row]:
         """One verb in a transaction of its own. A deadlock or a serialisation failure is repeated, not raised."""
         ...
@@ -114,8 +120,9 @@ class Database(Protocol):
         """
         ...
 
-    def effect(self, seconds: float) -> AbstractContextManager[Effect]:
-        """A transaction for a handler's writes that the database itself ends when it idles longer than ``seconds``."""
+    def effect(self, seconds: float, opened: OpenEffect | None = None) -> AbstractContextManager[Effect]:
+        """A transaction for a handler's writes that the database itself ends when it idles longer than ``seconds``. ``opened`` is its
+        entry in ``open_effects``."""
         ...
 
     def fenced(self, tx: Effect, work: Callable[[], T]) -> T:

@@ -32,6 +32,7 @@ from windlass.model import (
 from windlass.store import outputs, progress
 from windlass.store.contract import Database, Effect, Transaction
 from windlass.store.enqueueing import Enqueuer
+from windlass.store.open_effects import OpenEffect
 from windlass.store.outcomes import sound
 from windlass.store.recording import apply
 
@@ -61,6 +62,7 @@ class EffectTransaction:
         self._run = run
         self._stack = ExitStack()
         self._tx: Effect | None = None
+        self._opened: OpenEffect | None = None
         self._outcome: Outcome | None = None
         self._checkpoint: dict[str, Any] | None = None
         self.cancel_asked = False
@@ -108,11 +110,37 @@ class EffectTransaction:
         """Store a named output with this transaction."""
         return outputs.put(self._open, self._lease, outputs.output_row(self._lease, name, value))
 
+    def announce(self, *, blocks: bool = False) -> None:
+        """Say in the handler's own context that this transaction is about to begin. A coroutine does so on its loop, before another
+        thread begins the transaction; raises where that would wait without end."""
+        effects = self._db.open_effects
+        if effects is not None and self._opened is None:
+            self._opened = effects.begin(self._lease.id, blocks=blocks)
+
+    def withdraw(self) -> None:
+        """An announced transaction is over, or did not begin."""
+        opened, self._opened = self._opened, None
+        if opened is not None and self._db.open_effects is not None:
+            self._db.open_effects.end(opened)
+
     def __enter__(self) -> Self:
-        self._tx = self._stack.enter_context(self._db.effect(self._seconds))
+        self.announce(blocks=True)
+        try:
+            self._tx = self._stack.enter_context(self._db.effect(self._seconds, self._opened))
+        except BaseException:
+            self.withdraw()
+            raise
         return self
 
     def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        try:
+            return self._end(kind, error, traceback)
+        finally:
+            self.withdraw()
+
+    def _end(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool | None:
         if error is None:

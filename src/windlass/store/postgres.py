@@ -26,6 +26,7 @@ from windlass.store.ends import finish_columns
 from windlass.store.enqueueing import RepeatRaced
 from windlass.store.marks import as_text
 from windlass.store.migrations import require_current
+from windlass.store.open_effects import OpenEffect
 from windlass.store.postgres_errors import REPEATABLE, lacks_partition, translated
 from windlass.store.postgres_listener import KEEPALIVE, PostgresListener
 from windlass.store.postgres_migrate import migrate_postgres, read_status
@@ -50,6 +51,7 @@ class PostgresDatabase:
 
     dialect = "postgres"
     low_water = True
+    open_effects = None  # an open transaction keeps nobody else from writing
     bulk_from = 500.0  # measured, jobs/s: 31k both ways at 100; 44k to 84k at 1,000; 53k to 115k at 20,000
 
     def __init__(
@@ -250,7 +252,7 @@ class PostgresDatabase:
         raise error
 
     @contextmanager
-    def effect(self, seconds: float) -> Iterator[PostgresTransaction]:
+    def effect(self, seconds: float, opened: OpenEffect | None = None) -> Iterator[PostgresTransaction]:
         """A handler's transaction; both time-outs end with it, so they are safe behind a pooler."""
         milliseconds = str(max(1, int(seconds * 1000)))
         with self._borrowed(self._effects) as connection:

@@ -27,6 +27,7 @@ from windlass.store.contract import EFFECT, ENDED_BY_HANDLER, Effect, Listener, 
 from windlass.store.ends import finish_lines
 from windlass.store.enqueueing import RepeatRaced
 from windlass.store.migrations import available, require_current
+from windlass.store.open_effects import OpenEffect, OpenEffects
 from windlass.store.sqlite_connection import (
     BUSY_TIMEOUT,
     LONG_LOG_PAGES,
@@ -133,6 +134,7 @@ class SqliteDatabase:
             require_current(
                 status_sqlite(url), len(available("sqlite")), url, f"run `windlass db migrate --url {url}`"
             )
+        self.open_effects = OpenEffects(self._path)
         self._writer = connect(url, busy_timeout)
         self._file = OpenedFile(Path(self._path))
 
@@ -185,11 +187,8 @@ class SqliteDatabase:
             return rows
 
     def transact(self, work: Callable[[Transaction], T]) -> T:
-        if getattr(self._local, "in_effect", False):
-            raise StoreError(
-                f"{self._path}: this thread has a transaction open, which holds the file's one write lock; "
-                "do this through that transaction, or after it. Nothing was stored"
-            )
+        if self.open_effects.all:
+            self.open_effects.refuse(blocks=True)
         while True:
             with self._in_turn(self._busy_timeout), self._lock, translated(self._path):
                 before = self._writer.total_changes
@@ -283,14 +282,13 @@ class SqliteDatabase:
         return rows
 
     @contextmanager
-    def effect(self, seconds: float) -> Iterator[SqliteTransaction]:
+    def effect(self, seconds: float, opened: OpenEffect | None = None) -> Iterator[SqliteTransaction]:
         """A handler's transaction, on a connection of its own. It holds the file's one write lock until it ends, so it
         should be short; a process that dies frees it."""
-        if getattr(self._local, "in_effect", False):
-            raise StoreError(f"{self._path}: this thread has a transaction open already; use that one")
         patience = min(self._busy_timeout, seconds)
         connection = self._connect(patience, GuardedConnection)
-        self._local.in_effect = True
+        if opened is not None:
+            opened.thread = threading.get_ident()
         try:
             with self._in_turn(patience):
                 begin = self._begin(connection)
@@ -306,7 +304,6 @@ class SqliteDatabase:
                 with translated(self._path):
                     begin.__exit__(None, None, None)
         finally:
-            self._local.in_effect = False
             connection.close()
         self._wakeups.tell()
 

@@ -36,10 +36,12 @@ class ChunkTransaction:
 
     async def execute(self, query: Any, parameters: Any = ()) -> Any:
         """Run one statement off the event loop; answers the driver's cursor."""
+        self.announce()
         return await self.run_here(lambda: self._opened.connection.execute(query, parameters))
 
     async def run(self, function: Callable[[Any], Any]) -> Any:
         """Run a function of the connection off the event loop."""
+        self.announce()
         return await self.run_here(lambda: function(self._opened.connection))
 
     # ------------------------------------------------------------------ for the chunk
@@ -50,6 +52,11 @@ class ChunkTransaction:
             self._transaction.__enter__()
             self.is_open = True
         return self._transaction
+
+    def announce(self) -> None:
+        """As ``JobTransaction.announce``, where the next use of the transaction begins it."""
+        if not self.is_open:
+            self._transaction.announce()
 
     def opened(self) -> _Open:
         """The transaction, begun, as a block that commits or rolls back."""

@@ -32,7 +32,7 @@ from windlass.model import Lease, Output, Progress
 from windlass.retry import RetryPolicy, as_delay
 from windlass.signals import Fail, Signal, Stopped
 from windlass.work.chunk_transaction import ChunkTransaction
-from windlass.work.colour import is_async
+from windlass.work.colour import is_async, is_on_a_loop
 from windlass.work.transaction import JobTransaction
 
 SIZE = 1000
@@ -46,6 +46,9 @@ class ChunkHost(Protocol):
     lease: Lease
     probe: Callable[[str, int], None] | None
     has_loop: bool
+
+    @property
+    def is_async(self) -> bool: ...
 
     def check_stop(self) -> None: ...
 
@@ -110,6 +113,7 @@ class Chunks:
     def __iter__(self) -> Iterator[Chunk]:
         if is_async(self._cleanup):
             raise ConfigError("cleanup", self._cleanup, "a plain function, in a plain handler")
+        self._refuse_on_a_loop()
         self._resume()
         try:
             while (chunk := self._next()) is not None:
@@ -142,6 +146,14 @@ class Chunks:
         except STOPPED:
             await self.clean_up_async()
             raise
+
+    def _refuse_on_a_loop(self) -> None:
+        """The plain form blocks whatever runs on the event loop: other coroutines, and transactions they have open."""
+        if self._host.is_async and is_on_a_loop():
+            raise WindlassError(
+                f"job {self._host.lease.id} has a coroutine as its handler, and `for chunk in ctx.chunks(…)` would block the event loop; "
+                "write `async for chunk in ctx.chunks(…)` and `async with chunk as tx`, and `await tx.execute(…)`"
+            )
 
     def _edge(self) -> None:
         """Between two chunks: stop here if the job should."""

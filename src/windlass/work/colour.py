@@ -7,6 +7,7 @@ async; one that runs it to its end (``asyncio.run``) needs a thread without a lo
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
 from collections.abc import Callable
@@ -44,3 +45,12 @@ def _is_async(function: Callable[..., Any]) -> bool:
     if inspect.isroutine(function) or inspect.isclass(function):
         return False
     return inspect.iscoroutinefunction(type(function).__call__)
+
+
+def is_on_a_loop() -> bool:
+    """Whether an event loop runs in this thread, so that whatever blocks here blocks the loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

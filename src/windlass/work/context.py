@@ -32,6 +32,7 @@ from windlass.retry import RetryPolicy
 from windlass.signals import BadResult, Stopped
 from windlass.work.authority import Authority
 from windlass.work.chunks import SIZE, Chunks
+from windlass.work.colour import is_async
 from windlass.work.hold import Hold
 from windlass.work.kind import Phase
 from windlass.work.rights import Rights
@@ -84,6 +85,11 @@ class Context(Rights):
     @property
     def phase(self) -> str:
         return self._phase.label
+
+    @property
+    def is_async(self) -> bool:
+        """Whether the handler is a coroutine function."""
+        return is_async(self._phase.handler)
 
     @property
     def attempt(self) -> int:

@@ -128,13 +128,21 @@ class JobTransaction:
 
     # ------------------------------------------------------------------ async handlers
 
+    def announce(self) -> None:
+        """Say in the handler's context that the transaction is about to begin, on a thread of its own."""
+        self._effect.announce()
+
     async def __aenter__(self) -> Self:
+        self.announce()
         self._own_thread()
         try:
             await self.run(self.__enter__)
         except BaseException as error:
             # Told to stop while it waits to begin: it begins nevertheless, and nobody else would end it.
-            self._own_thread().submit(self._abandon, error)
+            try:
+                self._own_thread().submit(self._abandon, error)
+            except RuntimeError:  # there is no thread to be had, so it has not begun either
+                self._effect.withdraw()
             self.dismiss()
             raise
         return self
