@@ -11,7 +11,7 @@ PATIENCE = 60.0
 what takes 10 ms alone took 10 s beside four busy loops on two cores. It stays below pytest's limit of 120 s for a test, so that the test
 itself says what did not happen."""
 
-LOOK_EVERY = 0.01
+LOOK_EVERY = 0.005
 
 
 def eventually(

@@ -21,6 +21,7 @@ from typing import Self
 from psycopg.conninfo import conninfo_to_dict
 
 from tests.servers.postgres import url_of
+from tests.waiting import PATIENCE
 
 Match = Callable[[bytes, bytes], bool]
 """Says whether a client's message (type, body) is the one whose reply gets lost. The body of an Execute is the text of
@@ -84,7 +85,7 @@ class PostgresProxy:
         self._server.close()
         self.cut_all()
         for thread in self._threads:
-            thread.join(5)
+            thread.join(PATIENCE)
 
     # --- how it is done --------------------------------------------------------------------------------------------
 

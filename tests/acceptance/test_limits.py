@@ -6,15 +6,14 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.acceptance.limited_app import TABLES, Book
+from tests.waiting import eventually
 from windlass.embedded import process
 from windlass.model import JobFilter, JobLimit, NewJob, State
 from windlass.store import Store, open_store
@@ -82,13 +81,6 @@ def crew(url: str) -> Iterator[Crew]:
         made.stop()
 
 
-def until(holds: Callable[[], Any], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, f"did not happen within {seconds} s"
-        time.sleep(0.05)
-
-
 def submit(store: Store, jobs: int) -> None:
     """As many jobs for each key, in turns."""
     store.enqueue(
@@ -131,9 +123,9 @@ def test_four_workers_never_run_more_than_three_of_a_key_even_when_one_is_killed
             book.run(table)
         with crew(url) as workers:
             submit(store, jobs)
-            until(lambda: _done(store) >= 0.2 * jobs * len(KEYS))
-            until(lambda: workers.kill_one(book))
-            until(lambda: _done(store) == jobs * len(KEYS))
+            eventually(lambda: _done(store) >= 0.2 * jobs * len(KEYS))
+            eventually(lambda: workers.kill_one(book))
+            eventually(lambda: _done(store) == jobs * len(KEYS))
         for key in KEYS:
             assert 1 < most_at_once(book, key) <= LIMIT
             (beside,) = book.run("SELECT max(beside) + 1 FROM run WHERE key = ?", key)[0]

@@ -14,6 +14,7 @@ import pytest
 
 import windlass
 from tests.observe.lines import written
+from tests.waiting import PATIENCE
 from windlass.clock import ManualClock
 from windlass.errors import ConfigError
 from windlass.model import State
@@ -138,7 +139,7 @@ def test_with_a_real_redis_the_lock_is_there_while_the_job_runs(tmp_path: Path, 
     @app.job
     def slow() -> str:
         begun.set()
-        gate.wait(10)
+        gate.wait(PATIENCE)
         return "done"
 
     settings = config(tmp_path, more={"redis.url": valkey_url})
@@ -151,12 +152,12 @@ def test_with_a_real_redis_the_lock_is_there_while_the_job_runs(tmp_path: Path, 
         answers: list[Any] = []
         runner = threading.Thread(target=lambda: answers.append(one.process_request(job.id)))
         runner.start()
-        assert begun.wait(10)
+        assert begun.wait(PATIENCE)
         assert client.pttl(f"bg:req:{job.id}") > 200_000
         assert two.process_request(job.id).status is Status.LOCK_HELD
         assert two.requests.stats.report().counts["lock_held", ""] == 1
         gate.set()
-        runner.join(10)
+        runner.join(PATIENCE)
         assert answers[0].status is Status.COMPLETED and client.get(f"bg:req:{job.id}") is None
         assert two.process_request(job.id).status is Status.ALREADY_DONE
 

@@ -15,6 +15,7 @@ import pytest
 
 from tests.engine.shop import Shop
 from tests.servers.plugin import FreshPostgres
+from tests.waiting import PATIENCE
 from windlass.errors import JobNotFoundError
 from windlass.model import State
 from windlass.requests import Requests, Status
@@ -109,7 +110,7 @@ def test_a_job_that_is_cancelled_meanwhile_stops(shop: Shop, requests: Requests)
     job = long.enqueue()
 
     def cancel() -> None:
-        if begun.wait(10):
+        if begun.wait(PATIENCE):
             shop.store.jobs.cancel(job.id)
 
     threading.Thread(target=cancel).start()
@@ -122,12 +123,12 @@ def test_a_job_somebody_else_holds_is_left_to_them(shop: Shop, requests: Request
     @shop.app.job
     def slow() -> str:
         begun.set()
-        gate.wait(10)
+        gate.wait(PATIENCE)
         return "worker"
 
     job = slow.enqueue()
     engine = shop.serve()
-    assert begun.wait(10)
+    assert begun.wait(PATIENCE)
     assert requests.process(job.id).status is Status.HELD
     gate.set()
     shop.drained(engine)
@@ -150,7 +151,7 @@ def test_ten_callers_at_once_run_it_once(shop: Shop, requests: Requests) -> None
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(PATIENCE)
     assert len(runs) == 1 and answers.count(Status.COMPLETED) == 1
     assert set(answers) <= {Status.COMPLETED, Status.HELD, Status.ALREADY_DONE}
 
@@ -219,7 +220,7 @@ def test_no_more_at_once_than_allowed_by_a_semaphore_of_the_callers(shop: Shop) 
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(20)
+            thread.join(PATIENCE)
     assert made[0].most == 2 and all(shop.job(job).state is State.COMPLETED for job in jobs)
 
 

@@ -16,6 +16,7 @@ import windlass
 from tests.acceptance.processes import start, stop
 from tests.callers.crash_jobs import PLACES, THE_FIVE_JOBS, WAYS, in_sqlite3
 from tests.engine.shop import Shop
+from tests.waiting import PATIENCE
 from windlass.model import State
 
 SOON = windlass.fixed(attempts=5, wait=0.01)
@@ -103,7 +104,7 @@ def test_an_instance_that_dies_with_its_handler(postgres_dsn: str) -> None:
         jobs[n] = place, kind.enqueue(n=n, place=place, how="exit", url=postgres_dsn)
         worker = start("tests.callers.crash_worker", postgres_dsn, handler.__name__)
         try:
-            assert worker.wait(60) == 9
+            assert worker.wait(PATIENCE) == 9
         finally:
             stop(worker)
     try:

@@ -7,11 +7,11 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.waiting import PATIENCE, eventually
 from windlass.store import Store, open_store
 
 ROOT = Path(__file__).parents[2]
@@ -45,19 +45,14 @@ class Bench:
         self._started.append(started)
         return started
 
-    def until(self, holds: Callable[[], Any], seconds: float = 30.0) -> Any:
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            if answer := holds():
-                return answer
-            time.sleep(0.02)
-        raise AssertionError(f"did not happen within {seconds} s: {self.store.phases.counts()}")
+    def until(self, holds: Callable[[], Any], seconds: float = PATIENCE) -> Any:
+        return eventually(holds, self.store.phases.counts, seconds)
 
     def close(self) -> None:
         for process in self._started:
             if process.poll() is None:
                 process.kill()
-            process.communicate(timeout=10)
+            process.communicate(timeout=PATIENCE)
         self.store.close()
         del os.environ["WINDLASS_DATABASE_URL"]
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.bench import QUICK, ROOT, TARGET, Bench, children, events
+from tests.waiting import PATIENCE
 from windlass.cli.worker import _address
 from windlass.model import NewJob, State
 
@@ -26,7 +27,7 @@ def test_drain_runs_everything_and_ends(bench: Bench) -> None:
     failed, late = app.fail.enqueue(correlation_id="order-9"), app.hello.enqueue(name="late", delay=0.5)
     far = app.hello.enqueue(name="far", delay=3600)
     worker = bench.worker("--drain")
-    output, errors = worker.communicate(timeout=40)
+    output, errors = worker.communicate(timeout=PATIENCE)
     assert worker.returncode == 0 and output == "", errors
     assert [bench.store.jobs.get(job.id).result for job in jobs] == [f"hello {n}" for n in range(20)]
     assert bench.store.jobs.get(failed.id).state is State.FAILED
@@ -46,7 +47,7 @@ def test_drain_runs_everything_and_ends(bench: Bench) -> None:
 def test_lines_of_a_jobs_own_process_name_their_instance(lone: Bench) -> None:
     job = lone.app().speak.enqueue()
     worker = lone.worker("--drain")
-    _, errors = worker.communicate(timeout=30)
+    _, errors = worker.communicate(timeout=PATIENCE)
     (line,) = [line for line in events(errors) if line["message"] == "from a child"]
     (span,) = lone.store.jobs.timeline(job.id)
     assert (line["job_id"], line["instance"]) == (job.id, span.instance)
@@ -56,7 +57,7 @@ def test_a_drain_says_which_jobs_nobody_serves(bench: Bench) -> None:
     """A handler was renamed while its jobs were queued: the drain ended without a word."""
     bench.store.enqueue([NewJob(kind="old_name"), NewJob(kind="old_name")])
     worker = bench.worker("--drain")
-    _, errors = worker.communicate(timeout=30)
+    _, errors = worker.communicate(timeout=PATIENCE)
     assert worker.returncode == 0, errors
     (told,) = [line for line in events(errors) if line["event"] == "phase.unserved"]
     assert told["phase"] == "old_name" and told["fields"]["queued"] == 2
@@ -69,7 +70,7 @@ def test_a_drain_says_which_paused_phase_it_waits_for(bench: Bench) -> None:
     bench.until(bench.store.instances.list)
     time.sleep(1)
     bench.store.phases.resume("hello")
-    _, errors = worker.communicate(timeout=20)
+    _, errors = worker.communicate(timeout=PATIENCE)
     (told,) = [line for line in events(errors) if line["event"] == "drain.held_up"]
     assert "1 queued jobs of hello, which is paused until it is resumed: repairs" in told["message"]
     assert worker.returncode == 0 and bench.store.jobs.get(job.id).state is State.COMPLETED
@@ -82,7 +83,7 @@ def test_a_first_signal_waits_for_running_jobs(bench: Bench) -> None:
     bench.until(lambda: bench.store.jobs.get(running.id).state is State.PROCESSING)
     time.sleep(0.2)
     worker.send_signal(signal.SIGTERM)
-    _, errors = worker.communicate(timeout=20)
+    _, errors = worker.communicate(timeout=PATIENCE)
     assert worker.returncode == 0, errors
     assert bench.store.jobs.get(running.id).state is State.COMPLETED
     left = [bench.store.jobs.get(job.id) for job in waiting]
@@ -102,7 +103,7 @@ def test_a_second_signal_does_not(bench: Bench) -> None:
     assert worker.poll() is None
     began = time.monotonic()
     worker.send_signal(signal.SIGINT)
-    worker.communicate(timeout=20)
+    worker.communicate(timeout=PATIENCE)
     assert worker.returncode == 130 and time.monotonic() - began < 6
     assert (bench.store.jobs.get(job.id).state, bench.store.jobs.get(job.id).attempt) == (State.QUEUED, 0)
 
@@ -115,7 +116,7 @@ def test_a_thread_that_cannot_be_stopped_does_not_stop_the_worker_from_ending(be
     time.sleep(0.2)
     began = time.monotonic()
     worker.send_signal(signal.SIGTERM)
-    worker.communicate(timeout=20)
+    worker.communicate(timeout=PATIENCE)
     assert time.monotonic() - began < 0.3 + 5 and worker.returncode == 0
     assert bench.store.jobs.get(job.id).state is State.QUEUED
 
@@ -131,7 +132,7 @@ def test_a_job_may_terminate_what_it_forks(lone: Bench, kind: str) -> None:
     assert lone.store.jobs.get(job.id).result == -signal.SIGTERM
     assert worker.poll() is None, "the worker was not told to stop"
     worker.send_signal(signal.SIGTERM)
-    _, errors = worker.communicate(timeout=10)
+    _, errors = worker.communicate(timeout=PATIENCE)
     assert worker.returncode == 0, errors
 
 
@@ -153,7 +154,7 @@ def test_what_handlers_started_does_not_keep_the_process(
     time.sleep(0.3)
     began = time.monotonic()
     worker.send_signal(signal.SIGTERM)
-    output, errors = worker.communicate(timeout=20)  # returns when nobody holds the pipes any more
+    output, errors = worker.communicate(timeout=PATIENCE)  # returns when nobody holds the pipes any more
     assert time.monotonic() - began < 0.3 + 5 and worker.returncode == 0, errors
     assert "not flushed" in output + errors
     (left,) = [line for line in events(errors) if line["event"] == "instance.left_behind"]
@@ -165,7 +166,7 @@ def test_what_handlers_started_may_end_within_the_grace_time(lone: Bench) -> Non
     worker = lone.worker("--grace", "10")
     lone.until(lambda: lone.store.jobs.get(job.id).state is State.COMPLETED)
     worker.send_signal(signal.SIGTERM)
-    _, errors = worker.communicate(timeout=20)
+    _, errors = worker.communicate(timeout=PATIENCE)
     assert worker.returncode == 0 and "instance.left_behind" not in errors, errors
 
 
@@ -181,7 +182,7 @@ def test_a_signal_to_every_process_of_the_service_is_one_signal(bench: Bench, pr
         for pid in (worker.pid, *children(worker.pid)):
             os.kill(pid, signal.SIGTERM)
         time.sleep(0.2)
-    _, errors = worker.communicate(timeout=20)
+    _, errors = worker.communicate(timeout=PATIENCE)
     assert worker.returncode == 0, errors
     done = [bench.store.jobs.get(job.id) for job in jobs]
     assert {job.state for job in done} == {State.COMPLETED}
@@ -198,7 +199,7 @@ def test_a_second_signal_to_the_parent_reaches_its_processes(bench: Bench) -> No
     assert worker.poll() is None
     began = time.monotonic()
     worker.send_signal(signal.SIGTERM)
-    worker.communicate(timeout=20)
+    worker.communicate(timeout=PATIENCE)
     assert worker.returncode == 0 and time.monotonic() - began < 8
     assert all(bench.store.jobs.get(job.id).state is State.QUEUED for job in jobs)
 
@@ -211,10 +212,10 @@ def test_a_killed_instances_job_is_run_again_only_if_its_probe_finds_no_output(
     app = bench.app()
     job = app.stamp.enqueue(path=str(tmp_path / "stamp"), dies=dies)
     killed = bench.worker(*QUICK)
-    killed.communicate(timeout=30)
+    killed.communicate(timeout=PATIENCE)
     assert killed.returncode == -signal.SIGKILL
     worker = bench.worker("--drain", *QUICK)
-    _, errors = worker.communicate(timeout=60)
+    _, errors = worker.communicate(timeout=PATIENCE)
     done = bench.store.jobs.get(job.id)
     assert (done.state, done.result) == (State.COMPLETED, result), errors
     assert (tmp_path / "stamp").read_text() == "x", "once"
@@ -224,7 +225,7 @@ def test_only_some_phases_with_other_numbers(bench: Bench) -> None:
     app = bench.app()
     hello, waits = app.hello.enqueue(name="x"), [app.wait.enqueue(seconds=0.3) for _ in range(4)]
     worker = bench.worker("--drain", "--phase", "wait=4")
-    worker.communicate(timeout=30)
+    worker.communicate(timeout=PATIENCE)
     assert bench.store.jobs.get(hello.id).state is State.QUEUED
     spans = [bench.store.jobs.timeline(job.id)[0] for job in waits]
     assert {span.processor for span in spans} == {f"wait-processor-{n}" for n in (1, 2, 3, 4)}
@@ -253,7 +254,7 @@ def test_metrics_and_health_can_be_asked_for(bench: Bench) -> None:
     assert get("/livez")[0] == 200 and get("/readyz")[0] == 200
     assert json.loads(get("/healthz")[1])["status"] == "ok"
     worker.send_signal(signal.SIGTERM)
-    worker.communicate(timeout=20)
+    worker.communicate(timeout=PATIENCE)
 
 
 @pytest.mark.parametrize(
@@ -270,7 +271,7 @@ def test_an_address_that_cannot_be_had_is_named_before_anything_is_claimed(bench
     job = app.wait.enqueue(seconds=60)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         worker = bench.worker("--metrics", str(taken.getsockname()[1]))
-        output, errors = worker.communicate(timeout=20)
+        output, errors = worker.communicate(timeout=PATIENCE)
     assert worker.returncode == 2 and "Traceback" not in errors, errors
     assert "an address this process may listen on" in errors and "instance.started" not in errors
     assert output == "" and bench.store.instances.list() == []

@@ -14,6 +14,7 @@ from datetime import timedelta
 import pytest
 
 from tests.cli.bench import QUICK, ROOT, TARGET, Bench, children
+from tests.waiting import PATIENCE
 from windlass.embedded.postgres import PostgresServer
 from windlass.model import State
 from windlass.store import open_store
@@ -25,7 +26,7 @@ def test_processes_share_the_work_and_a_dead_one_is_replaced(lone: Bench) -> Non
     deadly = app.die.enqueue()
     jobs = [app.wait.enqueue(seconds=0.05) for _ in range(60)]
     worker = lone.worker("--processes", "2", "--drain", *QUICK)
-    _, errors = worker.communicate(timeout=60)
+    _, errors = worker.communicate(timeout=PATIENCE)
     assert worker.returncode == 0, errors
     assert all(lone.store.jobs.get(job.id).state is State.COMPLETED for job in jobs)
     died = lone.store.jobs.get(deadly.id)
@@ -40,7 +41,7 @@ def test_jobs_that_end_every_process_as_if_all_went_well_do_not_end_a_drain(lone
     deadly = [app.die.enqueue(code=0) for _ in range(2)]
     others = [app.wait.enqueue(seconds=0.05) for _ in range(100)]
     worker = lone.worker("--processes", "2", "--drain", *QUICK)
-    _, errors = worker.communicate(timeout=60)
+    _, errors = worker.communicate(timeout=PATIENCE)
     assert worker.returncode == 0 and "ended with exit code 0 after" in errors, errors
     assert all(lone.store.jobs.get(job.id).state is State.COMPLETED for job in others), errors
     assert all(lone.store.jobs.get(job.id).state is State.FAILED for job in deadly), errors
@@ -53,7 +54,7 @@ def test_a_process_that_dies_of_a_signal_without_a_name_is_replaced(lone: Bench)
     os.kill(children(worker.pid)[0], 40)
     lone.until(lambda: worker.poll() is not None or len(lone.store.instances.list()) == 3)
     worker.send_signal(signal.SIGTERM)
-    _, errors = worker.communicate(timeout=20)
+    _, errors = worker.communicate(timeout=PATIENCE)
     assert worker.returncode == 0 and "was killed by signal 40 after" in errors, errors
 
 
@@ -62,7 +63,7 @@ def test_a_job_that_ends_its_process_with_the_code_for_usage_stops_nobody_else(l
     deadly = app.die.enqueue(code=2)
     others = [app.wait.enqueue(seconds=0.3) for _ in range(10)]
     worker = lone.worker("--processes", "2", "--drain", *QUICK)
-    _, errors = worker.communicate(timeout=60)
+    _, errors = worker.communicate(timeout=PATIENCE)
     assert worker.returncode == 0 and "ended with exit code 2" in errors, errors
     assert all(lone.store.jobs.get(job.id).state is State.COMPLETED for job in others)
     assert lone.store.jobs.get(deadly.id).state is State.FAILED
@@ -71,7 +72,7 @@ def test_a_job_that_ends_its_process_with_the_code_for_usage_stops_nobody_else(l
 def test_what_only_the_processes_find_out_ends_all_of_them(bench: Bench) -> None:
     """Exit code 2, not 0; what they are told is their own, so each says it once."""
     worker = bench.worker("--processes", "2", target="tests.cli.parents_app:app")
-    _, errors = worker.communicate(timeout=30)
+    _, errors = worker.communicate(timeout=PATIENCE)
     assert worker.returncode == 2 and 1 <= errors.count("not in a child") <= 2, errors
     assert "starting another" not in errors
 
@@ -80,7 +81,7 @@ def test_a_port_that_is_taken_is_named_once_before_any_process_is_started(bench:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         worker = bench.worker("--processes", "2", "--metrics", str(port - 1))
-        _, errors = worker.communicate(timeout=20)
+        _, errors = worker.communicate(timeout=PATIENCE)
     assert worker.returncode == 2 and errors.count("error:") == 1, errors
     named = [one for one in (port - 1, port) if f"127.0.0.1:{one}'" in errors]
     assert named and "instance.started" not in errors, (
@@ -107,7 +108,7 @@ def test_jobs_that_end_every_process_end_nobody_else_whatever_the_code(lone: Ben
     lone.until(lambda: all(lone.store.jobs.get(job.id).state is State.COMPLETED for job in others))
     assert len(children(worker.pid)) == 2
     worker.send_signal(signal.SIGTERM)
-    _, errors = worker.communicate(timeout=20)
+    _, errors = worker.communicate(timeout=PATIENCE)
     assert worker.returncode == 0 and errors.count(f"ended with exit code {code} after") >= 2, errors
 
 
@@ -118,7 +119,7 @@ def test_a_process_that_does_not_end_is_killed_after_the_grace_time(lone: Bench)
     os.kill(children(worker.pid)[0], signal.SIGSTOP)
     began = time.monotonic()
     worker.send_signal(signal.SIGTERM)
-    worker.communicate(timeout=20)
+    worker.communicate(timeout=PATIENCE)
     assert time.monotonic() - began < 0.5 + 5 + 1 and worker.returncode == 0
 
 
@@ -139,7 +140,7 @@ def test_a_log_that_nobody_reads_does_not_keep_a_worker_that_is_told_to_stop(
         time.sleep(0.5)
         began = time.monotonic()
         worker.send_signal(signal.SIGTERM)
-        assert worker.wait(20) == 0 and time.monotonic() - began < 0.5 + 5 + 1
+        assert worker.wait(PATIENCE) == 0 and time.monotonic() - began < 0.5 + 5 + 1
     finally:
         os.close(reader)
         os.close(writer)
@@ -158,7 +159,7 @@ def test_a_log_that_went_away_ends_nobody(lone: Bench) -> None:
     lone.until(lambda: all(lone.store.jobs.get(job.id).state is State.COMPLETED for job in jobs))
     assert worker.poll() is None
     worker.send_signal(signal.SIGTERM)
-    assert worker.wait(20) == 0
+    assert worker.wait(PATIENCE) == 0
 
 
 @pytest.mark.parametrize("processes", ["1", "2"])
@@ -188,7 +189,7 @@ def test_a_drain_outlives_a_restart_of_the_database(own_postgres: Callable[..., 
         server.crash()
         time.sleep(1)
         server.start()
-        _, errors = worker.communicate(timeout=60)
+        _, errors = worker.communicate(timeout=PATIENCE)
         assert worker.returncode == 0, errors
         with open_store(server.dsn()) as store:  # our own connections died, too
             assert store.jobs.get(job.id).state is State.COMPLETED, errors

@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+from tests.waiting import PATIENCE
 from windlass import App, Context, fixed
 
 app = App()
@@ -60,7 +61,7 @@ def _terminate() -> int | None:
         child.start()
         child.terminate()
     for child in children:
-        child.join(5)
+        child.join(PATIENCE)
     (code,) = {child.exitcode for child in children}
     return code
 

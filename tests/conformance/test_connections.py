@@ -16,6 +16,7 @@ import pytest
 from psycopg.rows import dict_row
 
 from tests.conformance.life import claim_one, enqueue, one
+from tests.waiting import PATIENCE
 from windlass.embedded.postgres import PostgresServer
 from windlass.errors import StoreUnreachableError
 from windlass.model import Lease, Verdict
@@ -132,7 +133,7 @@ def test_on_sqlite_a_reader_does_not_wait_for_a_writer_that_waits_for_it(sqlite_
 
         thread = threading.Thread(target=handler)
         thread.start()
-        assert is_inside.wait(10)
+        assert is_inside.wait(PATIENCE)
         enqueue(store)
         thread.join()
     assert has_read.is_set() and answers[0] < 5, answers
@@ -176,5 +177,5 @@ def test_on_sqlite_a_thread_that_waits_for_its_own_transaction_is_told(sqlite_pa
             holder.transaction(lease),
             pytest.raises(StoreUnreachableError, match="is locked"),
         ):
-            threads.submit(enqueue, store).result(10)
+            threads.submit(enqueue, store).result(PATIENCE)
         enqueue(store)

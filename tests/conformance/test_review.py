@@ -26,6 +26,7 @@ from tests.conformance.life import (
     one,
     state,
 )
+from tests.waiting import PATIENCE
 from windlass.clock import ManualClock
 from windlass.errors import ConfigError, StoreError
 from windlass.model import (
@@ -222,7 +223,7 @@ def test_two_enqueues_of_one_id_in_two_transactions_make_one_job(postgres_dsn: s
             )
             waiting.start()
             time.sleep(0.2)
-        waiting.join(10)
+        waiting.join(PATIENCE)
         assert answers == [False]
         time.sleep(0.01)
         assert store.upkeep.promote() == {"work": 1, "other": 1}

@@ -10,6 +10,7 @@ from datetime import timedelta
 import pytest
 
 from tests.conformance.life import BOOM, LEASE, assert_counts_are_true, claim_one, one, state
+from tests.waiting import PATIENCE
 from windlass.clock import ManualClock
 from windlass.errors import ConfigError, LeaseLost
 from windlass.model import Completed, Lease, NewJob, Released, Retried, Run, State, Verdict
@@ -119,7 +120,7 @@ def test_another_process_writes_with_a_lease_it_was_sent(store: Store, store_url
     job_id = one(store, args={"n": 7})
     lease = claim_one(parent)
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        assert pool.submit(work_elsewhere, store_url, lease, LEASE).result(30) == 7
+        assert pool.submit(work_elsewhere, store_url, lease, LEASE).result(PATIENCE) == 7
     progress = store.resume(lease)
     assert progress is not None and (progress.done, progress.position) == (1, {"at": 7})
     assert [output.value for output in store.outputs_of(lease)] == ["seven"]

@@ -14,10 +14,10 @@ import pytest
 
 from tests.docs.examples import Command, File, Program, is_as_told, steady, steps
 from tests.servers.plugin import FreshPostgres
+from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [page for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))] if steps(page)]
-PATIENCE = 60.0
 
 
 def test_there_are_examples() -> None:

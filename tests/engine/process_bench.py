@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.engine.leases import lease as make_lease
+from tests.waiting import PATIENCE, eventually
 from windlass.engine.executors import Bench, Ended
 from windlass.engine.pool import Processor
 from windlass.engine.process_executor import ProcessExecutor
@@ -22,15 +23,7 @@ from windlass.model import Completed, Failed, Json, Lease, Outcome, Retried
 from windlass.work.context import Context
 from windlass.work.kind import Phase, Registry
 
-DEADLINE = 60.0
-
-
-def wait_until(holds: Callable[[], Any], what: str, seconds: float = DEADLINE) -> Any:
-    until = time.monotonic() + seconds
-    while not (answer := holds()):
-        assert time.monotonic() < until, f"{what}: not within {seconds} s"
-        time.sleep(0.005)
-    return answer
+wait_until = eventually
 
 
 def is_alive(pid: int) -> bool:
@@ -102,7 +95,7 @@ class ProcessBench:
     def outcome(self, running: Running) -> Outcome | None:
         """What came of a job, when it has ended."""
         with self._changed:
-            assert self._changed.wait_for(lambda: id(running) in self._ends, DEADLINE), (
+            assert self._changed.wait_for(lambda: id(running) in self._ends, PATIENCE), (
                 f"{running} did not end"
             )
             return self._ends[id(running)].outcome

@@ -14,6 +14,7 @@ from tests.engine import process_handlers as handlers
 from tests.engine.process_bench import begun as process_begun
 from tests.engine.process_bench import is_alive
 from tests.engine.shop import Shop
+from tests.waiting import PATIENCE
 from windlass.model import CancelAnswer, NewJob, State
 from windlass.store import open_store
 from windlass.store.holder import CancelAsked
@@ -46,7 +47,7 @@ def test_a_running_job_that_is_cancelled_stops_and_cleans_up(shop: Shop, colour:
 
     job = long.enqueue()
     engine = shop.serve()
-    assert begun.wait(10)
+    assert begun.wait(PATIENCE)
     assert shop.store.jobs.cancel(job.id, "not needed") is CancelAnswer.REQUESTED
     shop.drained(engine)
     assert cleaned.is_set() and shop.job(job).state is State.CANCELLED
@@ -64,7 +65,7 @@ def test_a_cancel_from_elsewhere_is_heard_long_before_the_next_heartbeat(shop: S
 
     job = long.enqueue()
     engine = shop.serve(lease=60.0, heartbeat=30.0)
-    assert begun.wait(10)
+    assert begun.wait(PATIENCE)
     with open_store(shop.app.url) as elsewhere:
         elsewhere.jobs.cancel(job.id)
     shop.until(lambda: shop.job(job).state is State.CANCELLED)
@@ -83,7 +84,7 @@ def test_a_cancel_that_is_heard_late_does_not_stop_the_next_run(shop: Shop) -> N
 
     job = brief.enqueue()
     engine = shop.serve()
-    assert begun.wait(10)
+    assert begun.wait(PATIENCE)
     engine._board.cancel(CancelAsked(job.id, 0))
     shop.drained(engine)
     assert shop.job(job).state is State.COMPLETED
@@ -114,7 +115,7 @@ def test_a_claimed_job_that_only_waits_is_cancelled_without_running(shop: Shop) 
     @shop.app.job(processors=1)
     def queue_up(n: int) -> None:
         ran.append(n)
-        gate.wait(10)
+        gate.wait(PATIENCE)
 
     for n in range(30):  # fast at first, so that some are claimed ahead
         queue_up.enqueue(n=-1 - n)

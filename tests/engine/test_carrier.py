@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.engine.shop import Shop
+from tests.waiting import PATIENCE
 from tests.work.test_colour import Later, giving
 from windlass.engine.carrier import AT_A_TIME
 from windlass.model import State
@@ -154,7 +155,7 @@ def test_only_the_job_that_is_cancelled_stops(shop: Shop) -> None:
     jobs = work.enqueue_many({"n": n} for n in range(6))
     engine = shop.serve()
     for _ in jobs:
-        assert begun.acquire(timeout=10)
+        assert begun.acquire(timeout=PATIENCE)
     shop.store.jobs.cancel(jobs[0].id)
     shop.drained(engine)
     assert caught == [0]
@@ -328,7 +329,7 @@ def test_a_cancel_reaches_what_a_decorator_gave(shop: Shop, give: Callable[[Any]
 
     job = work.enqueue()
     engine = shop.serve()
-    assert begun.wait(10)
+    assert begun.wait(PATIENCE)
     shop.store.jobs.cancel(job.id)
     shop.drained(engine)
     assert ended.is_set() and shop.job(job).state is State.CANCELLED

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.engine.shop import Shop
+from tests.waiting import PATIENCE
 from windlass.model import State
 from windlass.retry import fixed
 from windlass.work.context import Context
@@ -242,11 +243,11 @@ def test_a_cancelled_job_stops_at_the_edge_and_cleans_up(records: Shop) -> None:
                 tx.connection.execute(insert(chunk))
                 if chunk.number == 1:
                     second.set()
-                    gate.wait(10)
+                    gate.wait(PATIENCE)
 
     job = long.enqueue()
     engine = records.serve()
-    assert second.wait(10)
+    assert second.wait(PATIENCE)
     gate.set() if records.store.db.dialect == "sqlite" else None  # the open effect holds SQLite's one write lock
     records.store.jobs.cancel(job.id)
     gate.set()
@@ -267,7 +268,7 @@ def test_a_job_cancelled_while_a_chunk_waits_for_its_next_try_cleans_up(records:
 
     job = flaky.enqueue()
     engine = records.serve()
-    assert tried.wait(10)
+    assert tried.wait(PATIENCE)
     records.store.jobs.cancel(job.id)
     records.drained(engine)
     assert records.job(job).state is State.CANCELLED and cleaned == [job.id]
@@ -294,7 +295,7 @@ def test_a_coroutine_that_is_cancelled_in_its_loop_cleans_up_once(records: Shop,
 
     job = long.enqueue()
     engine = records.serve()
-    assert begun.wait(10)
+    assert begun.wait(PATIENCE)
     records.store.jobs.cancel(job.id)
     records.drained(engine)
     assert records.job(job).state is State.CANCELLED and cleaned == [job.id] and effects(records) == []

@@ -14,6 +14,7 @@ import pytest
 from tests.engine import process_handlers as handlers
 from tests.engine.shop import Shop
 from tests.observe.lines import written
+from tests.waiting import PATIENCE
 from windlass.engine.engine import Engine
 from windlass.errors import StoreUnreachableError
 from windlass.model import State
@@ -79,13 +80,13 @@ def test_a_job_that_is_claimed_again_while_it_runs_is_refused(shop: Shop) -> Non
     @shop.app.job
     def hold(ctx: Context) -> None:
         begun.set()
-        let_go.wait(20)
+        let_go.wait(PATIENCE)
 
     job = hold.enqueue(correlation_id="req-1")
     with written() as lines:
         engine = shop.serve()
         try:
-            assert begun.wait(10)
+            assert begun.wait(PATIENCE)
             (running,) = engine._floor.running()
             engine.holder.release(running.lease)
             shop.until(lambda: engine.stats.report().counts.get(("refused", "being processed")))

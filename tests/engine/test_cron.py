@@ -13,6 +13,7 @@ import pytest
 
 from tests.conformance.test_look import statements
 from tests.engine.shop import QUICK, Shop
+from tests.waiting import PATIENCE
 from windlass.app import App
 from windlass.errors import ConfigError, PayloadError
 from windlass.model import NewSchedule, State
@@ -99,7 +100,7 @@ def test_a_schedule_made_while_engines_sleep_is_heard_of(shop: Shop) -> None:
     shop.until(lambda: engine.report().listening)
     time.sleep(0.3)
     shop.store.schedules.put(NewSchedule(name="x", kind="later", args={"n": 1}, expression=EVERY_SECOND))
-    assert ran.wait(5)
+    assert ran.wait(PATIENCE)
 
 
 def test_without_schedules_nothing_more_is_asked(shop: Shop) -> None:

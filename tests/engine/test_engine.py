@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.engine.shop import Shop
+from tests.waiting import PATIENCE
 from windlass.engine.drain import Drain
 from windlass.engine.floor import Floor
 from windlass.engine.running import Running
@@ -372,7 +373,7 @@ def test_a_checkpoint_in_a_coroutine_stops_a_cancelled_job(shop: Shop) -> None:
 
     job = long.enqueue()
     engine = shop.serve()
-    assert begun.wait(10)
+    assert begun.wait(PATIENCE)
     shop.store.jobs.cancel(job.id)
     asked.set()
     shop.drained(engine)

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from tests.waiting import eventually
 from windlass.engine.heartbeat import Heartbeat
 from windlass.engine.stats import Stats
 from windlass.errors import StoreUnreachableError
@@ -75,13 +76,6 @@ def heartbeat(started: Callable[..., Heartbeat]) -> Heartbeat:
     return started(heartbeat=20.0)
 
 
-def until(holds: Callable[[], Any], timeout: float = 10.0) -> None:
-    deadline = time.monotonic() + timeout
-    while not holds():
-        assert time.monotonic() < deadline, f"did not happen within {timeout} s"
-        time.sleep(0.005)
-
-
 def failing(error: Exception) -> Callable[[], None]:
     def fail() -> None:
         raise error
@@ -122,7 +116,7 @@ def test_a_beat_that_fails_in_a_way_nobody_expected_is_not_the_last(
     """The thread would be gone, and with it, after a lease, every job of a healthy instance."""
     holder.answers = [failing(RuntimeError("a bug"))]
     started(lease=30.0, heartbeat=0.05)
-    until(lambda: len(holder.left) >= 2)
+    eventually(lambda: len(holder.left) >= 2)
     assert len(holder.beats) >= 3 and holder.left[-1] > 20.0
 
 
@@ -132,7 +126,7 @@ def test_a_lease_is_counted_from_before_its_beat_was_sent(
     """The database counts from some moment of the call; only the one before it is surely not too late."""
     holder.answers = [lambda: time.sleep(0.3)]
     started(lease=30.0, heartbeat=20.0).soon()
-    until(lambda: holder.left)
+    eventually(lambda: holder.left)
     assert 20.0 < holder.left[0] <= 30.0 - 0.3
 
 
@@ -143,5 +137,5 @@ def test_a_beat_that_failed_is_repeated_after_a_second(
     holder.answers = [failing(StoreUnreachableError("away"))]
     heartbeat = started(lease=60.0, heartbeat=30.0)
     heartbeat.soon()
-    until(lambda: len(holder.beats) == 2)
+    eventually(lambda: len(holder.beats) == 2)
     assert 0.9 < holder.beats[1] - holder.beats[0] < 6.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
+from tests.waiting import PATIENCE
 from windlass.engine.listening import Listening
 from windlass.store.contract import RECONNECTED
 
@@ -46,6 +47,6 @@ def test_after_a_reconnect_it_is_asked_what_is_due_as_well_as_what_is_queued() -
         on_listening=lambda _: None,
     )
     listening.start()
-    was_both = both.wait(5)
+    was_both = both.wait(PATIENCE)
     listening.stop()
     assert was_both and sorted(heard) == ["later", "phase None"]

@@ -12,6 +12,7 @@ import pytest
 
 from tests.engine.line import Line, break_beats, declare_dead
 from tests.engine.shop import Shop
+from tests.waiting import PATIENCE
 from windlass.model import Flag, State
 from windlass.work.context import Context
 
@@ -59,7 +60,7 @@ def test_an_instance_that_was_declared_dead_stops_its_jobs_and_begins_anew(shop:
     job = hold.enqueue()
     engine = shop.serve(heartbeat=0.5)
     before = engine.id
-    assert begun.wait(10)
+    assert begun.wait(PATIENCE)
     declare_dead(shop)
     shop.until(lambda: ends)
     shop.drained(engine)
@@ -83,13 +84,13 @@ def test_a_lease_that_cannot_be_renewed_ends_by_our_own_clock(shop: Shop) -> Non
 
     job = hold.enqueue()
     engine = shop.serve(lease=1.5, heartbeat=0.3, margin=0.5)
-    assert begun.wait(10)
+    assert begun.wait(PATIENCE)
     holder: Any = engine.holder
     frozen = threading.Event()
     real = holder.beat
 
     def freeze(**options: Any) -> Any:
-        if not frozen.wait(6):
+        if not frozen.wait(PATIENCE):
             raise AssertionError("nobody let go")
         return real(**options)
 
@@ -114,15 +115,15 @@ def test_a_thread_that_outlives_the_lease_gives_its_job_back_when_the_lease_is_g
         runs.append(ctx.attempt)
         if len(runs) == 1:
             begun.set()
-            let_go.wait(30)
+            let_go.wait(PATIENCE)
         return "again"
 
     job = hold.enqueue()
     engine = shop.serve(lease=1.5, heartbeat=0.3, margin=0.5, recovery=60.0)
-    assert begun.wait(10)
+    assert begun.wait(PATIENCE)
     holder: Any = engine.holder
     answers, real = threading.Event(), holder.beat
-    holder.beat = lambda **options: real(**options) if answers.wait(20) else None
+    holder.beat = lambda **options: real(**options) if answers.wait(PATIENCE) else None
     shop.until(lambda: engine.report().phases["hold"].error == 1)
     answers.set()
     shop.until(lambda: shop.job(job).state is State.COMPLETED)

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.engine.shop import Shop
+from tests.waiting import PATIENCE
 from windlass import Context
 from windlass.engine.fault import Fault
 from windlass.engine.recorder import Recorder
@@ -198,7 +199,7 @@ def test_a_cancelled_job_that_hangs_holds_up_nobody(shop: Shop) -> None:
     @shop.app.job(timeout=0.3, processors=1)
     def hang(n: int) -> int:
         if n == 0:
-            over.wait(10)
+            over.wait(PATIENCE)
         return n
 
     engine = shop.serve()
@@ -352,7 +353,7 @@ def test_a_stop_is_over_in_time_while_the_database_hangs(fresh_sqlite: Callable[
 
         @shop.app.job(processors=3, timeout=None)
         def hang() -> None:
-            over.wait(30)
+            over.wait(PATIENCE)
 
         engine = shop.serve(lease=30.0, heartbeat=0.2)
         jobs = [hang.enqueue() for _ in range(6)]

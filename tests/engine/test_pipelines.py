@@ -13,6 +13,7 @@ import pytest
 from pydantic import BaseModel
 
 from tests.engine.shop import QUICK, Shop
+from tests.waiting import PATIENCE
 from windlass.app import App
 from windlass.errors import ConfigError
 from windlass.model import Counts, NewJob, State
@@ -116,7 +117,7 @@ def test_a_phase_that_is_full_holds_back_the_one_before_it(shop: Shop) -> None:
 
     @pipe.phase("slow", processors=1, max_waiting=3)
     def slow(n: int) -> None:
-        gate.wait(20)
+        gate.wait(PATIENCE)
 
     for n in range(60):
         pipe.enqueue(n=n)

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.engine.process_bench import is_alive, wait_until
+from tests.waiting import PATIENCE
 
 TOP = Path(__file__).parents[2]
 
@@ -85,7 +86,7 @@ MAIN = """
 def test_handlers_of_the_main_script_are_found(
     start: Callable[..., subprocess.Popen[str]], module: bool
 ) -> None:
-    output, errors = start(MAIN, module=module).communicate(timeout=60)
+    output, errors = start(MAIN, module=module).communicate(timeout=PATIENCE)
     assert output.splitlines() == ["loaded as __main__", "handler in __windlass_main__", "delay 9.0"], errors
     assert errors.splitlines() == ["loaded as __windlass_main__"], "once, although there were two jobs"
 
@@ -100,7 +101,7 @@ def test_a_script_that_always_starts_an_instance_is_told_so(
         print("suspect:", type(bench.run(suspect)).__name__, bench.executor.can_host(suspect))
         bench.close()
     """
-    output, errors = start(body).communicate(timeout=60)
+    output, errors = start(body).communicate(timeout=PATIENCE)
     assert "whenever it is loaded" in output and "__name__" in output, errors
     assert "suspect: Released False" in output, "no job's fault: it runs beside the others"
 
@@ -141,7 +142,7 @@ def test_children_die_with_their_parent(
     pids = [int(path.read_text()) for path in paths]
     assert all(is_alive(pid) for pid in pids)
     parent.send_signal(number)
-    parent.wait(60)
+    parent.wait(PATIENCE)
     died = time.monotonic()
     wait_until(lambda: not any(is_alive(pid) for pid in pids), "the children are gone")
     assert time.monotonic() - died < 1.0

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.engine.shop import Shop
+from tests.waiting import PATIENCE
 from windlass.engine.engine import Engine
 from windlass.engine.queue import Refusal
 from windlass.errors import (
@@ -63,13 +64,13 @@ def pile_up(
     engine = shop.serve(lease=60.0, heartbeat=20.0)
     jobs = work.enqueue_many({"n": n} for n in range(count))
     for _ in jobs:
-        assert begun.acquire(timeout=10)
+        assert begun.acquire(timeout=PATIENCE)
 
     def hold_up(outcomes: Any, number: int) -> Exception | None:
         if number > 1:
             return raise_for(outcomes, number)
         held.set()
-        go_on.wait(20)
+        go_on.wait(PATIENCE)
         return None
 
     def knock() -> bool:
@@ -119,13 +120,13 @@ def test_one_outcome_that_the_database_refuses_does_not_hold_up_the_others(shop:
     @shop.app.job(processors=10)
     def work(n: int) -> int:
         begun.release()
-        gate.wait(10)
+        gate.wait(PATIENCE)
         return n
 
     engine = shop.serve()
     jobs = [work.enqueue(n=n) for n in range(10)]
     for _ in jobs:
-        assert begun.acquire(timeout=10)
+        assert begun.acquire(timeout=PATIENCE)
 
     def guilty(outcomes: Any, _number: int) -> Exception | None:
         is_guilty = any(
@@ -167,13 +168,13 @@ def forty_running(shop: Shop) -> tuple[Engine, list[Enqueued], threading.Event]:
     @shop.app.job(processors=40)
     def work(n: int) -> int:
         begun.release()
-        gate.wait(10)
+        gate.wait(PATIENCE)
         return n
 
     engine = shop.serve(batch=10)
     jobs = work.enqueue_many({"n": n} for n in range(40))
     for _ in jobs:
-        assert begun.acquire(timeout=10)
+        assert begun.acquire(timeout=PATIENCE)
     return engine, jobs, gate
 
 
@@ -248,12 +249,12 @@ def test_to_stop_claiming_waits_for_what_is_being_taken_in(
 
     def offer(leases: Any) -> Any:
         entered.set()
-        go_on.wait(10)
+        go_on.wait(PATIENCE)
         return real(leases)
 
     monkeypatch.setattr(floor, "offer", offer)
     work.enqueue()
-    assert entered.wait(10)
+    assert entered.wait(PATIENCE)
     stopping = threading.Thread(target=stepper.stop_claiming)
     stopping.start()
     stopping.join(0.3)
@@ -357,13 +358,13 @@ def test_a_full_file_ends_no_job_as_failed(fresh_sqlite: Callable[[], str]) -> N
         @shop.app.job(processors=3)
         def work(n: int) -> str:
             begun.release()
-            gate.wait(10)
+            gate.wait(PATIENCE)
             return "x" * 100_000 * n
 
         engine = shop.serve(lease=60.0, heartbeat=20.0, rollup=60.0)
         jobs = [work.enqueue(n=n) for n in range(1, 4)]
         for _ in jobs:
-            assert begun.acquire(timeout=10)
+            assert begun.acquire(timeout=PATIENCE)
         db: Any = shop.store.db
         with db._in_turn(10):
             (pages,) = db._writer.execute("PRAGMA page_count").fetchone()

@@ -16,6 +16,7 @@ from tests.engine.line import Line, endless
 from tests.engine.process_bench import begun as process_begun
 from tests.engine.process_bench import is_alive
 from tests.engine.shop import Shop
+from tests.waiting import PATIENCE
 from windlass.model import Flag, Released, State
 from windlass.store.holder import Holder
 
@@ -27,17 +28,17 @@ def test_stopping_gives_back_what_waits_and_lets_running_jobs_finish(shop: Shop)
     @shop.app.job(processors=1)
     def work(n: int) -> int:
         begun.set()
-        gate.wait(10)
+        gate.wait(PATIENCE)
         return n
 
     jobs = [work.enqueue(n=n) for n in range(5)]
     engine = shop.serve()
-    assert begun.wait(10)
+    assert begun.wait(PATIENCE)
     stopper = threading.Thread(target=engine.stop)
     stopper.start()
     shop.until(lambda: engine.state == "stopping")
     gate.set()
-    stopper.join(10)
+    stopper.join(PATIENCE)
     states = [shop.job(job) for job in jobs]
     assert [job.state for job in states].count(State.COMPLETED) == 1
     assert all(
@@ -59,7 +60,7 @@ def test_after_the_grace_time_running_jobs_are_stopped_and_given_back(shop: Shop
 
     job = endless.enqueue()
     engine = shop.serve()
-    assert begun.wait(10)
+    assert begun.wait(PATIENCE)
     began = time.monotonic()
     engine.stop(grace=0.2)
     assert time.monotonic() - began < 5 and ends == ["cleaned"]
@@ -73,7 +74,7 @@ def test_a_second_call_to_stop_does_not_wait_for_the_grace_time(shop: Shop) -> N
     shop.until(lambda: engine.state == "stopping")
     began = time.monotonic()
     engine.stop()
-    first.join(10)
+    first.join(PATIENCE)
     assert time.monotonic() - began < 5 and shop.job(job).state is State.QUEUED
 
 
@@ -92,19 +93,19 @@ def test_what_is_claimed_while_the_engine_stops_is_given_back_by_it(
         done = real(holder, outcomes, want)
         if done.claimed:
             claimed.set()
-            answer.wait(10)
+            answer.wait(PATIENCE)
         return done
 
     monkeypatch.setattr(Holder, "step", step)  # before the engine is there: not one step goes past it
     engine = shop.serve()
     jobs = work.enqueue_many({"n": n} for n in range(20))
-    assert claimed.wait(10)
+    assert claimed.wait(PATIENCE)
     stopper = threading.Thread(target=engine.stop)
     stopper.start()
     shop.until(lambda: engine.state == "stopping")
     time.sleep(0.2)
     answer.set()
-    stopper.join(10)
+    stopper.join(PATIENCE)
     assert [shop.job(job).state for job in jobs] == [State.QUEUED] * 20
     leases = shop.store.join().claim(shop.job(jobs[0]).phase, 50)
     assert len(leases) == 20
@@ -129,7 +130,7 @@ def test_what_waits_is_given_back_at_once_when_the_engine_stops(shop: Shop) -> N
     assert {lease.id for lease in claimed} == {job.id for job in line.jobs[1:]}
     assert {lease.attempt for lease in claimed} == {1}, "none was spent"
     line.gate.set()
-    stopper.join(10)
+    stopper.join(PATIENCE)
     assert shop.job(line.jobs[0]).state is State.COMPLETED and [n for n, _ in line.ran] == [0]
 
 
@@ -164,7 +165,7 @@ def test_a_stop_ends_in_time_although_the_database_hangs_at_its_very_end(
 
     def hang() -> None:
         reached.set()
-        answer.wait(15)
+        answer.wait(PATIENCE)
 
     @shop.app.job
     async def work() -> None: ...

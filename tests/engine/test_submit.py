@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.engine.shop import Shop
+from tests.waiting import PATIENCE
 from windlass.errors import ConfigError, KeyConflictError, PayloadError, StoreError
 from windlass.model import Enqueued, NewJob, State
 from windlass.store import Store
@@ -26,7 +27,7 @@ class Counting:
         self.gate.set()
 
     def enqueue(self, jobs: Any) -> list[Enqueued]:
-        self.gate.wait(10)
+        self.gate.wait(PATIENCE)
         self.sizes.append(len(jobs))
         return self.store.enqueue(jobs)
 
@@ -47,7 +48,7 @@ def test_callers_that_wait_at_the_same_time_share_a_commit(shop: Shop) -> None:
     shop.until(lambda: len(submitter._waiting) == 49)
     counting.gate.set()
     for thread in threads:
-        thread.join(10)
+        thread.join(PATIENCE)
     assert len(set(answers)) == 50 and counting.sizes == [1, 49]
     assert {shop.job(job).args["n"] for job in answers} == set(range(50))
 
@@ -84,7 +85,7 @@ def test_threads_and_coroutines_may_mix(shop: Shop) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(PATIENCE)
     assert len({job.id for job in made}) == 600
     assert shop.store.phases.counts()["noop"].queued == 600
 
@@ -107,7 +108,7 @@ def test_a_bad_job_is_refused_before_it_joins_the_others(shop: Shop) -> None:
 def test_when_a_batch_is_refused_each_caller_gets_what_its_own_job_deserves(shop: Shop) -> None:
     class Picky(Counting):
         def enqueue(self, jobs: Any) -> list[Enqueued]:
-            self.gate.wait(10)
+            self.gate.wait(PATIENCE)
             if any(job.kind == "bad" for job in jobs):
                 raise StoreError("no bad ones")
             return self.store.enqueue(jobs)
@@ -130,7 +131,7 @@ def test_when_a_batch_is_refused_each_caller_gets_what_its_own_job_deserves(shop
     shop.until(lambda: len(submitter._waiting) == 3)
     picky.gate.set()
     for thread in threads:
-        thread.join(10)
+        thread.join(PATIENCE)
     assert len(good) == 3 and len(bad) == 1
 
 

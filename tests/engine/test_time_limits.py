@@ -12,6 +12,7 @@ import pytest
 
 from tests.engine import process_handlers as handlers
 from tests.engine.shop import Shop
+from tests.waiting import PATIENCE
 from windlass.model import State
 from windlass.retry import fixed
 from windlass.work.context import Context
@@ -48,7 +49,7 @@ def test_a_thread_that_does_not_stop_loses_its_processor_and_holds_up_nobody(
 
     @shop.app.job(timeout=0.2, processors=1, retry=fixed(1))
     def stuck() -> None:
-        release.wait(30)
+        release.wait(PATIENCE)
 
     @shop.app.job(processors=1)
     def other() -> None:

@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -22,6 +21,7 @@ from fastapi.testclient import TestClient
 from tests.engine.shop import QUICK
 from tests.integrations.running import environment, write_example
 from tests.servers.plugin import FreshPostgres
+from tests.waiting import PATIENCE, eventually
 from windlass.app import App
 from windlass.errors import StoreUnreachableError
 from windlass.integrations.fastapi import lifespan
@@ -47,7 +47,7 @@ def application(jobs: App, **options: Any) -> tuple[FastAPI, threading.Event]:
 
     @jobs.job
     def work(n: int) -> int:
-        may_go_on.wait(10)
+        may_go_on.wait(PATIENCE)
         return n
 
     web = FastAPI(lifespan=lifespan(jobs, **options))
@@ -65,20 +65,13 @@ def state(url: str, job_id: str) -> State:
         return store.jobs.get(job_id).state
 
 
-def until(holds: Any, seconds: float = 15.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def test_jobs_are_served_beside_the_application(url: str, jobs: App) -> None:
     web, may_go_on = application(jobs)
     may_go_on.set()
     for _ in range(2):  # an application may be started again
         with TestClient(web) as client:
             job = client.post("/orders/7").json()["job"]
-            until(lambda: jobs.store.jobs.get(job).result == 7)  # noqa: B023
+            eventually(lambda: jobs.store.jobs.get(job).result == 7)  # noqa: B023
         assert jobs._store is None, "what was opened is closed"
     assert not [thread.name for thread in threading.enumerate() if thread.name == "windlass-step"]
 
@@ -95,7 +88,7 @@ def test_a_running_job_has_its_grace_time(url: str, jobs: App) -> None:
     web, may_go_on = application(jobs, grace=10.0)
     with TestClient(web) as client:
         job = client.post("/orders/7").json()["job"]
-        until(lambda: jobs.store.jobs.get(job).state is State.PROCESSING)
+        eventually(lambda: jobs.store.jobs.get(job).state is State.PROCESSING)
         threading.Timer(0.3, may_go_on.set).start()
     assert state(url, job) is State.COMPLETED
 
@@ -105,7 +98,7 @@ def test_a_job_that_takes_too_long_is_given_back(url: str, jobs: App) -> None:
     web, may_go_on = application(jobs, grace=0.1)
     with TestClient(web) as client:
         job = client.post("/orders/7").json()["job"]
-        until(lambda: jobs.store.jobs.get(job).state is State.PROCESSING)
+        eventually(lambda: jobs.store.jobs.get(job).state is State.PROCESSING)
     assert state(url, job) is State.QUEUED
     may_go_on.set()
 
@@ -158,7 +151,7 @@ def test_the_example_under_a_real_server(tmp_path: Path) -> None:
     try:
         job = asyncio.run(_ask(f"http://127.0.0.1:{port}"))
         server.send_signal(signal.SIGTERM)
-        output, _ = server.communicate(timeout=30)
+        output, _ = server.communicate(timeout=PATIENCE)
         assert server.returncode in (0, -signal.SIGTERM), output
         assert "Application shutdown complete" in output
     finally:

@@ -9,6 +9,7 @@ from flask import Flask, current_app
 
 from tests.engine.shop import QUICK
 from tests.integrations.running import run, write_example
+from tests.waiting import PATIENCE
 from windlass.engine.drain import Drain
 from windlass.errors import ConfigError
 from windlass.integrations.flask import Windlass
@@ -37,7 +38,7 @@ def test_handlers_and_probes_see_the_application(sqlite_path: Path) -> None:
     engine = jobs.worker()
     engine.start()
     try:
-        assert Drain(engine, jobs.store).wait(20)
+        assert Drain(engine, jobs.store).wait(PATIENCE)
         assert [jobs.store.jobs.get(job.id).result for job in made] == ["shop 1", "shop 2"]
         phase = jobs.registry.phase("plain")
         assert phase is not None and phase.probe is not None and phase.probe(n=1) == "shop"

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 
 import psycopg
 
+from tests.waiting import PATIENCE, eventually
 from windlass.model import Completed, Counts, JobError, Lease, NewJob
 from windlass.store import Store
 from windlass.store.contract import LATER, NUDGE
@@ -20,7 +21,6 @@ from windlass.store.postgres_transaction import PostgresTransaction
 
 T = TypeVar("T")
 BOOM = JobError(type="Boom", code="boom", message="it broke")
-PATIENCE = 20.0
 
 
 def enqueue(store: Store, n: int = 1, kind: str = "work", **options: Any) -> list[str]:
@@ -37,15 +37,6 @@ def claim(holder: Holder, n: int = 1, phase: str = "work") -> list[Lease]:
 
     eventually(has_all, f"{n} jobs of {phase} to claim")
     return leases
-
-
-def eventually(is_true: Callable[[], object], what: str, seconds: float = PATIENCE) -> None:
-    """Wait for a condition."""
-    deadline = time.monotonic() + seconds
-    while not is_true():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {seconds} s: {what}")
-        time.sleep(0.002)
 
 
 @contextmanager
@@ -185,7 +176,7 @@ class Engine:
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        self._thread.join(10)
+        self._thread.join(PATIENCE)
         assert not self.errors, self.errors
 
     def saw(self, job_id: str) -> bool:

@@ -12,6 +12,7 @@ import psycopg
 from tests.interleavings.sessions import (
     Waiting,
 )
+from tests.waiting import PATIENCE
 from windlass.model import (
     JobFilter,
     Outcome,
@@ -43,7 +44,7 @@ class SlowCommits(PostgresDatabase):
         def and_wait(tx: Transaction) -> T:
             result = work(tx)
             self.is_holding.set()
-            self.go_on.wait(20)
+            self.go_on.wait(PATIENCE)
             return result
 
         return super().transact(and_wait)
@@ -55,7 +56,7 @@ def slowly(dsn: str, work: Callable[[SlowCommits], T]) -> Iterator[Waiting[T]]:
     slow = SlowCommits(dsn)
     doing = Waiting(lambda: work(slow))
     try:
-        assert slow.is_holding.wait(20)
+        assert slow.is_holding.wait(PATIENCE)
         yield doing
     finally:
         slow.go_on.set()

@@ -19,10 +19,10 @@ from tests.interleavings.sessions import (
     assert_consistent,
     claim,
     enqueue,
-    eventually,
     until_blocked,
     user_transaction,
 )
+from tests.waiting import eventually
 from windlass.errors import IllegalTransitionError, LeaseLost
 from windlass.model import (
     Advanced,

@@ -19,11 +19,11 @@ from tests.interleavings.sessions import (
     claim,
     deadlocks,
     enqueue,
-    eventually,
     until_blocked,
     user_transaction,
 )
 from tests.interleavings.slow_ends import SlowCommits
+from tests.waiting import PATIENCE, eventually
 from windlass.model import After, Completed, DependencyPolicy, Failed, Lease, NewJob, Retried, State, Verdict
 from windlass.store import Store
 from windlass.store.dependencies import Dependencies
@@ -133,7 +133,7 @@ def test_a_finish_that_meets_the_linker_sees_its_flag(
     (child,) = enqueue(store, after=[After(parent)])
     slow = SlowCommits(postgres_dsn_every)
     linking = Waiting(Dependencies(slow).link)
-    assert slow.is_holding.wait(20)
+    assert slow.is_holding.wait(PATIENCE)
     outcome = Completed(lease) if way == "short" else Retried(lease, BOOM, timedelta(0))
     finishing = Waiting(lambda: holder.record([outcome]))
     until_blocked(postgres_dsn_every, finishing)
@@ -253,7 +253,7 @@ def test_two_failed_parents_retried_at_once_bring_their_child_back(
     (a, b), child, grandchild = failed_family(store, "a", "b")
     slow = SlowCommits(postgres_dsn_every)
     first = Waiting(lambda: Jobs(slow).retry(a, dependents=True))
-    assert slow.is_holding.wait(20)
+    assert slow.is_holding.wait(PATIENCE)
     second = Waiting(lambda: store.jobs.retry(b, dependents=True))
     until_blocked(postgres_dsn_every, second)
     slow.go_on.set()
@@ -290,7 +290,7 @@ def test_a_parent_that_ends_while_its_child_comes_back_counts_once(
 
     ends_first = order == "the end first"
     first = Waiting[object](lambda: end(slow) if ends_first else retry(Jobs(slow)))
-    assert slow.is_holding.wait(20)
+    assert slow.is_holding.wait(PATIENCE)
     second = Waiting[object](lambda: retry(store.jobs) if ends_first else holder.complete(lease))
     until_blocked(postgres_dsn_every, second)
     slow.go_on.set()

@@ -11,7 +11,8 @@ import pytest
 
 from tests.acceptance import processes
 from tests.interleavings.conftest import Open
-from tests.interleavings.sessions import assert_consistent, claim, enqueue, eventually
+from tests.interleavings.sessions import assert_consistent, claim, enqueue
+from tests.waiting import eventually
 from windlass.errors import LeaseLost, StoreError
 from windlass.model import State, Verdict
 from windlass.store import Store

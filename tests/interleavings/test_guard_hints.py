@@ -10,7 +10,8 @@ import psycopg
 import pytest
 
 from tests.interleavings.conftest import Open
-from tests.interleavings.sessions import enqueue, eventually
+from tests.interleavings.sessions import enqueue
+from tests.waiting import eventually
 from windlass.model import After, DependencyPolicy, Want
 from windlass.rules import Rule
 from windlass.store import Store

@@ -21,10 +21,10 @@ from tests.interleavings.sessions import (
     Waiting,
     claim,
     enqueue,
-    eventually,
     until_blocked,
     user_transaction,
 )
+from tests.waiting import eventually
 from windlass.model import After, DependencyPolicy, Lease, NewJob, Retention, State
 from windlass.store import Store
 from windlass.store.holder import Holder

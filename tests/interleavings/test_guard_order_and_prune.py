@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import psycopg
 
+from tests.waiting import PATIENCE
 from windlass.clock import ManualClock
 from windlass.model import NewJob, Retention
 from windlass.store import open_store
@@ -43,7 +44,7 @@ def test_pruning_waits_for_nobody(postgres_dsn: str) -> None:
         keep = Retention(completed=timedelta(0), failed=None, cancelled=None)
         pruning = threading.Thread(target=lambda: removed.append(store.upkeep.prune(keep)), daemon=True)
         pruning.start()
-        pruning.join(10)
+        pruning.join(PATIENCE)
         assert removed == [2]
         other.rollback()
         assert store.upkeep.prune(keep) == 1

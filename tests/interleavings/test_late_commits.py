@@ -19,10 +19,10 @@ from tests.interleavings.sessions import (
     assert_consistent,
     claim,
     enqueue,
-    eventually,
     percentile,
     user_transaction,
 )
+from tests.waiting import eventually
 from windlass.model import Completed, NewJob, Released
 from windlass.store import Store
 from windlass.store.entries import check

@@ -21,10 +21,10 @@ from tests.interleavings.sessions import (
     claim,
     deadlocks,
     enqueue,
-    eventually,
     until_blocked,
     user_transaction,
 )
+from tests.waiting import PATIENCE, eventually
 from windlass.errors import WindlassError
 from windlass.model import (
     Completed,
@@ -145,7 +145,7 @@ def test_an_end_in_a_transaction_of_the_handlers_own_locks_no_gate(postgres_dsn:
     one, two = claim(holder, 2)
     with user_transaction(postgres_dsn) as tx:
         apply(store.db, store.enqueuer, tx, [Completed(one)], is_foreign=True)
-        Waiting(lambda: holder.complete(two)).result(5)
+        Waiting(lambda: holder.complete(two)).result(PATIENCE)
         assert reasons(store, ids) == ["processing", "completed", "queued", "limited"]
         assert store.limits.sort() and store.limits.check() == []
         tx.connection.commit()
@@ -163,7 +163,7 @@ def test_places_that_were_given_up_are_freed_by_one_and_once(postgres_dsn: str, 
         tx.connection.commit()
     with user_transaction(postgres_dsn) as tx:
         assert store.limits._free_gone(tx)
-        assert Waiting(store.limits.sort).result(5), "somebody else has it"
+        assert Waiting(store.limits.sort).result(PATIENCE), "somebody else has it"
         tx.connection.commit()
     assert store.limits.sort()
     assert store.limits.gates() == [Gate("work", "a", 1, 1, 1)]
@@ -172,7 +172,7 @@ def test_places_that_were_given_up_are_freed_by_one_and_once(postgres_dsn: str, 
         apply(store.db, store.enqueuer, tx, [Completed(lease)], is_foreign=True)
         tx.connection.commit()
     with locked(postgres_dsn, "gate"):
-        assert not Waiting(store.limits.sort).result(5), "the gate is taken"
+        assert not Waiting(store.limits.sort).result(PATIENCE), "the gate is taken"
     assert store.limits.sort()
     assert store.limits.gates() == [Gate("work", "a", 1, 1, 0)]
 
@@ -184,7 +184,7 @@ def test_ends_at_other_gates_do_not_wait(postgres_dsn: str, store: Store) -> Non
     holder = store.join()
     leases = {store.limits.gates()[n].key: lease for n, lease in enumerate(claim(holder, 2))}
     with ending(postgres_dsn, store, Completed(leases["a"])):
-        Waiting(lambda: holder.complete(leases["b"])).result(5)
+        Waiting(lambda: holder.complete(leases["b"])).result(PATIENCE)
 
 
 # --- who is locked is left out ---------------------------------------------------------------------------------------
@@ -196,7 +196,7 @@ def test_a_job_that_somebody_cancels_is_passed_over(postgres_dsn: str, store: St
     holder = store.join()
     (lease,) = claim(holder)
     with locked(postgres_dsn, "job_later", f"id = '{ids[1]}'"):
-        Waiting(lambda: holder.complete(lease)).result(5)
+        Waiting(lambda: holder.complete(lease)).result(PATIENCE)
         assert reasons(store, ids[2:]) == ["queued"]
     store.limits.mend()
     assert store.limits.gates() == [Gate("work", "a", 1, 1, 1)]
@@ -217,7 +217,7 @@ def test_a_place_that_went_to_nobody_is_given_by_the_net(postgres_dsn: str, stor
 def test_sorting_leaves_out_what_somebody_has_and_sorts_the_rest(postgres_dsn: str, store: Store) -> None:
     ids = limited(store, 3, limit=5)
     with locked(postgres_dsn, "job_later", f"id = '{ids[0]}'"):
-        assert Waiting(store.limits.sort).result(5)
+        assert Waiting(store.limits.sort).result(PATIENCE)
         assert reasons(store, ids) == ["limited", "queued", "queued"]
     assert store.limits.sort()
     assert reasons(store, ids) == ["queued"] * 3
@@ -242,7 +242,7 @@ def test_the_net_does_not_wait_for_a_gate_that_is_taken(postgres_dsn: str, store
     with psycopg.connect(postgres_dsn, autocommit=True) as other:
         other.execute("UPDATE windlass.gate SET admitted = 7")
     with locked(postgres_dsn, "gate"):
-        assert Waiting(store.limits.mend).result(5) == 1
+        assert Waiting(store.limits.mend).result(PATIENCE) == 1
         assert store.limits.gates()[0].admitted == 7, "left for the next time"
     store.limits.mend()
     assert store.limits.gates()[0].admitted == 1
@@ -258,7 +258,7 @@ def test_a_gate_in_use_is_not_swept_and_delays_nobody(postgres_dsn: str, store: 
     with psycopg.connect(postgres_dsn, autocommit=True) as other:
         other.execute("UPDATE windlass.gate SET used_at = used_at - interval '2 hours'")
     with locked(postgres_dsn, "gate", "key = 'a'"):
-        Waiting(store.limits.mend).result(5)
+        Waiting(store.limits.mend).result(PATIENCE)
         assert [gate.key for gate in store.limits.gates()] == ["a"]
 
 
@@ -292,7 +292,7 @@ def test_a_bucket_that_somebody_has_is_tried_again_soon(postgres_dsn: str, store
     enqueue(store, 3, limits=[JobLimit(phase="work", rate=Rate(100, 1))])
     store.limits.sort()
     with locked(postgres_dsn, "flow"):
-        assert Waiting(store.limits.pace).result(5) == TAKEN
+        assert Waiting(store.limits.pace).result(PATIENCE) == TAKEN
         assert store.phases.counts()["work"].queued == 0
     store.limits.pace()
     assert store.phases.counts()["work"].queued == 1
@@ -313,7 +313,7 @@ def test_a_paced_job_that_somebody_cancels_is_passed_over(postgres_dsn: str, sto
     ids = enqueue(store, 2, limits=[JobLimit(phase="work", rate=Rate(0.01, 1))])
     store.limits.sort()
     with locked(postgres_dsn, "job_later", f"id = '{ids[0]}'"):
-        Waiting(store.limits.pace).result(5)
+        Waiting(store.limits.pace).result(PATIENCE)
     assert reasons(store, ids) == ["paced", "queued"]
 
 
@@ -338,7 +338,7 @@ def test_ageing_leaves_out_what_somebody_has(postgres_dsn: str, store: Store, ta
         assert store.limits.sort()
     time.sleep(0.02)
     with locked(postgres_dsn, table, f"id = '{ids[0]}'"):
-        Waiting(store.limits.age).result(5)
+        Waiting(store.limits.age).result(PATIENCE)
         assert store.jobs.get(ids[0]).priority == 3
         assert store.jobs.get(ids[1]).priority > 3
     store.limits.age()
@@ -455,7 +455,7 @@ def test_many_sessions_at_few_gates_lose_no_place_and_do_not_deadlock(
     time.sleep(3)
     over.set()
     for thread in threads:
-        thread.join(30)
+        thread.join(PATIENCE)
     store = stores(postgres_dsn)
     assert wrong == []
     assert store.limits.check() == []

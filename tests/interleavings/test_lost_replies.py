@@ -11,6 +11,7 @@ import pytest
 from tests.acceptance.proxy import PostgresProxy, commit, execution_of
 from tests.interleavings.conftest import Open
 from tests.interleavings.sessions import BOOM, assert_consistent, claim, enqueue
+from tests.waiting import PATIENCE
 from windlass.app import App
 from windlass.engine.drain import Drain
 from windlass.errors import StoreUnreachableError
@@ -226,7 +227,7 @@ def test_an_instance_runs_the_jobs_of_a_claim_whose_reply_was_cut_long_before_it
         engine = app.worker(lease=200.0, heartbeat=60.0, recovery=60.0)
         engine.start()
         try:
-            assert Drain(engine, near).wait(20)
+            assert Drain(engine, near).wait(PATIENCE)
         finally:
             engine.stop(grace=0)
     assert proxy.cuts == 1 and sorted(ran) == [0, 1, 2]

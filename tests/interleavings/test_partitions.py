@@ -20,8 +20,8 @@ from tests.interleavings.sessions import (
     blocked_sessions,
     claim,
     enqueue,
-    eventually,
 )
+from tests.waiting import eventually
 from windlass.model import Completed, Failed, Key, Retention, State, Want
 from windlass.store import Store, partitions
 from windlass.store.holder import Holder

@@ -20,10 +20,10 @@ from tests.interleavings.sessions import (
     claim,
     deadlocks,
     enqueue,
-    eventually,
     until_blocked,
 )
 from tests.interleavings.slow_ends import EACH, PAIR, ended, impatient, made, slowly
+from tests.waiting import eventually
 from windlass.errors import RuleCycleError
 from windlass.model import (
     Completed,

@@ -10,7 +10,8 @@ import pytest
 
 from tests.acceptance import processes
 from tests.interleavings.conftest import Open
-from tests.interleavings.sessions import claim, enqueue, eventually
+from tests.interleavings.sessions import claim, enqueue
+from tests.waiting import eventually
 from windlass.errors import LeaseLost
 from windlass.model import Released, State
 from windlass.store import open_store

@@ -19,11 +19,11 @@ from tests.interleavings.sessions import (
     assert_consistent,
     claim,
     enqueue,
-    eventually,
     percentile,
     until_blocked,
     user_transaction,
 )
+from tests.waiting import eventually
 from windlass.errors import KeyConflictError
 from windlass.model import After, Completed, Key, KeyScope, NewJob, State, Want
 from windlass.store.contract import LATER

@@ -18,6 +18,7 @@ from typing import Any, Self
 import redis
 
 from tests.servers import valkey
+from tests.waiting import PATIENCE
 from windlass.embedded import process
 
 
@@ -38,7 +39,7 @@ class OwnValkey:
         command += ["--requirepass", self._password, "--save", "", "--appendonly", "no"]
         command += ["--dir", self._folder.path, "--logfile", "log", *self._options]
         self._process = process.start(command)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + PATIENCE
         while True:
             with suppress(redis.RedisError), self.client() as client:
                 client.ping()
@@ -132,14 +133,6 @@ class LostReply:
         with suppress(OSError):
             self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
-
-
-def until(condition: Any, seconds: float = 10.0) -> None:
-    """Wait for something to become true."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come true"
-        time.sleep(0.01)
 
 
 def take(locks: Any, request_id: str) -> Any:

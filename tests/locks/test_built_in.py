@@ -10,6 +10,7 @@ import pytest
 
 import windlass
 from tests.locks.server import OwnValkey
+from tests.waiting import PATIENCE
 from windlass.config import load
 from windlass.errors import ConfigError
 from windlass.observe import health
@@ -41,7 +42,7 @@ def test_redis_killed_in_mid_run_is_seen_and_costs_nothing(
             for thread in threads:
                 thread.start()
             for thread in threads:
-                thread.join(60)
+                thread.join(PATIENCE)
         assert sorted(ran) == list(range(40)), "the database lets each run once"
         assert any(record.__dict__.get("event") == "lock.degraded" for record in caplog.records)
         part = one.health()["parts"]["redis lock"]

@@ -17,7 +17,7 @@ import pytest
 import redis
 
 from tests.locks.conftest import Opener
-from tests.locks.server import take, until
+from tests.locks.server import take
 from tests.observe.lines import written
 from tests.waiting import eventually
 from windlass.clock import ManualClock
@@ -161,8 +161,8 @@ def test_a_ttl_shorter_than_the_hold_loses_it_and_never_ends_anothers(
     assert held and not held.is_lost
     others = unrenewed("quick")
     assert not others.acquire(REQUEST)
-    until(lambda: held.is_lost, 2)  # by its own clock, no later than another can have it
-    until(lambda: others.acquire(REQUEST), 1)
+    eventually(lambda: held.is_lost)  # by its own clock, no later than another can have it
+    eventually(lambda: others.acquire(REQUEST))
     assert not held.renew() and not held.release() and held.is_lost
     refused = others.acquire(REQUEST)
     assert not refused and refused.holder == "quick"

@@ -16,6 +16,7 @@ import redis
 
 from tests.locks.conftest import Opener
 from tests.locks.server import OwnValkey
+from tests.waiting import PATIENCE
 from windlass import Context, Key
 from windlass.app import App
 from windlass.locks import fallback
@@ -67,7 +68,7 @@ def _in_threads(number: int, work: Callable[[int], None]) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE)
     assert not any(thread.is_alive() for thread in threads)
     assert raised == []
 

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from tests.locks.conftest import Opener
-from tests.locks.server import LostReply, OwnValkey, take, until
+from tests.locks.server import LostReply, OwnValkey, take
 from tests.observe.lines import written
 from tests.observe.reports import a_report
+from tests.waiting import PATIENCE, eventually
 from windlass.errors import LockUnavailableError
 from windlass.locks import Reason, fallback
 from windlass.locks.fallback import FallbackLocks
@@ -48,8 +49,8 @@ def test_killed_and_started_again(own_valkey: OwnValkey, opened_locks: Opener, c
             assert "ConnectionError" in state.seen and state.since is not None
             assert counts["redis_errors"] >= 1 and counts["lock_held"] == 1
             own_valkey.start()
-            until(lambda: not locks.state().is_degraded)  # nobody asked for a lock meanwhile
-            until(lambda: held.is_shared)  # and what was held in memory is in Redis now
+            eventually(lambda: not locks.state().is_degraded)  # nobody asked for a lock meanwhile
+            eventually(lambda: held.is_shared)  # and what was held in memory is in Redis now
             refused = others.acquire(REQUEST)
             assert not refused and refused.reason is Reason.HELD and refused.holder == "a"
         with others.acquire(REQUEST) as held:
@@ -64,7 +65,7 @@ def test_without_redis_from_the_start(own_valkey: OwnValkey, opened_locks: Opene
     with locks.acquire(REQUEST) as held:
         assert held and not held.is_shared
     own_valkey.start()
-    until(lambda: not locks.state().is_degraded)
+    eventually(lambda: not locks.state().is_degraded)
     with locks.acquire(REQUEST) as held:
         assert held and held.is_shared
 
@@ -84,7 +85,7 @@ def test_an_outage_is_paid_for_once(
         assert time.monotonic() - begun < 0.4  # less than one time-out
         assert [line["event"] for line in lines.objects] == ["lock.degraded"]
         assert lines.last["level"] == "warning" and "inside this process only" in lines.last["message"]
-    until(lambda: not locks.state().is_degraded)
+    eventually(lambda: not locks.state().is_degraded)
 
 
 def test_a_server_that_comes_and_goes_does_not_fill_the_log(
@@ -98,7 +99,7 @@ def test_a_server_that_comes_and_goes_does_not_fill_the_log(
             take(locks, REQUEST).release()
             assert locks.state().is_degraded
             own_valkey.start()
-            until(lambda: not locks.state().is_degraded)
+            eventually(lambda: not locks.state().is_degraded)
         time.sleep(0.1)
     assert [line["event"] for line in lines.objects] == ["lock.degraded", "lock.restored"]
 
@@ -116,7 +117,7 @@ def test_health_and_metrics_say_so(own_valkey: OwnValkey, opened_locks: Opener) 
     with locks.acquire(REQUEST):
         assert seen() == ("degraded", True)
     own_valkey.start()
-    until(lambda: seen() == ("ok", False))
+    eventually(lambda: seen() == ("ok", False))
 
 
 def test_emptied_while_held(own_valkey: OwnValkey, opened_locks: Opener, counts: Counter[str]) -> None:
@@ -127,8 +128,8 @@ def test_emptied_while_held(own_valkey: OwnValkey, opened_locks: Opener, counts:
         seen.flushall()
         with others.acquire(REQUEST) as theirs:
             assert theirs
-            until(lambda: held.is_lost, 2)
-            until(lambda: counts["locks_lost"] == 1, 2)
+            eventually(lambda: held.is_lost)
+            eventually(lambda: counts["locks_lost"] == 1)
             assert not mine.acquire(REQUEST)  # for this process it is still in use
             assert not held.release()
             assert theirs.renew() and seen.exists(KEY) and not theirs.is_lost
@@ -144,7 +145,7 @@ def test_restarted_while_held(own_valkey: OwnValkey, opened_locks: Opener) -> No
     assert held.is_shared
     own_valkey.kill()
     own_valkey.start()
-    until(lambda: held.is_lost, 3)
+    eventually(lambda: held.is_lost)
     assert not held.is_shared and not held.release()
     with locks.acquire(REQUEST) as again:
         assert again and again.is_shared
@@ -156,11 +157,11 @@ def test_frozen_for_less_than_the_ttl(own_valkey: OwnValkey, opened_locks: Opene
     held = take(locks, REQUEST)
     with own_valkey.frozen():
         time.sleep(2.5)
-        until(lambda: locks.state().is_degraded)
+        eventually(lambda: locks.state().is_degraded)
         assert not held.is_lost
-    until(lambda: not locks.state().is_degraded)
+    eventually(lambda: not locks.state().is_degraded)
     with own_valkey.client() as seen:
-        until(lambda: seen.pttl(KEY) > 5000, 3)
+        eventually(lambda: seen.pttl(KEY) > 5000)
     assert not others.acquire(REQUEST)
     assert not held.is_lost and held.release()
 
@@ -170,11 +171,11 @@ def test_frozen_for_longer_than_the_ttl(own_valkey: OwnValkey, opened_locks: Ope
     locks = opened_locks(own_valkey.url, ttl_ms=1000)
     held = take(locks, REQUEST)
     with own_valkey.frozen():
-        until(lambda: held.is_lost, 3)
+        eventually(lambda: held.is_lost)
         assert not held.renew() and not held.is_shared
-    until(lambda: not locks.state().is_degraded)
+    eventually(lambda: not locks.state().is_degraded)
     others = opened_locks(own_valkey.url, worker="b")
-    until(lambda: _can_take(others))  # not at once: a renewal may have been on its way, and land
+    eventually(lambda: _can_take(others))  # not at once: a renewal may have been on its way, and land
     with others.acquire(REQUEST) as theirs:
         assert theirs and not held.release()
         assert not theirs.is_lost and theirs.renew()
@@ -186,16 +187,16 @@ def test_a_set_that_lands_late_is_ours(own_valkey: OwnValkey, opened_locks: Open
     with own_valkey.frozen():
         held = take(locks, REQUEST)
         assert held and not held.is_shared
-    until(lambda: not locks.state().is_degraded)
-    until(lambda: held.is_shared)
+    eventually(lambda: not locks.state().is_degraded)
+    eventually(lambda: held.is_shared)
     assert not held.is_lost and held.release()
     with own_valkey.client() as seen:
         assert seen.keys("*") == []
     with own_valkey.frozen():  # the same, with the work done before the server goes on
         assert take(locks, REQUEST).release()
-    until(lambda: not locks.state().is_degraded)
+    eventually(lambda: not locks.state().is_degraded)
     with own_valkey.client() as seen:
-        until(lambda: seen.keys("*") == [])
+        eventually(lambda: seen.keys("*") == [])
     with locks.acquire(REQUEST) as held:
         assert held and held.is_shared
 
@@ -207,9 +208,9 @@ def test_a_release_whose_reply_was_lost(own_valkey: OwnValkey, opened_locks: Ope
         held.release()
     with locks.acquire(REQUEST) as again:  # at once, before Redis is asked again
         assert again
-    until(lambda: not locks.state().is_degraded)
+    eventually(lambda: not locks.state().is_degraded)
     with own_valkey.client() as seen:
-        until(lambda: seen.keys("*") == [])
+        eventually(lambda: seen.keys("*") == [])
 
 
 def test_a_lock_left_behind_is_not_anothers(own_valkey: OwnValkey, opened_locks: Opener) -> None:
@@ -221,7 +222,7 @@ def test_a_lock_left_behind_is_not_anothers(own_valkey: OwnValkey, opened_locks:
             value = seen.get(KEY)
             assert held.release() and proxy.lost == 1
             assert locks.state().is_degraded
-            until(lambda: not locks.state().is_degraded)
+            eventually(lambda: not locks.state().is_degraded)
             seen.set(KEY, value)  # it arrives only now, after everything owed was settled
             with locks.acquire(REQUEST) as again:
                 assert again and again.is_shared
@@ -237,11 +238,11 @@ def test_paused_clients(own_valkey: OwnValkey, opened_locks: Opener) -> None:
         with locks.acquire(REQUEST) as held:
             assert held and not held.is_shared
             assert locks.state().is_degraded
-            until(lambda: not locks.state().is_degraded)
-            until(lambda: held.is_shared)
+            eventually(lambda: not locks.state().is_degraded)
+            eventually(lambda: held.is_shared)
         assert not before.is_lost and before.is_shared
     with own_valkey.client() as seen:
-        until(lambda: seen.keys("*") == [])
+        eventually(lambda: seen.keys("*") == [])
 
 
 @pytest.mark.parametrize(
@@ -273,7 +274,7 @@ def test_a_server_that_answers_but_gives_no_locks(
         with locks.acquire(REQUEST) as held:
             assert held and not held.is_shared
         seen.execute_command(*heal)
-    until(lambda: not locks.state().is_degraded)
+    eventually(lambda: not locks.state().is_degraded)
     with locks.acquire(REQUEST) as held:
         assert held and held.is_shared
 
@@ -285,7 +286,7 @@ def test_another_took_it_while_redis_was_away(own_valkey: OwnValkey, opened_lock
     holds = [take(first, REQUEST), take(second, REQUEST)]
     assert all(hold and not hold.is_shared and not hold.is_lost for hold in holds)
     own_valkey.start()
-    until(lambda: any(hold.is_lost for hold in holds) and any(hold.is_shared for hold in holds))
+    eventually(lambda: any(hold.is_lost for hold in holds) and any(hold.is_shared for hold in holds))
     time.sleep(0.3)
     assert sorted((hold.is_shared, hold.is_lost) for hold in holds) == [(False, True), (True, False)]
     for hold in sorted(holds, key=lambda hold: hold.is_shared):  # the loser must not end the winner's
@@ -314,7 +315,7 @@ def test_required_fails_hard_and_recovers(
     assert locks.state().is_degraded and locks.state().held == 0
     assert counts["redis_errors"] >= 1
     own_valkey.start()
-    until(lambda: not locks.state().is_degraded)
+    eventually(lambda: not locks.state().is_degraded)
     with locks.acquire(REQUEST) as held:
         assert held and held.is_shared
 
@@ -387,15 +388,14 @@ def test_one_holder_per_process_whatever_happens_to_redis(
         time.sleep(1.0)
     over.set()
     for thread in threads:
-        thread.join(10)
+        thread.join(PATIENCE)
     assert not any(thread.is_alive() for thread in threads) and raised == []
     assert most == [1, 1] and inside == [0, 0] and min(entered) > 50
     assert slowest[0] < 3
-    for locks in processes:
-        until(lambda locks=locks: not locks.state().is_degraded)
-        assert locks.state().held == 0
+    eventually(lambda: not any(locks.state().is_degraded for locks in processes))
+    assert [locks.state().held for locks in processes] == [0, 0]
     with own_valkey.client() as seen:
-        until(lambda: seen.keys("*") == [])
+        eventually(lambda: seen.keys("*") == [])
 
 
 def test_a_release_that_finds_somebody_elses_key_says_so(own_valkey: OwnValkey, opened_locks: Opener) -> None:

@@ -14,7 +14,8 @@ import pytest
 import redis
 
 from tests.locks.conftest import Opener
-from tests.locks.server import LostReply, OwnValkey, take, until
+from tests.locks.server import LostReply, OwnValkey, take
+from tests.waiting import PATIENCE, eventually
 from windlass.clock import ManualClock
 from windlass.errors import ConfigError, LockUnavailableError
 from windlass.locks import LockSettings, Reason, open_locks
@@ -97,7 +98,7 @@ def test_the_rights_that_are_enough(own_valkey: OwnValkey, opened_locks: Opener)
     own_valkey.start()
     with own_valkey.client() as client:
         client.execute_command("ACL", "SETUSER", "locker", "on", ">hunter2", *rights.split())
-    until(lambda: not locks.state().is_degraded)  # the probe needs no more than that, either
+    eventually(lambda: not locks.state().is_degraded)  # the probe needs no more than that, either
 
 
 def test_only_the_owner_releases_and_renews(valkey_url: str, seen: Any) -> None:
@@ -232,7 +233,7 @@ def test_calls_end_within_their_time_outs(own_valkey: OwnValkey) -> None:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(10)
+            thread.join(PATIENCE)
         assert time.monotonic() - begun < 3
     assert len(answers) == 100
     assert {answer.partition(":")[0] for answer in answers} == {"TimeoutError"}

@@ -12,6 +12,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from tests.waiting import PATIENCE
 from windlass.errors import StoreError
 from windlass.model import NewJob
 from windlass.store import open_store
@@ -116,7 +117,7 @@ def test_a_long_transaction_delays_the_migration_and_nobody_else(postgres_dsn: s
             slowest = max(slowest, time.monotonic() - began)
         assert migrator.is_alive()
         report.rollback()
-        migrator.join(30)
+        migrator.join(PATIENCE)
     assert slowest < 2.5, "an enqueue waited longer than the migrator's lock_timeout"
     assert migrate_postgres(postgres_dsn, migrations=steps) == []
 

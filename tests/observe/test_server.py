@@ -15,6 +15,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.observe.reports import a_report
+from tests.waiting import PATIENCE
 from windlass.errors import ConfigError
 from windlass.model import Counts
 from windlass.observe import server as server_module
@@ -214,7 +215,7 @@ def test_while_all_places_are_taken_by_answers_callers_are_turned_away(
 
     def slow() -> bytes:
         asked.release()
-        assert may_answer.wait(5)
+        assert may_answer.wait(PATIENCE)
         return b"done"
 
     with serve("127.0.0.1", 0, instance.report, slow) as made:
@@ -223,7 +224,7 @@ def test_while_all_places_are_taken_by_answers_callers_are_turned_away(
             for _ in range(2):
                 callers.append(socket.create_connection(("127.0.0.1", made.port), timeout=5))
                 callers[-1].sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
-                assert asked.acquire(timeout=5)
+                assert asked.acquire(timeout=PATIENCE)
             callers.append(socket.create_connection(("127.0.0.1", made.port), timeout=5))
             callers[2].sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
             assert callers[2].recv(12) == b"HTTP/1.0 503"
@@ -250,7 +251,7 @@ def test_answers_that_nobody_reads_do_not_keep_a_probe_out(instance: Instance) -
                 callers.append(socket.create_connection(("127.0.0.1", made.port), timeout=30))
                 callers[-1].sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
                 if place < server_module.MOST_CALLERS:
-                    assert asked.acquire(timeout=30)
+                    assert asked.acquire(timeout=PATIENCE)
             for path in ("/livez", "/readyz") * 3:
                 with socket.create_connection(("127.0.0.1", made.port), timeout=30) as probe:
                     probe.sendall(f"GET {path} HTTP/1.0\r\n\r\n".encode())
@@ -266,7 +267,7 @@ def test_many_callers_at_once(server: Server, ask: Ask) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(PATIENCE)
     assert statuses == [200] * 8
 
 

@@ -16,6 +16,8 @@ from types import ModuleType
 
 import pytest
 
+from tests.waiting import PATIENCE
+
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = getattr(sys, "_base_executable", None) or sys.executable
 
@@ -139,7 +141,7 @@ def test_ctrl_c_gives_130_and_no_traceback_of_ours(checkout):
     with subprocess.Popen(command, start_new_session=True, **pipes) as process:  # type: ignore[call-overload]
         assert process.stdout.readline() == "up\n"
         os.killpg(process.pid, signal.SIGINT)
-        stdout, stderr = process.communicate(timeout=10)
+        stdout, stderr = process.communicate(timeout=PATIENCE)
     assert (process.returncode, stdout) == (130, "tidy\n")
     assert "Traceback" not in stderr
 
@@ -153,7 +155,7 @@ def test_a_command_waits_while_another_run_sets_up_and_says_so(checkout):
         assert process.stderr
         assert "waiting" in process.stderr.readline()
         assert process.poll() is None
-    stdout, _ = process.communicate(timeout=10)
+    stdout, _ = process.communicate(timeout=PATIENCE)
     assert stdout == "ran\n"
 
 

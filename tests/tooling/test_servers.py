@@ -4,8 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
@@ -14,6 +12,7 @@ import redis
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from tests.servers import choice, postgres
+from tests.waiting import eventually
 from windlass.embedded import binaries, process
 from windlass.embedded.postgres import PostgresServer
 
@@ -159,13 +158,6 @@ def inner_pytest(folder: Path, code: str) -> list[str]:
     return [sys.executable, "-m", "pytest", *options, str(folder)]
 
 
-def wait_until(condition: Callable[[], bool], seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
-
-
 NEEDY_TEST = """
 def test_needs_postgres(postgres_dsn_every): pass
 def test_needs_valkey(valkey_url): pass
@@ -217,10 +209,10 @@ def test_no_server_survives_kill_9_of_pytest(tmp_path):
     with subprocess.Popen(
         [*command, "-n", "1"], cwd=tmp_path, env=env, stdout=subprocess.DEVNULL
     ) as pytest_process:
-        wait_until(facts.exists, seconds=30)
+        eventually(facts.exists, "the facts")
         pytest_process.kill()
     *pids, pg_folder, valkey_folder = facts.read_text().split()
-    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), seconds=10)
+    eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), "the end of the servers")
 
     def is_swept() -> bool:
         process.sweep(
@@ -228,7 +220,7 @@ def test_no_server_survives_kill_9_of_pytest(tmp_path):
         )  # a folder counts as used until the last process of its owner is gone
         return not Path(pg_folder).exists() and not Path(valkey_folder).exists()
 
-    wait_until(is_swept, seconds=10)
+    eventually(is_swept, "the end of all of it")
 
 
 def test_the_folders_of_the_living_are_not_swept():

@@ -9,6 +9,7 @@ from typing import Any, Self, cast
 
 import pytest
 
+from tests.waiting import PATIENCE
 from windlass.errors import StoreUnreachableError
 from windlass.work.transaction import JobTransaction
 
@@ -25,7 +26,7 @@ class Effect:
         """Nobody else waits for this one."""
 
     def __enter__(self) -> Self:
-        assert self.may_begin.wait(10)
+        assert self.may_begin.wait(PATIENCE)
         if self._error is not None:
             raise self._error
         self.said.append("begun")
@@ -58,7 +59,7 @@ def test_a_coroutine_stopped_while_its_transaction_begins_leaves_none_open() -> 
         effect.may_begin.set()
 
     asyncio.run(stop_it())
-    assert effect.ended.wait(10)
+    assert effect.ended.wait(PATIENCE)
     assert effect.said == ["begun", "rolled back: CancelledError"]
     _assert_no_thread_is_left()
 
