@@ -19,15 +19,18 @@ from windlass.model import (
     CancelAnswer,
     Completed,
     DependencyPolicy,
+    Flow,
     Gate,
     JobLimit,
     Key,
     NewJob,
+    Outcome,
+    Rate,
     Retried,
     State,
     Verdict,
 )
-from windlass.store import Store
+from windlass.store import Store, limits
 from windlass.store.holder import Holder
 from windlass.store.ids import SMALLEST
 from windlass.store.recording import apply
@@ -425,3 +428,60 @@ def test_the_agenda_has_only_those_that_can_be_let_in(store: Store, clock: Manua
     assert store.upkeep.agenda().resume_in == 40.0
     clock.advance(41)
     assert store.upkeep.agenda().resume_in is None
+
+
+# --- places given up in a handler's own transaction ------------------------------------------------------------------
+
+
+def _end_in_a_handlers_transaction(store: Store, *outcomes: Outcome) -> None:
+    store.db.transact(lambda tx: apply(store.db, store.enqueuer, tx, outcomes, is_foreign=True))
+
+
+def test_more_ends_of_handlers_than_a_page_free_each_place_once(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The place in the phase that was left is freed, not the one that the job has got in the next phase meanwhile."""
+    monkeypatch.setattr(limits, "PAGE", 2)
+    enqueue(store, n=8, limits=[JobLimit(phase=phase, key="a", limit=5) for phase in (PHASE, "next")])
+    for n in (5, 3):
+        let_in(store)
+        leases = store.join().claim(PHASE, 9)
+        assert len(leases) == n
+        _end_in_a_handlers_transaction(store, *(Advanced(lease, "next") for lease in leases))
+        let_in(store)
+        assert store.limits.check() == []
+        assert len(rows(store, "job", "phase = 'next'")) == gate(store, phase="next").admitted == 5
+    assert gate(store, phase="next").waiting == 3 and gate(store).admitted == 0
+
+
+def test_the_limits_of_an_ended_job_go_with_its_last_place(store: Store) -> None:
+    """It moved on in one handler's transaction and ended in another's, and nobody looked in between."""
+    phases = (PHASE, "next", "never")
+    job_id = one(store, limits=[JobLimit(phase=phase, key="a", limit=1) for phase in phases])
+    let_in(store)
+    holder = store.join()
+    _end_in_a_handlers_transaction(store, Advanced(holder.claim(PHASE, 1)[0], "next"))
+    store.db.transact(lambda tx: store.limits._sort(9, SMALLEST, tx))
+    _end_in_a_handlers_transaction(store, Completed(holder.claim("next", 1)[0]))
+    assert [bool(row["gone"]) for row in rows(store, "job_limit")] == [True, True]
+    assert store.limits.check() == []
+    let_in(store)
+    assert rows(store, "job_limit") == []
+    assert [item.admitted for item in store.limits.gates()] == [0, 0]
+    assert state(store, job_id) is State.COMPLETED
+
+
+@pytest.mark.parametrize("is_paced", [False, True])
+def test_a_job_that_is_let_in_without_a_place_is_seen_and_given_one(store: Store, is_paced: bool) -> None:
+    """Whatever took its place away: the count went down with it, so the two alone look right."""
+    rate = Rate(1, 1) if is_paced else None
+    store.limits.tell([Flow(phase=PHASE, limit=2, rate=rate)])
+    enqueue(store, n=3, limits=[JobLimit(phase=PHASE, key="a", limit=2, rate=rate)])
+    store.limits.let_in()
+    found = rows(store, "job_later", "reason = 'paced'") if is_paced else rows(store, "job")
+    spoil(store, f"UPDATE {{}}job_limit SET admitted = FALSE WHERE job = '{found[0]['id']}'")
+    spoil(store, "UPDATE {}gate SET admitted = admitted - 1")
+    (drift,) = store.limits.check()
+    assert (drift.phase, drift.key, drift.admitted, drift.given, drift.used) == (PHASE, "a", 1, 1, 2)
+    assert store.limits.mend() == 1
+    assert store.limits.check() == [] and gate(store).admitted == 2 and gate(store).waiting == 1

@@ -27,6 +27,7 @@ from tests.interleavings.sessions import (
 from tests.waiting import PATIENCE, eventually
 from windlass.errors import WindlassError
 from windlass.model import (
+    Advanced,
     Completed,
     Debounce,
     Flow,
@@ -41,6 +42,7 @@ from windlass.model import (
     State,
 )
 from windlass.store import Store
+from windlass.store.ids import SMALLEST
 from windlass.store.limits import TAKEN
 from windlass.store.postgres_transaction import PostgresTransaction
 from windlass.store.recording import apply
@@ -162,7 +164,7 @@ def test_places_that_were_given_up_are_freed_by_one_and_once(postgres_dsn: str, 
         apply(store.db, store.enqueuer, tx, [Completed(lease)], is_foreign=True)
         tx.connection.commit()
     with user_transaction(postgres_dsn) as tx:
-        assert store.limits._free_gone(tx)
+        assert store.limits._free_gone((SMALLEST, ""), tx) == (False, None)
         assert Waiting(store.limits.sort).result(PATIENCE), "somebody else has it"
         tx.connection.commit()
     assert store.limits.sort()
@@ -175,6 +177,60 @@ def test_places_that_were_given_up_are_freed_by_one_and_once(postgres_dsn: str, 
         assert not Waiting(store.limits.sort).result(PATIENCE), "the gate is taken"
     assert store.limits.sort()
     assert store.limits.gates() == [Gate("work", "a", 1, 1, 0)]
+
+
+def _two_phases(store: Store, n: int = 1) -> list[str]:
+    """Jobs that may be let in one at a time in each of two phases."""
+    return enqueue(store, n, limits=[JobLimit(phase=phase, key="a", limit=1) for phase in ("work", "next")])
+
+
+def _advance_in(dsn: str, store: Store, lease: Lease) -> None:
+    """What a handler's own transaction does with ``ctx.complete_in``."""
+    with user_transaction(dsn) as tx:
+        apply(store.db, store.enqueuer, tx, [Advanced(lease, "next", None)], is_foreign=True)
+        tx.connection.commit()
+
+
+def test_freeing_the_place_of_a_phase_keeps_the_place_in_the_next_one(
+    postgres_dsn: str, store: Store
+) -> None:
+    """The gate that the job left was taken for a while, so its place there is freed when the job runs in its next phase."""
+    first, second = _two_phases(store, 2)
+    assert store.limits.sort()
+    holder = store.join()
+    (lease,) = claim(holder)
+    _advance_in(postgres_dsn, store, lease)
+    with locked(postgres_dsn, "gate", "phase = 'work'"):
+        assert not store.limits.sort()
+    (running,) = holder.claim("next", 5)
+    assert store.limits.sort()
+    assert store.limits.gates("next") == [Gate("next", "a", 1, 1, 0)] and store.limits.check() == []
+    (lease,) = claim(holder)
+    _advance_in(postgres_dsn, store, lease)
+    assert store.limits.sort()
+    assert reasons(store, [first, second]) == ["processing", "limited"], "one at a time"
+    holder.complete(running)
+    assert reasons(store, [first, second]) == ["completed", "queued"]
+
+
+def test_a_retry_by_hand_beside_the_freeing_of_its_place_keeps_its_limits(
+    postgres_dsn: str, store: Store
+) -> None:
+    """Whoever frees the place takes the job for an ended one; a retry that comes meanwhile waits and brings its limits again."""
+    (job_id,) = limited(store)
+    assert store.limits.sort()
+    (lease,) = claim(store.join())
+    with user_transaction(postgres_dsn) as tx:
+        apply(store.db, store.enqueuer, tx, [Completed(lease)], is_foreign=True)
+        tx.connection.commit()
+    with user_transaction(postgres_dsn) as tx:
+        store.limits._free_gone((SMALLEST, ""), tx)
+        retry = Waiting(lambda: store.jobs.retry(job_id))
+        until_blocked(postgres_dsn, retry)
+        tx.connection.commit()
+        retry.result()
+    assert store.limits.sort()
+    assert store.limits.gates() == [Gate("work", "a", 1, 1, 0)] and store.limits.check() == []
 
 
 def test_ends_at_other_gates_do_not_wait(postgres_dsn: str, store: Store) -> None:

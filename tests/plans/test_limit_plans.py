@@ -10,8 +10,9 @@ import pytest
 
 from tests.plans.big import Explained
 from tests.servers.postgres import PostgresServers
-from windlass.model import JobLimit, NewJob, Rate
+from windlass.model import Completed, JobLimit, NewJob, Rate
 from windlass.store.ids import SMALLEST
+from windlass.store.recording import apply
 from windlass.store.store import Store
 
 WAITING = 60_000
@@ -54,11 +55,14 @@ def db(pg_servers: PostgresServers) -> Iterator[Explained]:
 def busy(db: Explained) -> list[str]:
     """Three jobs that are let in at the gate where the crowd waits; every verb below has run before, so it has its generic plan."""
     store = Store(db)
-    store.enqueue([NewJob(kind="work", limits=[JobLimit(phase="work", key="full", limit=3)], priority=9)] * 5)
+    store.enqueue([NewJob(kind="work", limits=[JobLimit(phase="work", key="full", limit=3)], priority=9)] * 6)
     store.enqueue([NewJob(kind="slow", limits=[JobLimit(phase="slow", rate=Rate(1, 5))])])
     store.limits.let_in()
     holder = store.join()
     holder.complete(holder.claim("work", 1)[0])
+    ended = Completed(holder.claim("work", 1)[0])
+    db.transact(lambda tx: apply(db, store.enqueuer, tx, [ended], is_foreign=True))
+    store.limits.let_in()
     store.limits.mend()
     store.upkeep.agenda()
     with psycopg.connect(db._url, autocommit=True) as connection:
@@ -67,6 +71,7 @@ def busy(db: Explained) -> list[str]:
     return [row[0] for row in rows]
 
 
+ONE = json.dumps([{"job": "0190aaaa-0000-7000-8000-000000000001", "phase": "work"}])
 FULL = json.dumps([{"phase": "work", "key": "full"}])
 
 
@@ -79,7 +84,8 @@ FULL = json.dumps([{"phase": "work", "key": "full"}])
         ("sort.pick", {"after": SMALLEST, "limit": 500}, 20, 20, 0),
         ("pace.pick", {"phase": "slow", "limit": 5}, 20, 0, 0),
         ("pace.phases", {}, 10, 0, 0),
-        ("free.gone", {"limit": 500}, 0, 5, 0),
+        ("free.gone", {"job": SMALLEST, "phase": "", "limit": 500}, 0, 5, 0),
+        ("free.places", {"places": ONE}, 5, 10, 5),
         ("agenda", {}, 10, 5, 0),
         ("gates.check", {"limit": 500}, 10, 20, GATES + 10),
         ("gates.room", {"limit": 500}, GATES + 10, 0, GATES + 10),

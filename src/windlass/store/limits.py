@@ -46,9 +46,9 @@ def free(tx: Transaction, *, ended: Sequence[str] = (), moved: Sequence[str] = (
     admit(tx, tx.run("free.lock", ids=sorted({*ended, *moved})), ended, moved)
 
 
-def free_later(tx: Transaction, ids: Sequence[str]) -> None:
+def free_later(tx: Transaction, *, ended: Sequence[str] = (), moved: Sequence[str] = ()) -> None:
     """The same in a transaction that somebody else commits, who may take a while: it must not lock a gate. Upkeep frees the places."""
-    tx.run("free.later", ids=sorted(ids))
+    tx.run("free.later", ids=sorted({*ended, *moved}), ended=sorted(ended))
 
 
 def park(db: Database, tx: Transaction, ids: Sequence[str]) -> None:
@@ -112,25 +112,32 @@ class Limits:
 
     def sort(self, limit: int = PAGE) -> bool:
         """Put parked jobs at their gates and let in those that there is a place for; False where a gate was taken and some are left."""
-        is_done, after = self._db.transact(self._free_gone), SMALLEST
+        is_done = True
+        gone: tuple[str, str] | None = (SMALLEST, "")
+        while gone is not None:
+            is_missed, gone = self._db.transact(partial(self._free_gone, gone))
+            is_done = is_done and not is_missed
+        after = SMALLEST
         while after:
             is_missed, after = self._db.transact(partial(self._sort, limit, after))
             is_done = is_done and not is_missed
         return is_done
 
-    def _free_gone(self, tx: Transaction) -> bool:
-        """Free places that were given up in transactions of handlers; False where a gate was taken."""
-        rows = tx.run("free.gone", limit=PAGE)
+    def _free_gone(self, after: tuple[str, str], tx: Transaction) -> tuple[bool, tuple[str, str] | None]:
+        """Free places that were given up in transactions of handlers, a page of them after (job, phase); returns whether a gate was taken,
+        and after what the next page begins."""
+        rows = tx.run("free.gone", job=after[0], phase=after[1], limit=PAGE)
         if not rows:
-            return True
+            return False, None
         wanted = sorted({(row[1], row[2]) for row in rows})
         tx.run("gate.open", gates=_gates(wanted))
         ours = tx.run("gate.try", gates=_gates(wanted))
         locked = {(row[0], row[1]) for row in ours}
-        freed = [row for row in rows if (row[1], row[2]) in locked]
-        ended, moved = ([row[0] for row in freed if bool(row[3]) is lives] for lives in (False, True))
-        admit(tx, ours, ended, moved)
-        return len(freed) == len(rows)
+        freed = [{"job": row[0], "phase": row[1]} for row in rows if (row[1], row[2]) in locked]
+        if freed:
+            tx.run("free.places", places=json.dumps(freed))
+        admit(tx, ours)
+        return len(freed) < len(rows), (rows[-1][0], rows[-1][1]) if len(rows) == PAGE else None
 
     def _sort(self, limit: int, after: str, tx: Transaction) -> tuple[bool, str]:
         rows = tx.run("sort.pick", after=after, limit=limit)

@@ -235,6 +235,6 @@ def after_end(
         fire(enqueuer, tx, ruled, inbox=is_foreign)
     limited = [job_id for job_id, flags, _ in ended if flags & Flag.LIMIT]
     if (limited or left) and is_foreign:
-        limits.free_later(tx, [*limited, *left])
+        limits.free_later(tx, ended=limited, moved=left)
     elif limited or left:
         limits.free(tx, ended=limited, moved=left)

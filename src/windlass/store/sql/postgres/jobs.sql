@@ -686,11 +686,12 @@ WITH clock AS MATERIALIZED (
     WHERE t.state <> 'completed'
         AND t.progress IS NOT NULL
 ), limits AS (
-    INSERT INTO windlass.job_limit (job, phase, key, lim, rate, burst)
+    INSERT INTO windlass.job_limit AS o (job, phase, key, lim, rate, burst)
     SELECT t.id, l.phase, l.key, l.lim, l.rate, l.burst
     FROM taken AS t
     CROSS JOIN LATERAL jsonb_to_recordset(t.limits) AS l (phase text, key text, lim integer, rate double precision, burst integer)
-    ON CONFLICT (job, phase) DO NOTHING -- its place is still to be freed
+    ON CONFLICT (job, phase) DO UPDATE -- its place is still to be freed: wait for whoever removes the limits of an ended job just now
+    SET gone = o.gone
 ), counted AS (
     INSERT INTO windlass.delta (phase, queued, completed, failed, cancelled)
     SELECT t.phase, 1, -(t.state = 'completed')::int, -(t.state = 'failed')::int, -(t.state = 'cancelled')::int

@@ -169,8 +169,13 @@ ORDER BY g.phase, g.key
 FOR UPDATE OF g;
 
 -- name: free.later
--- Notes that jobs give up their places, in a transaction that may stay open for long; upkeep frees them after its commit, and is told.
-WITH gone AS (
+-- Notes that jobs give up their places, in a transaction that may stay open for long; upkeep frees them after its commit, and is told. The
+-- limits of jobs that ended go here where they have no place.
+WITH ended AS (
+    DELETE FROM windlass.job_limit AS t
+    WHERE t.job = ANY(:ended::uuid[])
+        AND NOT t.admitted
+), gone AS (
     UPDATE windlass.job_limit AS t
     SET gone = TRUE
     WHERE t.job = ANY(:ids::uuid[])
@@ -184,16 +189,53 @@ WHERE w.phase = '@later'
     AND EXISTS (SELECT FROM gone);
 
 -- name: free.gone
--- Locks places that were given up so, and answers their jobs, their gates, and whether the job lives on.
-SELECT t.job, t.phase, t.key, (
-        EXISTS (SELECT FROM windlass.job AS j WHERE j.id = t.job)
-        OR EXISTS (SELECT FROM windlass.job_later AS l WHERE l.id = t.job)
-    ) AS is_living
+-- Locks places that were given up so, a page of them from a place on, and returns their jobs and gates.
+SELECT t.job, t.phase, t.key
 FROM windlass.job_limit AS t
 WHERE t.gone
-ORDER BY t.job
+    AND t.job >= :job::uuid -- belt: implied by the next line; the index has the job alone
+    AND (t.job, t.phase) > (:job::uuid, :phase::text)
+ORDER BY t.job, t.phase
 LIMIT :limit
 FOR UPDATE SKIP LOCKED;
+
+-- name: free.places
+-- Frees locked places that were given up so, at locked gates, each by job and phase: by now the job may have a place in another phase. The
+-- limits of a job that lives stay. A statement of its own: it sees a retry by hand that was committed before the lock was given.
+WITH given AS MATERIALIZED (
+    SELECT g.job, g.phase,
+        COALESCE((SELECT TRUE FROM windlass.job AS j WHERE j.id = g.job), (SELECT TRUE FROM windlass.job_later AS l WHERE l.id = g.job), FALSE) AS is_living
+    FROM json_to_recordset(:places::json) AS g (job uuid, phase text)
+), ended AS (
+    DELETE FROM windlass.job_limit AS t
+    USING given AS g
+    WHERE t.job = ANY(ARRAY(SELECT o.job FROM given AS o)) -- belt: implied by what follows; keeps a crowd from being read whole (test_limit_plans.py)
+        AND t.job = g.job
+        AND t.phase = g.phase
+        AND t.gone
+        AND NOT g.is_living
+    RETURNING t.phase, t.key
+), moved AS (
+    UPDATE windlass.job_limit AS t
+    SET admitted = FALSE,
+        gone = FALSE
+    FROM given AS g
+    WHERE t.job = ANY(ARRAY(SELECT o.job FROM given AS o)) -- belt: implied by what follows; keeps a crowd from being read whole (test_limit_plans.py)
+        AND t.job = g.job
+        AND t.phase = g.phase
+        AND t.gone
+        AND g.is_living
+    RETURNING t.phase, t.key
+)
+UPDATE windlass.gate AS g
+SET admitted = g.admitted - f.n
+FROM (
+    SELECT s.phase, s.key, count(*) AS n
+    FROM (SELECT e.phase, e.key FROM ended AS e UNION ALL SELECT m.phase, m.key FROM moved AS m) AS s
+    GROUP BY s.phase, s.key
+) AS f
+WHERE g.phase = f.phase
+    AND g.key = f.key;
 
 -- name: admit
 -- Frees the places of jobs that ended or went elsewhere, each once (those that ended lose their limits with them), and gives the free places of
@@ -466,21 +508,56 @@ ORDER BY g.phase, g.key
 LIMIT :limit;
 
 -- name: gates.check
--- Gates whose count is not the number of jobs that have a place there and are paced, queued or processing. One statement, one snapshot:
--- what is under way changes both, so a difference is a mistake. Answers the count, the places given, and the jobs that really have one.
+-- Gates whose count is not the number of jobs that have a place there and are paced, queued or processing, and gates where a job is let in
+-- without a place. One statement, one snapshot: what is under way changes both, so a difference is a mistake. Returns the count, the places
+-- given, and the jobs that really have or need one. A phase whose limit was taken back is not looked through: nobody needs a place there; of
+-- the others, the 20 * :limit jobs first in line.
 SELECT COALESCE(g.phase, p.phase) AS phase, COALESCE(g.key, p.key) AS key, COALESCE(g.admitted, 0) AS admitted,
     COALESCE(p.given, 0) AS given, COALESCE(p.used, 0) AS used
 FROM windlass.gate AS g
 FULL JOIN (
-    SELECT t.phase, t.key, count(*) AS given,
-        count(*) FILTER (
-            WHERE EXISTS (SELECT FROM windlass.job AS j WHERE j.id = t.job AND j.phase = t.phase)
+    SELECT s.phase, s.key, sum(s.given) AS given, sum(s.used) AS used
+    FROM (
+        SELECT t.phase, t.key, 1 AS given, (
+                EXISTS (SELECT FROM windlass.job AS j WHERE j.id = t.job AND j.phase = t.phase)
                 OR EXISTS (SELECT FROM windlass.job_later AS l WHERE l.id = t.job AND l.phase = t.phase AND l.reason = 'paced')
                 OR t.gone
-        ) AS used
-    FROM windlass.job_limit AS t
-    WHERE t.admitted
-    GROUP BY t.phase, t.key
+            )::integer AS used
+        FROM windlass.job_limit AS t
+        WHERE t.admitted
+        UNION ALL
+        SELECT f.phase, n.key, 0, 1
+        FROM windlass.flow AS f
+        CROSS JOIN LATERAL (
+            (
+                SELECT j.id
+                FROM windlass.job AS j
+                WHERE j.phase = f.phase
+                ORDER BY j.lane, j.ready_at, j.id
+                LIMIT 20 * :limit
+            )
+            UNION ALL
+            (
+                SELECT l.id
+                FROM windlass.job_later AS l
+                WHERE l.reason = 'paced'
+                    AND l.phase = f.phase
+                ORDER BY l.lane, l.run_at, l.id
+                LIMIT 20 * :limit
+            )
+        ) AS w
+        CROSS JOIN LATERAL (
+            SELECT t.key
+            FROM windlass.job_limit AS t
+            WHERE t.job = w.id
+                AND t.phase = f.phase
+                AND t.lim IS NOT NULL
+                AND (NOT t.admitted OR t.gone)
+            LIMIT 1 -- belt: (job, phase) is unique; keeps the look-up from becoming a join
+        ) AS n
+        WHERE f.lim IS NOT NULL
+    ) AS s
+    GROUP BY s.phase, s.key
 ) AS p ON p.phase = g.phase AND p.key = g.key
 WHERE (
         COALESCE(g.admitted, 0) <> COALESCE(p.given, 0)
@@ -490,8 +567,8 @@ ORDER BY 1, 2
 LIMIT :limit;
 
 -- name: gates.repair
--- Takes places at locked gates back from jobs that are not there any more (whoever ended them left their limits behind), and counts anew. Each
--- statement sees what was committed before the lock was given.
+-- Takes places at locked gates back from jobs that are not there any more (whoever ended them left their limits behind), gives one to each
+-- job that is let in without, and counts anew. Each statement sees what was committed before the lock was given.
 DELETE FROM windlass.job_limit AS t
 USING json_to_recordset(:gates::json) AS w (phase text, key text)
 WHERE t.phase = w.phase
@@ -509,6 +586,17 @@ WHERE t.phase = w.phase
     AND NOT t.gone
     AND NOT EXISTS (SELECT FROM windlass.job AS j WHERE j.id = t.job AND j.phase = t.phase)
     AND NOT EXISTS (SELECT FROM windlass.job_later AS l WHERE l.id = t.job AND l.phase = t.phase AND l.reason = 'paced');
+UPDATE windlass.job_limit AS t
+SET admitted = TRUE,
+    gone = FALSE
+FROM json_to_recordset(:gates::json) AS w (phase text, key text)
+WHERE t.phase = w.phase
+    AND t.key = w.key
+    AND t.lim IS NOT NULL
+    AND (
+        EXISTS (SELECT FROM windlass.job AS j WHERE j.id = t.job AND j.phase = t.phase)
+        OR EXISTS (SELECT FROM windlass.job_later AS l WHERE l.id = t.job AND l.phase = t.phase AND l.reason = 'paced')
+    );
 UPDATE windlass.gate AS g
 SET admitted = (SELECT count(*) FROM windlass.job_limit AS t WHERE t.phase = g.phase AND t.key = g.key AND t.admitted)
 FROM json_to_recordset(:gates::json) AS w (phase text, key text)

@@ -133,22 +133,49 @@ WHERE t.job IN (SELECT g.value FROM json_each(:ids) AS g)
 ORDER BY t.phase, t.key;
 
 -- name: free.later
--- Notes that jobs give up their places, in a transaction that may stay open for long; upkeep frees them after its commit.
+-- Notes that jobs give up their places, in a transaction that may stay open for long; upkeep frees them after its commit. The limits of
+-- jobs that ended go here where they have no place.
+DELETE FROM windlass_job_limit
+WHERE job IN (SELECT g.value FROM json_each(:ended) AS g)
+    AND NOT admitted;
 UPDATE windlass_job_limit
 SET gone = 1
 WHERE job IN (SELECT g.value FROM json_each(:ids) AS g)
     AND admitted;
 
 -- name: free.gone
--- Places that were given up so: their jobs, their gates, and whether the job lives on.
-SELECT t.job, t.phase, t.key, (
-        EXISTS (SELECT 1 FROM windlass_job AS j WHERE j.id = t.job)
-        OR EXISTS (SELECT 1 FROM windlass_job_later AS l WHERE l.id = t.job)
-    ) AS is_living
+-- Places that were given up so, a page of them from a place on: their jobs and gates.
+SELECT t.job, t.phase, t.key
 FROM windlass_job_limit AS t
 WHERE t.gone
-ORDER BY t.job
+    AND (t.job, t.phase) > (:job, :phase)
+ORDER BY t.job, t.phase
 LIMIT :limit;
+
+-- name: free.places
+-- Frees places that were given up so, each by job and phase: by now the job may have a place in another phase. The limits of a job that
+-- lives stay.
+UPDATE windlass_gate
+SET admitted = admitted - p.n
+FROM (
+    SELECT t.phase, t.key, count(*) AS n
+    FROM windlass_job_limit AS t
+    WHERE (t.job, t.phase) IN (SELECT g.value ->> '$.job', g.value ->> '$.phase' FROM json_each(:places) AS g)
+        AND t.gone
+    GROUP BY t.phase, t.key
+) AS p
+WHERE windlass_gate.phase = p.phase
+    AND windlass_gate.key = p.key;
+DELETE FROM windlass_job_limit
+WHERE (job, phase) IN (SELECT g.value ->> '$.job', g.value ->> '$.phase' FROM json_each(:places) AS g)
+    AND gone
+    AND NOT EXISTS (SELECT 1 FROM windlass_job AS j WHERE j.id = windlass_job_limit.job)
+    AND NOT EXISTS (SELECT 1 FROM windlass_job_later AS l WHERE l.id = windlass_job_limit.job);
+UPDATE windlass_job_limit
+SET admitted = 0,
+    gone = 0
+WHERE (job, phase) IN (SELECT g.value ->> '$.job', g.value ->> '$.phase' FROM json_each(:places) AS g)
+    AND gone;
 
 -- name: admit
 -- Frees the places of jobs that ended or went elsewhere, each once (those that ended lose their limits with them), and gives a free place at
@@ -354,8 +381,9 @@ ORDER BY g.phase, g.key
 LIMIT :limit;
 
 -- name: gates.check
--- Gates whose count is not the number of jobs that have a place there and are paced, queued or processing. Answers the count, the places
--- given, and the jobs that really have one.
+-- Gates whose count is not the number of jobs that have a place there and are paced, queued or processing, and gates where a job is let in
+-- without a place. Returns the count, the places given, and the jobs that really have or need one. A phase whose limit was taken back is not
+-- looked through: nobody needs a place there.
 SELECT c.phase, c.key, c.admitted, c.given, c.used
 FROM (
     SELECT s.phase, s.key, sum(s.admitted) AS admitted, sum(s.given) AS given, sum(s.used) AS used
@@ -369,6 +397,22 @@ FROM (
             OR t.gone
         FROM windlass_job_limit AS t
         WHERE t.admitted
+        UNION ALL
+        SELECT t.phase, t.key, 0, 0, 1
+        FROM windlass_flow AS f
+        CROSS JOIN windlass_job AS j ON j.phase = f.phase
+        CROSS JOIN windlass_job_limit AS t ON t.job = j.id AND t.phase = j.phase
+        WHERE f.lim IS NOT NULL
+            AND t.lim IS NOT NULL
+            AND (NOT t.admitted OR t.gone)
+        UNION ALL
+        SELECT t.phase, t.key, 0, 0, 1
+        FROM windlass_flow AS f
+        CROSS JOIN windlass_job_later AS l ON l.phase = f.phase AND l.reason = 'paced'
+        CROSS JOIN windlass_job_limit AS t ON t.job = l.id AND t.phase = l.phase
+        WHERE f.lim IS NOT NULL
+            AND t.lim IS NOT NULL
+            AND (NOT t.admitted OR t.gone)
     ) AS s
     GROUP BY s.phase, s.key
 ) AS c
@@ -380,7 +424,8 @@ ORDER BY c.phase, c.key
 LIMIT :limit;
 
 -- name: gates.repair
--- Takes places at gates back from jobs that are not there any more (whoever ended them left their limits behind), and counts anew.
+-- Takes places at gates back from jobs that are not there any more (whoever ended them left their limits behind), gives one to each job that
+-- is let in without, and counts anew.
 DELETE FROM windlass_job_limit
 WHERE (phase, key) IN (SELECT w.value ->> '$.phase', w.value ->> '$.key' FROM json_each(:gates) AS w)
     AND admitted
@@ -398,6 +443,20 @@ WHERE (phase, key) IN (SELECT w.value ->> '$.phase', w.value ->> '$.key' FROM js
         WHERE l.id = windlass_job_limit.job
             AND l.phase = windlass_job_limit.phase
             AND l.reason = 'paced'
+    );
+UPDATE windlass_job_limit
+SET admitted = 1,
+    gone = 0
+WHERE (phase, key) IN (SELECT w.value ->> '$.phase', w.value ->> '$.key' FROM json_each(:gates) AS w)
+    AND lim IS NOT NULL
+    AND (
+        EXISTS (SELECT 1 FROM windlass_job AS j WHERE j.id = windlass_job_limit.job AND j.phase = windlass_job_limit.phase)
+        OR EXISTS (
+            SELECT 1 FROM windlass_job_later AS l
+            WHERE l.id = windlass_job_limit.job
+                AND l.phase = windlass_job_limit.phase
+                AND l.reason = 'paced'
+        )
     );
 UPDATE windlass_gate
 SET admitted = (
