@@ -222,10 +222,10 @@ class Requests:
     def _record(self, outcome: Outcome | None) -> Verdict:
         if outcome is None:  # its own transaction ended it, or the lease is lost
             return Verdict.ALREADY_RECORDED
-        (verdict,) = self._presence.holder.record([outcome])
+        step = self._presence.holder.step([outcome])
         with self._recorder_lock:
-            self._recorder.recorded([outcome], [verdict])
-        return verdict
+            self._recorder.recorded([outcome], step.verdicts, step.reasons)
+        return step.verdicts[0]
 
     def _answer(self, request_id: str, attempts: int, *, unclaimed: bool) -> Processed:
         job = self._store.jobs.get(request_id)
@@ -282,8 +282,8 @@ def _call(bench: Bench, running: Running, call: Call) -> Outcome | None:
             value = asyncio.run(call())
         else:
             value = call()
-    except LeaseLost:
-        return None
+    except LeaseLost as error:
+        return bench.raised(running, error) if running.context and running.context.is_recorded else None
     except BaseException as error:  # noqa: BLE001  as an executor: whatever a handler raises is an outcome
         return bench.raised(running, error)
     finally:

@@ -396,3 +396,19 @@ def fork(how: str) -> str:
                 raise ValueError("in the child")
         return "the child's word"
     return f"child ended with {os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])}"
+
+
+def raise_after_end(ctx: Context) -> str:
+    with ctx.transaction() as tx:
+        tx.complete("x")
+    raise ValueError("too late")
+
+
+def return_after_end(ctx: Context) -> str:
+    with ctx.transaction():
+        pass
+    return "value"
+
+
+def break_down() -> None:
+    raise ValueError("broken")

@@ -41,6 +41,11 @@ class Lines:
         return self.text.split("\n")[:-1]
 
     @property
+    def heads(self) -> list[str]:
+        """Lines without those of tracebacks, which begin with a bar."""
+        return [line for line in self.all if not line.startswith("    | ")]
+
+    @property
     def objects(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.all]
 

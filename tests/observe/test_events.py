@@ -116,6 +116,8 @@ def test_everything_else_is_told() -> None:
         events.fired(Fired("nightly", "welcome", (), refused="its zone is unknown"))
         events.processor_replaced(a_job(), "time limit")
         events.overdue(a_job(), 0.5, "thread")
+        events.raised_after_end(LEASE, ERROR)
+        events.result_dropped(LEASE)
         events.metrics_listening("http://127.0.0.1:9100")
         events.process_ended(2, "was killed by SIGKILL", 12.34, 0.25)
         events.policy_broken(LEASE, ZeroDivisionError("division by zero"))
@@ -194,4 +196,4 @@ def test_a_hostile_job_stays_on_its_line() -> None:
             events.ended(Failed(lease, error), "failed")
             events.recovered(Recovered(lease, bad, error=error))
             events.loop_blocked(lease, 1.0, bad)
-        assert len(lines.all) == 3 and "\x1b" not in lines.text
+        assert len(lines.heads) == 3 and "\x1b" not in lines.text

@@ -138,7 +138,7 @@ def test_no_value_makes_a_second_line_or_reaches_the_terminal(style: str) -> Non
     """Log injection: as message, argument, field, name of a field, nested, in an exception, as event and as logger."""
     with written(style) as lines:
         for payload in PAYLOADS:
-            before = len(lines.all)
+            before = len(lines.heads)
             app.info(payload)
             app.info("%s", payload)
             app.info("x", extra={"value": payload, "deep": {"list": [payload], payload: 1}})
@@ -151,7 +151,7 @@ def test_no_value_makes_a_second_line_or_reaches_the_terminal(style: str) -> Non
                 raise ValueError(payload)
             except ValueError:
                 app.exception("it broke")
-            assert len(lines.all) == before + 7, repr(payload)
+            assert len(lines.heads) == before + 7, repr(payload)
     for line in lines.all:
         assert not UNSAFE.search(line), repr(line)
     if style == "json":
@@ -225,7 +225,7 @@ def test_nothing_raises(style: str, capsys: pytest.CaptureFixture[str]) -> None:
         except BrokenError:
             ours.exception("it broke")
         ours.handle(logging.LogRecord("shop", 20, "", 0, "odd", None, (None, None, None)))
-    assert len(lines.all) == 7
+    assert len(lines.heads) == 7
     assert "<Sulky that cannot be shown: RuntimeError>" in lines.all[3]
     assert capsys.readouterr().err == ""
 

@@ -94,12 +94,12 @@ class ChildContext(Context):
         self._tell_awaits = partial(host.send, {"do": "awaits commit", "job": number})
         self._host, self._number = host, number
 
-    def _on_end(self) -> None:
-        super()._on_end()
+    def _on_end(self, result: Any) -> None:
+        super()._on_end(result)
         self._tell()
 
-    def _on_end_in(self) -> None:
-        super()._on_end_in()
+    def _on_end_in(self, result: Any) -> None:
+        super()._on_end_in(result)
         self._tell_awaits()
 
     def _on_token(self, token: str) -> None:
@@ -243,16 +243,21 @@ class Host:
             if Process.pid != self._pid:
                 leave(error)
             if context is not None and context.is_recorded:
-                return context, {"how": "recorded"}
+                return context, {"how": "recorded", "after": tell(error, asked=context.should_stop)}
             return context, tell(error, asked=context is not None and context.should_stop)
         if context.is_recorded:
-            return context, {"how": "recorded"}
+            return context, {"how": "recorded", "dropped": context.is_dropped(value)}
         try:
             text = phase.signature.encode_result(value)
             context.refuse_tokens("result", text)
         except PayloadError as error:
             return context, {"how": "refused", "code": "bad_result", "message": str(error)}
-        return context, {"how": "returned", "text": text, "is_none": value is None}
+        return context, {
+            "how": "returned",
+            "text": text,
+            "is_none": value is None,
+            "dropped": context.is_dropped(value),
+        }
 
     def _await(self, value: Awaitable[Any], job: HostedJob) -> Any:
         loop = self._runner.get_loop()

@@ -17,6 +17,7 @@ from windlass.engine.runner import STOPPED, Call, Runner, describe, unseen
 from windlass.engine.running import Running, Stop
 from windlass.errors import LeaseLost
 from windlass.model import Failed, Flag, Lease, Outcome, Released, has_flag
+from windlass.observe import events
 from windlass.work.context import Context, Probe
 from windlass.work.hold import Hold
 from windlass.work.kind import Phase
@@ -111,6 +112,8 @@ class Bench:
         if Process.pid != self.pid:
             leave()
         context = running.context
+        if context is not None and context.is_dropped(value):
+            events.result_dropped(running.lease)
         if running.phase is None or (context is not None and context.is_recorded):
             return None
         if context is not None and context.awaits_commit:
@@ -128,12 +131,23 @@ class Bench:
         if Process.pid != self.pid:
             leave(error)
         phase = running.phase
-        if phase is None or (running.context is not None and running.context.is_recorded):
+        if running.context is not None and running.context.is_recorded:
+            self._tell_after_end(running, running.context, error)
+            return None
+        if phase is None:
             return None
         try:
             return self._raised(running, phase, error)
         except BaseException as broken:  # noqa: BLE001  an exception of the user's own that breaks whoever looks at it
             return self.timed(running, self._runner.failed(running.lease, phase, unseen(error, broken)))
+
+    def _tell_after_end(self, running: Running, context: Context, error: BaseException) -> None:
+        """An error that came after the job's end changes nothing of the job, and must not be lost."""
+        if isinstance(error, STOPPED) and (running.stop is not None or context.should_stop):
+            return
+        told = context.cleaned(Failed(running.lease, describe(error)))
+        if isinstance(told, Failed):
+            events.raised_after_end(running.lease, told.error)
 
     def _raised(self, running: Running, phase: Phase, error: BaseException) -> Outcome | None:
         if isinstance(error, LeaseLost) and running.context is not None and running.context.awaits_commit:

@@ -13,7 +13,7 @@ from typing import Any
 from windlass.engine.child_process import Exit
 from windlass.engine.executors import Bench
 from windlass.engine.remote import rebuild, told_by
-from windlass.engine.runner import describe
+from windlass.engine.runner import STOPPED, describe
 from windlass.engine.running import Running
 from windlass.engine.wire import Message
 from windlass.model import (
@@ -26,6 +26,7 @@ from windlass.model import (
     Released,
     Retried,
 )
+from windlass.observe import events
 from windlass.signals import Stopped
 from windlass.store.recovery import crash_delay
 
@@ -47,6 +48,7 @@ class Ends:
             return None
         match message["how"]:
             case "returned" if running.context is not None and running.context.awaits_commit:
+                self.after_end(running, message)
                 return self._bench.returned(running, None)
             case "returned":
                 text = None if message["is_none"] else Json(message["text"])
@@ -60,6 +62,15 @@ class Ends:
                 return self._bench.raised(running, Stopped())
             case _:
                 return self._raised(running, rebuild(message))
+
+    def after_end(self, running: Running, message: Message) -> None:
+        """Say what a handler did after a transaction had ended its job: a result, or an error, that nobody else will hear of."""
+        if message.get("dropped"):
+            events.result_dropped(running.lease)
+        if (told := message.get("after")) is not None:
+            error = rebuild(told)
+            if not (told["how"] == "stopped" or isinstance(error, STOPPED)):
+                events.raised_after_end(running.lease, told_by(error) or describe(error))
 
     def stopped(self, running: Running) -> Outcome | None:
         """The outcome of a job that was told to stop and did not, so that its process was killed."""

@@ -250,6 +250,7 @@ class ProcessExecutor:
 
     def _outcome(self, work: Hosted, message: Message) -> Outcome | None:
         if work.is_recorded:
+            self._ends.after_end(work.running, message)
             return None
         running, phase = work.running, work.phase
         if message.get("unloadable") and running.is_alone and phase.where is not Where.PROCESS:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from windlass.engine.running import Running
 from windlass.engine.stats import Stats
@@ -71,8 +71,13 @@ class Recorder:
         """What became of outcomes that were taken is known: they were written and counted, put back, or given up."""
         self._taken -= len(outcomes)
 
-    def recorded(self, outcomes: Sequence[Outcome], verdicts: Sequence[Verdict]) -> Counter[str]:
-        """Count and tell what was written; answers how many jobs of each phase ended."""
+    def recorded(
+        self,
+        outcomes: Sequence[Outcome],
+        verdicts: Sequence[Verdict],
+        reasons: Mapping[str, str] | None = None,
+    ) -> Counter[str]:
+        """Count and tell what was written; answers how many jobs of each phase ended. ``reasons`` says why jobs were asked to stop."""
         ended: Counter[str] = Counter()
         plain: dict[str, list[Run | None]] = {}
         is_debug = records.enabled(logging.DEBUG)
@@ -87,7 +92,7 @@ class Recorder:
             self._stats.ended_many(phase, name, [outcome.run])
             ended[phase] += 1
             try:
-                events.ended(outcome, name)
+                events.ended(outcome, name, reasons.get(outcome.lease.id) if reasons else None)
             except Exception:  # what is written is written, whatever a log makes of it
                 log.exception(
                     "the end of job %s could not be told",

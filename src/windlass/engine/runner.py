@@ -239,4 +239,6 @@ def _described(error: BaseException) -> JobError:
         trace = "".join(traceback.format_exception(error))
     except BaseException:  # noqa: BLE001  __str__ or __cause__ of a user's exception raised
         trace = "the traceback could not be formatted"
-    return JobError(type=type(error).__name__, code=code, message=explain(error), traceback=trace)
+    return JobError(
+        type=type(error).__name__, code=code, message=explain(error), traceback=trace, exception=error
+    )

@@ -175,7 +175,7 @@ class Stepper:
         self._succeeded()
         try:
             if outcomes:
-                self._discovery.finished(self._recorder.recorded(outcomes, step.verdicts))
+                self._discovery.finished(self._recorder.recorded(outcomes, step.verdicts, step.reasons))
         finally:  # last: from here on the jobs' own threads want the interpreter as well
             if want is not None:
                 self._discovery.learn(want, len(step.claimed), began)
@@ -310,11 +310,11 @@ class Stepper:
         """Record an outcome by itself. A job whose outcome cannot be stored ends with an error that says so; where not even that can be,
         it is not the outcome's fault."""
         try:
-            verdicts = self._holder().record([outcome])
+            step = self._holder().step([outcome])
         except FAULTS_OF_THE_STORE:
             raise
         except Exception as refused:  # noqa: BLE001  the others must not be held up by it
             told = JobError(type=type(refused).__name__, code="unrecordable", message=explain(refused))
             outcome = Failed(outcome.lease, told)
-            verdicts = self._holder().record([outcome])
-        self._recorder.recorded([outcome], verdicts)
+            step = self._holder().step([outcome])
+        self._recorder.recorded([outcome], step.verdicts, step.reasons)

@@ -66,13 +66,15 @@ DEFAULT_MAX_ATTEMPTS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobError:
-    """What went wrong in an attempt. The traceback travels apart, so that nobody shows it by accident."""
+    """What went wrong in an attempt. The traceback travels apart, so that nobody shows it by accident; ``exception`` is for the log of
+    the process it was raised in, and is not stored."""
 
     type: str
     code: str
     message: str
     traceback: str | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
+    exception: BaseException | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

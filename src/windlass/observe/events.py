@@ -44,8 +44,9 @@ def started(jobs: Iterable[CurrentJob]) -> None:
         emit("job.started", "started", processor=job.processor.name, **lease_fields(job.lease))
 
 
-def ended(outcome: Outcome, name: str) -> None:
-    """An attempt came to its end; ``name`` is what the database made of the outcome (completed, failed, retried, …, lost)."""
+def ended(outcome: Outcome, name: str, asked: str | None = None) -> None:
+    """An attempt came to its end; ``name`` is what the database made of the outcome (completed, failed, retried, …, lost), ``asked`` the
+    reason of a cancel that was asked for."""
     event = f"job.{name}"
     if not log.isEnabledFor(LEVELS[event]):
         return
@@ -60,11 +61,14 @@ def ended(outcome: Outcome, name: str) -> None:
                 event,
                 _failure(outcome.error, lease, delay),
                 error=_error(outcome.error),
+                exc_info=_exception(outcome.error),
                 delay_seconds=delay,
                 **fields,
             )
         case "cancelled":
             reason = outcome.reason if isinstance(outcome, Cancelled) else ON_REQUEST
+            if reason == ON_REQUEST and asked is not None:
+                reason = asked
             emit(event, reason, reason=reason, **fields)
         case "advanced" if isinstance(outcome, Advanced):
             emit(event, f"goes on in {outcome.phase}", next_phase=outcome.phase, **fields)
@@ -76,6 +80,27 @@ def ended_elsewhere(lease: Lease, name: str, run: Run | None = None) -> None:
     """The same for an attempt that its own transaction ended, or that has no outcome because its lease is lost."""
     if log.isEnabledFor(LEVELS[f"job.{name}"]):
         emit(f"job.{name}", _PLAIN.get(name, name), **lease_fields(lease), **_ran(lease, run))
+
+
+def raised_after_end(lease: Lease, error: JobError) -> None:
+    """A handler raised although a transaction of its own had ended the job; the end stands."""
+    message = f"{_what(error)}; raised after its transaction had ended the job, whose end stands"
+    emit(
+        "job.raised_after_end",
+        message,
+        error=_error(error),
+        exc_info=_exception(error),
+        **lease_fields(lease),
+    )
+
+
+def result_dropped(lease: Lease) -> None:
+    """A handler returned a value although a transaction of its own had ended the job with another result."""
+    message = (
+        "returned a value after its transaction had ended the job; the value is not stored. Give it to tx.complete(value) or "
+        "ctx.complete_in(where, value), or open the transaction with ends=False"
+    )
+    emit("job.result_dropped", message, **lease_fields(lease))
 
 
 def recovered(item: Recovered) -> None:
@@ -393,10 +418,27 @@ _VERDICTS = {
 
 
 def _failure(error: JobError, lease: Lease, delay: float | None) -> str:
-    told = error.message if error.message.startswith(error.type) else f"{error.type}: {error.message}"
+    told = _what(error)
     if delay is None:
         return f"{told}; no further attempt"
     return f"{told}; again in {delay:.3g} s"
+
+
+def _what(error: JobError) -> str:
+    return error.message if error.message.startswith(error.type) else f"{error.type}: {error.message}"
+
+
+class ToldError(Exception):
+    """An exception of which only the text is known here: it was raised in another process, or held what may not be shown."""
+
+
+def _exception(error: JobError) -> BaseException | None:
+    """What a record has as its ``exc_info``, for handlers that show or report exceptions."""
+    if error.exception is not None or error.traceback is None:
+        return error.exception
+    made = ToldError(_what(error))
+    made.__cause__ = ToldError(f"\n{error.traceback}")
+    return made
 
 
 def _error(error: JobError) -> dict[str, Any]:

@@ -76,8 +76,12 @@ class _Formatter(logging.Formatter, ABC):
 
     def _error(self, record: logging.LogRecord) -> dict[str, Any] | None:
         """The exception a record carries, or the error an event tells of."""
-        told = record.__dict__.get("error")
-        if isinstance(record.exc_info, tuple) and isinstance(record.exc_info[1], BaseException):
+        told = record.__dict__.get("error")  # which has more than the exception: a code, and tokens hidden
+        if (
+            not isinstance(told, Mapping)
+            and isinstance(record.exc_info, tuple)
+            and isinstance(record.exc_info[1], BaseException)
+        ):
             error = record.exc_info[1]
             told = {"type": type(error).__name__, "message": safe_str(error), "traceback": _trace(error)}
         if not isinstance(told, Mapping):
@@ -126,7 +130,7 @@ class JsonFormatter(_Formatter):
 class ConsoleFormatter(_Formatter):
     """``12:00:01.234 WARN  job.retried    welcome 0190… attempt 2/3  message  name=value``."""
 
-    def __init__(self, secrets: Secrets, *, colours: bool = False, tracebacks: bool = False) -> None:
+    def __init__(self, secrets: Secrets, *, colours: bool = False, tracebacks: bool = True) -> None:
         super().__init__(secrets)
         self._colours = colours
         self._tracebacks = tracebacks
@@ -142,7 +146,7 @@ class ConsoleFormatter(_Formatter):
         if correlation and correlation != known.get("job_id"):  # which is what it is unless somebody gave one
             parts.append(f"correlation_id={_value(plain(correlation, self._secrets))}")
         error = self._error(record)
-        if error and record.exc_info:
+        if error and record.exc_info and not isinstance(known.get("error"), Mapping):
             parts.append(f"{error.get('type', 'error')}: {error.get('message', '')}")
         at = _utc(record).astimezone()
         head = f"{at:%H:%M:%S}.{at.microsecond // 1000:03d} {self._paint(record.levelname, f'{escaped(level):<5}')}"

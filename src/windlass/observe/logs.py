@@ -124,12 +124,13 @@ def configure(
     secrets: Secrets | None = None,
     instance: Callable[[], str | None] = lambda: None,
     root: bool = True,
-    tracebacks: bool = False,
+    tracebacks: bool = True,
 ) -> Logs:
     """Send the logs of this process to ``stream`` (standard error); called again, it replaces what it installed before.
 
     One handler serves the logger ``windlass`` and, unless ``root`` is False, the root logger, so that handlers' own lines come out
-    the same way. ``tracebacks`` shows whole tracebacks on the console, below their line; JSON lines always have them.
+    the same way. Whole tracebacks are shown on the console, below their line, unless
+    ``tracebacks`` is False; JSON lines always have them.
     """
     number = _level(level)
     if style not in STYLES:

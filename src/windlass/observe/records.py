@@ -24,6 +24,8 @@ LEVELS = {
     "job.lost": logging.WARNING,
     "job.refused": logging.WARNING,
     "job.overdue": logging.WARNING,
+    "job.raised_after_end": logging.WARNING,
+    "job.result_dropped": logging.WARNING,
     "job.summary": logging.INFO,
     "duplicate.prevented": logging.INFO,
     "phase.held_back": logging.INFO,
@@ -62,9 +64,16 @@ def enabled(level: int) -> bool:
     return log.isEnabledFor(level)
 
 
-def emit(event: str, message: str, *, level: int | None = None, **fields: Any) -> None:
+def emit(
+    event: str,
+    message: str,
+    *,
+    level: int | None = None,
+    exc_info: BaseException | None = None,
+    **fields: Any,
+) -> None:
     """One record; fields that are None are left out."""
     level = LEVELS[event] if level is None else level
     if log.isEnabledFor(level):
         known = {name: value for name, value in fields.items() if value is not None}
-        log.log(level, message, extra={"event": event, **known}, stacklevel=3)
+        log.log(level, message, exc_info=exc_info, extra={"event": event, **known}, stacklevel=3)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from windlass.observe import records
 from windlass.observe.report import OUTCOMES, StatsReport
@@ -52,7 +53,7 @@ class Summary:
             seconds=round(seconds, 1),
             jobs_per_second=round(rate, 1),
             waiting=waiting,
-            **done,
+            **dict[str, Any](done),
         )
         return True
 

@@ -50,10 +50,11 @@ MAX_CLAIM = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The answer to a step: a verdict for each outcome, in order, and the jobs claimed."""
+    """The answer to a step: a verdict for each outcome, in order, the jobs claimed, and why jobs that were asked to stop were, by id."""
 
     verdicts: Sequence[Verdict]
     claimed: Sequence[Lease]
+    reasons: Mapping[str, str] | None = None
 
 
 class CancelAsked(NamedTuple):
@@ -103,14 +104,15 @@ class Holder(JobWrites):
             return self._step_in_rounds(outcomes, want)
         plain, aside = divided(outcomes)
         # What takes the long way goes first: once something is claimed, nothing may stand between it and the caller.
-        verdicts = self._long_way(aside)
+        reasons: dict[str, str] = {}
+        verdicts = self._long_way(aside, reasons)
         missing: Sequence[Outcome] = ()
         claimed: Sequence[Lease] = ()
         if plain or want is not None or self._emptied:
             missing, claimed = self._short_way(plain, want)
             if missing:
                 try:
-                    verdicts |= self._resolve(missing)
+                    verdicts |= self._resolve(missing, reasons)
                 except BaseException:
                     self._give_up(claimed)
                     raise
@@ -121,31 +123,36 @@ class Holder(JobWrites):
         verdicts |= {
             outcome.lease.id: Verdict.RECORDED for outcome in plain if outcome.lease.id not in unwritten
         }
-        return Step([verdicts[outcome.lease.id] for outcome in outcomes], claimed)
+        return Step([verdicts[outcome.lease.id] for outcome in outcomes], claimed, reasons)
 
     def _step_in_rounds(self, outcomes: Sequence[Outcome], want: Want | None) -> Step:
         """The same job twice in one call: one after the other, so that each outcome gets its own verdict."""
         verdicts: dict[int, Verdict] = {}
+        reasons: dict[str, str] = {}
         for group in rounds(outcomes):
-            for outcome, verdict in zip(group, self._step(group, None).verdicts, strict=True):
+            step = self._step(group, None)
+            reasons |= step.reasons or {}
+            for outcome, verdict in zip(group, step.verdicts, strict=True):
                 verdicts[id(outcome)] = verdict
-        return Step(
-            [verdicts[id(outcome)] for outcome in outcomes], self._step((), want).claimed if want else ()
-        )
+        claimed = self._step((), want).claimed if want else ()
+        return Step([verdicts[id(outcome)] for outcome in outcomes], claimed, reasons)
 
-    def _long_way(self, outcomes: Sequence[Outcome]) -> dict[str, Verdict]:
+    def _long_way(self, outcomes: Sequence[Outcome], reasons: dict[str, str]) -> dict[str, Verdict]:
         if not outcomes:
             return {}
-        verdicts = self._db.transact(lambda tx: apply(self._db, self._enqueuer, tx, outcomes))
+        verdicts = self._db.transact(
+            lambda tx: apply(self._db, self._enqueuer, tx, outcomes, reasons=reasons)
+        )
         for outcome in outcomes:
             if isinstance(outcome, Released):
                 self.nudge(outcome.lease.phase)
         return verdicts
 
-    def _resolve(self, missing: Sequence[Outcome]) -> dict[str, Verdict]:
+    def _resolve(self, missing: Sequence[Outcome], reasons: dict[str, str]) -> dict[str, Verdict]:
         """What became of ends that the short way did not write: recorded before, lost, or in need of the long way."""
         verdicts = self._db.transact(lambda tx: resolve(tx, [outcome.lease for outcome in missing]))
-        return verdicts | self._long_way([outcome for outcome in missing if outcome.lease.id not in verdicts])
+        left = [outcome for outcome in missing if outcome.lease.id not in verdicts]
+        return verdicts | self._long_way(left, reasons)
 
     def _give_up(self, claimed: Sequence[Lease]) -> None:
         """The caller will never see these: forget them, so that the next beat finds them unknown and gives them back."""

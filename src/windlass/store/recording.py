@@ -77,9 +77,11 @@ def apply(
     *,
     recovering: frozenset[str] = frozenset(),
     is_foreign: bool = False,
+    reasons: dict[str, str] | None = None,
 ) -> dict[str, Verdict]:
     """Record outcomes in ``tx``; answers a verdict for every job id. Ids in ``recovering`` are judged for a dead holder.
-    ``is_foreign`` says that somebody else will commit, who may take a while."""
+    ``is_foreign`` says that somebody else will commit, who may take a while. ``reasons`` is given the reason of each cancel that was
+    asked for."""
     locked = {
         row[0]: (Flag(row[2]), bool(row[3]), row[4] or ON_REQUEST)
         for row in tx.run("record.lock", leases=leases_json(outcome.lease for outcome in outcomes))
@@ -92,6 +94,8 @@ def apply(
             missing.append(outcome.lease)
             continue
         flags, cancel_asked, reason = locked[outcome.lease.id]
+        if cancel_asked and reasons is not None:
+            reasons[outcome.lease.id] = reason
         if isinstance(outcome, Cancelled) and outcome.reason == ON_REQUEST:
             outcome = replace(outcome, reason=reason)
         verdict = _sort(

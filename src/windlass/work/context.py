@@ -71,6 +71,8 @@ class Context(Rights):
         """Whether a transaction of the handler has ended the job (or moved it on) already."""
         self.awaits_commit = False
         """Whether a transaction that the handler opened itself has the job's end in it; only the database knows if it committed."""
+        self.ended_with: Any = None
+        """The result that one of the two ended the job with."""
 
     # ------------------------------------------------------------------ who am I
 
@@ -294,7 +296,7 @@ class Context(Rights):
         outcome = _ending(self._phase, self.lease, result)
         fence = self._hold.fence(self.lease)
         fence.end(self._joined(caller, fence), outcome)
-        self._on_end_in()
+        self._on_end_in(result)
 
     def _checkpoint_in(self, caller: Caller, position: Any, done: int, total: int | None) -> None:
         self._touch()
@@ -316,11 +318,22 @@ class Context(Rights):
     def _open(self) -> Opener:
         return self._hold.transaction
 
-    def _on_end(self) -> None:
+    def _on_end(self, result: Any) -> None:
+        self.ended_with = result
         self.is_recorded = True
 
-    def _on_end_in(self) -> None:
+    def _on_end_in(self, result: Any) -> None:
+        self.ended_with = result
         self.awaits_commit = True
+
+    def is_dropped(self, value: Any) -> bool:
+        """Whether a value that the handler returned is lost, because the job was ended with another result before."""
+        if value is None or not (self.is_recorded or self.awaits_commit) or value is self.ended_with:
+            return False
+        try:
+            return not bool(value == self.ended_with)
+        except Exception:  # noqa: BLE001  the value's own __eq__
+            return True
 
 
 def _ending(phase: Phase, lease: Lease, value: Any) -> Completed | Advanced:

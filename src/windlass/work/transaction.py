@@ -40,7 +40,7 @@ class JobTransaction:
         lease: Lease,
         *,
         ends: bool,
-        on_end: Callable[[], None],
+        on_end: Callable[[Any], None],
         on_cancel: Callable[[], None] = lambda: None,
         touch: Callable[[], None] = lambda: None,
         on_duplicate: Callable[[str], None] = lambda name: None,
@@ -107,7 +107,7 @@ class JobTransaction:
                 raise
         self._effect.__exit__(kind, error, traceback)
         if error is None and self._ends:
-            self._on_end()
+            self._on_end(None if self._result is _NOTHING else self._result)
         elif error is None and self._effect.cancel_asked:
             self._on_cancel()
 
