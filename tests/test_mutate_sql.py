@@ -17,6 +17,8 @@ import pytest
 from tests.sql_guards import DIALECTS, MIGRATION, find, find_in
 from windlass.store.statements import load, parse
 
+pytestmark = pytest.mark.timing
+
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPT = ROOT / "tests" / "mutate_sql.py"
 

@@ -6,10 +6,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-PATIENCE = 60.0
+PATIENCE = 90.0
 """Seconds after which a test stops waiting for something that should happen. It only ends a test that hangs, and states no promise:
-what takes 10 ms alone took 10 s beside four busy loops on two cores. It stays below pytest's limit of 120 s for a test, so that the test
-itself says what did not happen."""
+what takes 10 ms alone took 10 s on two cores beside two dozen busy processes, and a test that starts Python programs took 60 s. It
+stays below pytest's limit for a test, so that the test itself says what did not happen; timers that a test must not be saved by are set
+to more than this."""
 
 LOOK_EVERY = 0.005
 

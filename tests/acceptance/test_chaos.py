@@ -14,7 +14,7 @@ from chaos.catalogue import conduct
 from windlass.embedded.postgres import PostgresServer
 from windlass.store.migrate import migrate
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240), pytest.mark.timing]
 # On SQLite with WINDLASS_TEST_LONG=1 only: they wait more than they work, and the whole run has to stay under ten minutes.
 STORES = ["postgres", "sqlite"] if os.environ.get("WINDLASS_TEST_LONG") else ["postgres"]
 both = pytest.mark.parametrize("bed", STORES, indirect=True)
@@ -31,10 +31,11 @@ def bed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bed]:
 
 
 def holds(name: str, bed: Bed) -> None:
-    """Run an experiment's short form; every bar of it must be met."""
+    """Run an experiment's short form; every bar of it must be met but those of time, which ``./dev chaos`` judges on a machine that has
+    nothing else to do: beside other tests they are only printed."""
     findings = conduct(name, bed, short=True)
     print(findings.table())
-    assert findings.violations == []
+    assert findings.violations_but_times == []
 
 
 @both

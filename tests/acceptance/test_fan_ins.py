@@ -8,6 +8,8 @@ import pytest
 
 from tests.acceptance import fan_ins
 
+pytestmark = pytest.mark.timing
+
 
 @pytest.fixture(params=["postgres", "sqlite"])
 def url(request: pytest.FixtureRequest, sqlite_path: Path) -> str:

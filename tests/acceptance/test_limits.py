@@ -18,6 +18,8 @@ from windlass.embedded import process
 from windlass.model import JobFilter, JobLimit, NewJob, State
 from windlass.store import Store, open_store
 
+pytestmark = pytest.mark.timing
+
 ROOT = Path(__file__).parents[2]
 WORKERS, LIMIT, KEYS = 4, 3, ("ada", "bob")
 QUICK = ("--set", "lease=2", "--set", "heartbeat=0.5", "--set", "margin=0.5", "--set", "recovery=0.2")

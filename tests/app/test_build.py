@@ -14,12 +14,14 @@ import pytest
 
 import windlass
 from tests.observe.lines import written
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, eventually
 from windlass.clock import ManualClock
 from windlass.errors import ConfigError
 from windlass.model import State
 from windlass.requests import Status
 from windlass.store import open_store
+
+pytestmark = pytest.mark.timing
 
 
 class Client:
@@ -56,11 +58,7 @@ def test_a_config_is_enough(tmp_path: Path) -> None:
         second = bg.enqueue("fetch", path="/y")
         engine = bg.worker(scan_unheard=0.1)
         engine.start()
-        deadline = threading.Event()
-        for _ in range(500):
-            if bg.store.jobs.get(second.id).state.is_final:
-                break
-            deadline.wait(0.02)
+        eventually(lambda: bg.store.jobs.get(second.id).state.is_final)
         engine.stop()
         assert bg.store.jobs.get(second.id).result == "http:/y"
     assert not (tmp_path.parent / "not-used.db").exists()

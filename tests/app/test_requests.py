@@ -23,6 +23,8 @@ from windlass.retry import fixed
 from windlass.signals import Cancel, Fail
 from windlass.work.context import Context
 
+pytestmark = pytest.mark.timing
+
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def shop(request: pytest.FixtureRequest, fresh_postgres: FreshPostgres, sqlite_path: Path) -> Iterator[Shop]:
@@ -177,10 +179,10 @@ def test_the_time_limit_holds_and_signs_of_life_move_it(shop: Shop, requests: Re
     def stuck(ctx: Context) -> None:
         ctx.sleep(30)
 
-    @shop.app.job(timeout=0.3, retry=fixed(1))
+    @shop.app.job(timeout=2.0, retry=fixed(1))
     def lively(ctx: Context) -> str:
-        for _ in range(6):
-            time.sleep(0.1)
+        for _ in range(12):
+            time.sleep(0.2)
             ctx.alive()
         return "done"
 
@@ -194,6 +196,7 @@ def test_the_time_limit_holds_and_signs_of_life_move_it(shop: Shop, requests: Re
 def test_no_more_at_once_than_allowed_by_a_semaphore_of_the_callers(shop: Shop) -> None:
     """The semaphore factory is a part that can be replaced."""
     made: list[Any] = []
+    are_two = threading.Event()
 
     class Counting:
         def __init__(self, limit: int) -> None:
@@ -204,6 +207,8 @@ def test_no_more_at_once_than_allowed_by_a_semaphore_of_the_callers(shop: Shop) 
             self.inner.acquire()
             self.now += 1
             self.most = max(self.most, self.now)
+            if self.now == 2:
+                are_two.set()
 
         def __exit__(self, *_: object) -> None:
             self.now -= 1
@@ -211,7 +216,7 @@ def test_no_more_at_once_than_allowed_by_a_semaphore_of_the_callers(shop: Shop) 
 
     @shop.app.job
     def work() -> None:
-        time.sleep(0.05)
+        assert are_two.wait(PATIENCE)
 
     jobs = [work.enqueue() for _ in range(6)]
     settings = shop.app.settings.changed(max_concurrent_calls=2)

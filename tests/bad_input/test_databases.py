@@ -29,6 +29,8 @@ from windlass.store.migrate import migrate
 from windlass.store.migrations import available
 from windlass.urls import without_secrets
 
+pytestmark = pytest.mark.timing
+
 BIG = {"text": "x" * 200_000}
 
 

@@ -14,6 +14,8 @@ from windlass.errors import StoreUnreachableError
 from windlass.model import NewJob
 from windlass.store import Store, open_store
 
+pytestmark = pytest.mark.timing
+
 
 def _delete(path: Path) -> None:
     for file in path.parent.glob("jobs.db*"):

@@ -19,6 +19,8 @@ from tests.engine.shop import Shop
 from tests.waiting import PATIENCE
 from windlass.model import State
 
+pytestmark = pytest.mark.timing
+
 SOON = windlass.fixed(attempts=5, wait=0.01)
 PATIENT: dict[str, Any] = {
     "lease": 30.0,

@@ -8,7 +8,6 @@ import sqlite3
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -27,11 +26,14 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from tests.callers.django_project import connected
 from tests.callers.kinds import THE_FIVE, Open, is_async, run
 from tests.engine.shop import Shop
+from tests.waiting import eventually
 from windlass.app import App
 from windlass.errors import ConfigError, KeyConflictError, SchemaError
 from windlass.kinds import JobKind
 from windlass.model import JobFilter, State
 from windlass.work.context import Context
+
+pytestmark = pytest.mark.timing
 
 
 def make_app(url: str) -> tuple[App, JobKind[..., Any]]:
@@ -77,7 +79,7 @@ def test_a_committed_job_is_run_at_once_and_no_other(kind: str, shop: Shop, open
     def welcome(user_id: int) -> None:
         ran.append(user_id)
 
-    shop.serve(recovery=30.0)
+    shop.serve(recovery=600.0)
 
     async def work() -> None:
         for n in range(6):
@@ -86,7 +88,7 @@ def test_a_committed_job_is_run_at_once_and_no_other(kind: str, shop: Shop, open
                 await (hand.commit() if n % 2 else hand.rollback())
 
     run(kind, work)
-    shop.until(lambda: sorted(ran) == [1, 3, 5], 10.0)
+    shop.until(lambda: sorted(ran) == [1, 3, 5])
     assert [job.args["user_id"] for job in shop.store.jobs.list(JobFilter()).jobs] == [5, 3, 1]
 
 
@@ -389,10 +391,10 @@ class _PsycopgBlock:
 
 
 def _no_ferry_is_left() -> None:
-    deadline = time.monotonic() + 5
-    while any(thread.name == "windlass-ferry" for thread in threading.enumerate()):
-        assert time.monotonic() < deadline, "a thread waits for an answer that nobody will give"
-        time.sleep(0.01)
+    eventually(
+        lambda: not any(thread.name == "windlass-ferry" for thread in threading.enumerate()),
+        "a thread waits for an answer that nobody will give",
+    )
 
 
 def test_a_refused_key_is_heard_through_the_ferry(on_postgres: Any) -> None:

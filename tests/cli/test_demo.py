@@ -17,7 +17,7 @@ from tests.waiting import PATIENCE, eventually
 from windlass.model import JobFilter, State
 from windlass.store import open_store
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timing]
 JOBS = 120
 MANY = "2000"  # twenty seconds of work: whoever interrupts a demo of so many finds it at work, however late the signal comes
 

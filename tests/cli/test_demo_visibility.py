@@ -16,7 +16,7 @@ from windlass.examples.visibility.reading import read_page
 from windlass.model import JobFilter
 from windlass.store import open_store
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timing]
 Start = Callable[..., subprocess.Popen[str]]
 RIGHT = {"jobs": 14, "completed": 14, "phase outputs": 24, "records": 50_000, "records twice": 0}
 

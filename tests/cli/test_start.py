@@ -10,6 +10,8 @@ import pytest
 
 from tests.cli.conftest import Windlass
 
+pytestmark = pytest.mark.timing
+
 HEAVY = {
     "pydantic",
     "pydantic_core",

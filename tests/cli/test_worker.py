@@ -20,6 +20,8 @@ from tests.waiting import PATIENCE
 from windlass.cli.worker import _address
 from windlass.model import NewJob, State
 
+pytestmark = pytest.mark.timing
+
 
 def test_drain_runs_everything_and_ends(bench: Bench) -> None:
     app = bench.app()
@@ -67,21 +69,24 @@ def test_a_drain_says_which_paused_phase_it_waits_for(bench: Bench) -> None:
     job = bench.app().hello.enqueue(name="x")
     bench.store.phases.pause("hello", "repairs")
     worker = bench.worker("--drain")
-    bench.until(bench.store.instances.list)
-    time.sleep(1)
+    errors = ""
+    while "drain.held_up" not in errors:
+        line = worker.stderr.readline()  # type: ignore[union-attr]
+        assert line, errors
+        errors += line
     bench.store.phases.resume("hello")
-    _, errors = worker.communicate(timeout=PATIENCE)
+    errors += worker.communicate(timeout=PATIENCE)[1]
     (told,) = [line for line in events(errors) if line["event"] == "drain.held_up"]
     assert "1 queued jobs of hello, which is paused until it is resumed: repairs" in told["message"]
     assert worker.returncode == 0 and bench.store.jobs.get(job.id).state is State.COMPLETED
 
 
-def test_a_first_signal_waits_for_running_jobs(bench: Bench) -> None:
+def test_a_first_signal_waits_for_running_jobs(bench: Bench, tmp_path: Path) -> None:
     app = bench.app()
-    running, waiting = app.wait.enqueue(seconds=0.8), [app.wait.enqueue(seconds=0.8) for _ in range(5)]
+    running = app.wait.enqueue(seconds=0.8, begun=str(tmp_path / "begun"))
+    waiting = [app.wait.enqueue(seconds=0.8) for _ in range(20)]
     worker = bench.worker()
-    bench.until(lambda: bench.store.jobs.get(running.id).state is State.PROCESSING)
-    time.sleep(0.2)
+    bench.until((tmp_path / "begun").exists)
     worker.send_signal(signal.SIGTERM)
     _, errors = worker.communicate(timeout=PATIENCE)
     assert worker.returncode == 0, errors
@@ -104,7 +109,7 @@ def test_a_second_signal_does_not(bench: Bench) -> None:
     began = time.monotonic()
     worker.send_signal(signal.SIGINT)
     worker.communicate(timeout=PATIENCE)
-    assert worker.returncode == 130 and time.monotonic() - began < 6
+    assert worker.returncode == 130 and time.monotonic() - began < 40
     assert (bench.store.jobs.get(job.id).state, bench.store.jobs.get(job.id).attempt) == (State.QUEUED, 0)
 
 
@@ -117,7 +122,7 @@ def test_a_thread_that_cannot_be_stopped_does_not_stop_the_worker_from_ending(be
     began = time.monotonic()
     worker.send_signal(signal.SIGTERM)
     worker.communicate(timeout=PATIENCE)
-    assert time.monotonic() - began < 0.3 + 5 and worker.returncode == 0
+    assert time.monotonic() - began < 40 and worker.returncode == 0
     assert bench.store.jobs.get(job.id).state is State.QUEUED
 
 
@@ -127,8 +132,8 @@ def test_a_job_may_terminate_what_it_forks(lone: Bench, kind: str) -> None:
     app = lone.app()
     job, then = getattr(app, kind).enqueue(), app.hello.enqueue(name="x", delay=0.5)
     worker = lone.worker("--grace", "2")
-    lone.until(lambda: worker.poll() is not None or lone.store.jobs.get(then.id).state is State.COMPLETED, 10)
-    lone.until(lambda: lone.store.jobs.get(job.id).state is State.COMPLETED, 10)
+    lone.until(lambda: worker.poll() is not None or lone.store.jobs.get(then.id).state is State.COMPLETED)
+    lone.until(lambda: lone.store.jobs.get(job.id).state is State.COMPLETED)
     assert lone.store.jobs.get(job.id).result == -signal.SIGTERM
     assert worker.poll() is None, "the worker was not told to stop"
     worker.send_signal(signal.SIGTERM)
@@ -148,14 +153,13 @@ def test_what_handlers_started_does_not_keep_the_process(
     lone: Bench, kind: str, processes: str, named: str
 ) -> None:
     """Python would wait for it at exit, the worker's jobs given back or not."""
-    job = getattr(lone.app(), kind).enqueue(seconds=20)
+    job = getattr(lone.app(), kind).enqueue(seconds=100)
     worker = lone.worker("--grace", "0.3", "--processes", processes)
     lone.until(lambda: lone.store.jobs.get(job.id).state in (State.PROCESSING, State.COMPLETED))
     time.sleep(0.3)
-    began = time.monotonic()
     worker.send_signal(signal.SIGTERM)
     output, errors = worker.communicate(timeout=PATIENCE)  # returns when nobody holds the pipes any more
-    assert time.monotonic() - began < 0.3 + 5 and worker.returncode == 0, errors
+    assert worker.returncode == 0, errors
     assert "not flushed" in output + errors
     (left,) = [line for line in events(errors) if line["event"] == "instance.left_behind"]
     assert re.search(named, left["message"])
@@ -163,7 +167,7 @@ def test_what_handlers_started_does_not_keep_the_process(
 
 def test_what_handlers_started_may_end_within_the_grace_time(lone: Bench) -> None:
     job = lone.app().leave_process.enqueue(seconds=2)
-    worker = lone.worker("--grace", "10")
+    worker = lone.worker("--grace", "50")
     lone.until(lambda: lone.store.jobs.get(job.id).state is State.COMPLETED)
     worker.send_signal(signal.SIGTERM)
     _, errors = worker.communicate(timeout=PATIENCE)
@@ -171,13 +175,15 @@ def test_what_handlers_started_may_end_within_the_grace_time(lone: Bench) -> Non
 
 
 @pytest.mark.parametrize("processes", ["1", "2"])
-def test_a_signal_to_every_process_of_the_service_is_one_signal(bench: Bench, processes: str) -> None:
+def test_a_signal_to_every_process_of_the_service_is_one_signal(
+    bench: Bench, tmp_path: Path, processes: str
+) -> None:
     """What systemd does by default. Each process hears it from the service manager and from its parent, and gives its jobs their time."""
     app = bench.app()
-    jobs = [app.wait.enqueue(seconds=2) for _ in range(2 * int(processes))]  # as many as they run at once
+    marks = [tmp_path / str(n) for n in range(2 * int(processes))]  # as many as they run at once
+    jobs = [app.wait.enqueue(seconds=2, begun=str(mark)) for mark in marks]
     worker = bench.worker("--processes", processes)
-    bench.until(lambda: all(bench.store.jobs.get(job.id).state is State.PROCESSING for job in jobs))
-    time.sleep(0.5)  # what is claimed has begun by now
+    bench.until(lambda: all(mark.exists() for mark in marks))
     for _ in range(2):
         for pid in (worker.pid, *children(worker.pid)):
             os.kill(pid, signal.SIGTERM)
@@ -200,7 +206,7 @@ def test_a_second_signal_to_the_parent_reaches_its_processes(bench: Bench) -> No
     began = time.monotonic()
     worker.send_signal(signal.SIGTERM)
     worker.communicate(timeout=PATIENCE)
-    assert worker.returncode == 0 and time.monotonic() - began < 8
+    assert worker.returncode == 0 and time.monotonic() - began < 40
     assert all(bench.store.jobs.get(job.id).state is State.QUEUED for job in jobs)
 
 
@@ -316,7 +322,7 @@ def test_mistakes_are_named_and_nothing_is_started(
         env={**os.environ, "WINDLASS_DATABASE_URL": f"sqlite:///{sqlite_path}"},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.returncode == 2 and told in done.stderr and "Traceback" not in done.stderr, done.stderr
@@ -355,7 +361,7 @@ def test_a_target_that_leads_nowhere_says_where_to_go(
         env={**os.environ, "WINDLASS_DATABASE_URL": f"sqlite:///{tmp_path / 'jobs.db'}"},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.returncode == 2 and told in done.stderr and "Traceback" not in done.stderr, done.stderr
@@ -380,7 +386,7 @@ def test_a_database_that_cannot_be_used_ends_the_worker_however_many_processes(
         env={**os.environ, "WINDLASS_DATABASE_URL": url.format(here=tmp_path / "jobs.db")},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.returncode == code and told in done.stderr, done.stderr

@@ -29,7 +29,9 @@ def fail() -> None:
 
 
 @app.job(processors=2)
-def wait(seconds: float, ctx: Context) -> str:
+def wait(seconds: float, ctx: Context, begun: str = "") -> str:
+    if begun:
+        Path(begun).touch()
     ctx.sleep(seconds)
     return "waited"
 

@@ -16,13 +16,15 @@ import pytest
 from psycopg.rows import dict_row
 
 from tests.conformance.life import claim_one, enqueue, one
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, eventually
 from windlass.embedded.postgres import PostgresServer
 from windlass.errors import StoreUnreachableError
 from windlass.model import Lease, Verdict
 from windlass.store import open_store
 from windlass.store.holder import Beat
 from windlass.store.migrate import migrate
+
+pytestmark = pytest.mark.timing
 
 
 def test_handlers_that_keep_every_effect_open_stop_nobody_else(postgres_dsn: str) -> None:
@@ -78,10 +80,8 @@ def test_a_store_that_is_closed_leaves_no_connection(postgres_dsn: str) -> None:
         "AND pid <> pg_backend_pid()"
     )
     with psycopg.connect(postgres_dsn, autocommit=True) as admin:
-        deadline = time.monotonic() + 5
-        while left := admin.execute(look).fetchall():  # the server takes a moment to see that somebody left
-            assert time.monotonic() < deadline, left
-            time.sleep(0.01)
+        # The server takes a moment to see that somebody left.
+        eventually(lambda: not admin.execute(look).fetchall(), "the end of every session")
 
 
 @pytest.mark.slow
@@ -102,7 +102,7 @@ def test_a_server_that_was_away_for_a_while_is_found_at_once(
         server.start()
         began = time.monotonic()
         assert [_patiently(holder.beat), _patiently(lambda: holder.claim("work", 1))] == [Beat([], 0), []]
-        assert time.monotonic() - began < 4
+        assert time.monotonic() - began < 30, "the pool would look again minutes later"
 
 
 def _patiently(call: Callable[[], object]) -> object:
@@ -136,7 +136,7 @@ def test_on_sqlite_a_reader_does_not_wait_for_a_writer_that_waits_for_it(sqlite_
         assert is_inside.wait(PATIENCE)
         enqueue(store)
         thread.join()
-    assert has_read.is_set() and answers[0] < 5, answers
+    assert has_read.is_set() and answers[0] < 20, answers
 
 
 @pytest.mark.slow

@@ -14,6 +14,8 @@ from tests.conformance.life import enqueue, one
 from windlass.store import Store, open_store
 from windlass.store.sqlite_connection import LONG_LOG_PAGES, PAGE_BYTES
 
+pytestmark = pytest.mark.timing
+
 LIMIT = LONG_LOG_PAGES * PAGE_BYTES
 
 
@@ -75,7 +77,7 @@ def test_maintain_does_not_wait_long_for_a_reader(store: Store, sqlite_path: Pat
         _grow(store, sqlite_path)
         began = time.monotonic()
         store.upkeep.maintain()
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 20, "the connection waits for half a minute"
         one(store)
     patience = store.db._reader().execute("PRAGMA busy_timeout").fetchone()[0]  # type: ignore[attr-defined]
     assert patience == 30_000

@@ -16,6 +16,8 @@ from tests.docs.examples import Command, File, Program, is_as_told, steady, step
 from tests.servers.plugin import FreshPostgres
 from tests.waiting import PATIENCE
 
+pytestmark = pytest.mark.timing
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [page for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))] if steps(page)]
 

@@ -13,7 +13,7 @@ from windlass.model import Job
 from windlass.settings import Settings
 
 QUICK = Settings(
-    lease=2.0,
+    lease=20.0,
     heartbeat=0.5,
     margin=0.5,
     recovery=0.3,

@@ -20,6 +20,8 @@ from windlass.principal import Principal
 from windlass.store.bulk import CHUNK, Alike, Stream
 from windlass.store.ids import is_id
 
+pytestmark = pytest.mark.timing
+
 MANY = 700  # more than a stream's least
 ODD = ["\\", "\\N", "\\.", "a\tb", "line\nline", "\r\n", '"quoted"', "żółw 🐢", "\u2028", "{}", "'; --", " "]
 
@@ -291,13 +293,11 @@ def test_who_waits_is_told(shop: Shop) -> None:
     @shop.app.job(processors=100)
     async def work(n: int) -> None: ...
 
-    engine = shop.serve(scan=60.0)
+    engine = shop.serve(scan=600.0)
     shop.until(lambda: engine.report().listening)
     time.sleep(0.3)
-    began = time.monotonic()
     work.enqueue_many([{"n": n} for n in range(MANY)])
     shop.drained(engine)
-    assert time.monotonic() - began < 15
 
 
 def test_the_servers_log_does_not_hear_why_a_call_is_refused(shop: Shop) -> None:

@@ -22,6 +22,8 @@ from windlass.observe.current import current_job
 from windlass.retry import fixed
 from windlass.work.context import Context
 
+pytestmark = pytest.mark.timing
+
 mark: contextvars.ContextVar[str] = contextvars.ContextVar("mark", default="none")
 
 
@@ -55,7 +57,7 @@ def test_jobs_that_wait_do_it_at_the_same_time_whatever_runs_between_them(shop: 
         meeting += 1
         if meeting == 10:
             met.set()
-        await asyncio.wait_for(met.wait(), 10)
+        await asyncio.wait_for(met.wait(), PATIENCE)
         return True
 
     jobs = work.enqueue_many({"n": n} for n in range(20))
@@ -66,7 +68,7 @@ def test_jobs_that_wait_do_it_at_the_same_time_whatever_runs_between_them(shop: 
 def test_timeouts_groups_and_the_current_task_work_from_the_first_line_on(shop: Shop) -> None:
     @shop.app.job(processors=10, retry=fixed(1))
     async def grouped() -> int:
-        async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
             tasks = [group.create_task(asyncio.sleep(0.001, n)) for n in range(3)]
         return sum(task.result() for task in tasks)
 
@@ -75,7 +77,7 @@ def test_timeouts_groups_and_the_current_task_work_from_the_first_line_on(shop: 
         assert asyncio.current_task() is not None
         try:
             async with asyncio.timeout(0.02):
-                await asyncio.sleep(10)
+                await asyncio.sleep(PATIENCE)
         except TimeoutError:
             return "in time"
         return "late"
@@ -146,7 +148,7 @@ def test_only_the_job_that_is_cancelled_stops(shop: Shop) -> None:
     async def work(n: int) -> int:
         begun.release()
         try:
-            await asyncio.sleep(0.4 if n else 30)
+            await asyncio.sleep(0.4 if n else PATIENCE)
         except asyncio.CancelledError:
             caught.append(n)
             raise
@@ -174,16 +176,19 @@ def test_the_job_whose_code_blocks_the_loop_is_named(
     async def blocks() -> None:
         if waits_first:
             await asyncio.sleep(0.01)
-        time.sleep(0.6)  # noqa: ASYNC251  what it must not do
+        is_told.wait(PATIENCE)  # what it must not do
 
+    is_told = threading.Event()
     engine = shop.serve(blocked_after=0.1)
     quick.enqueue_many([{}] * 5)
     job = blocks.enqueue()
+    shop.until(
+        lambda: any(
+            "block" in record.getMessage() and job.id in str(vars(record)) for record in caplog.records
+        )
+    )
+    is_told.set()
     shop.drained(engine)
-    told = [record for record in caplog.records if "block" in record.getMessage()]
-    assert any(job.id in record.getMessage() or getattr(record, "job_id", "") == job.id for record in told), [
-        record.getMessage() for record in told
-    ]
 
 
 def test_a_long_line_of_quick_jobs_lets_the_loop_do_other_things(shop: Shop) -> None:

@@ -15,6 +15,8 @@ from windlass.model import State
 from windlass.requests import Requests, Status
 from windlass.work.context import Context
 
+pytestmark = pytest.mark.timing
+
 
 def release(shop: Shop, order: Sequence[str], ran: list[str], *, in_transaction: bool = False) -> App:
     """An app whose pipeline has its phases in this order."""

@@ -14,6 +14,8 @@ from windlass.retry import fixed
 from windlass.testing import Sandbox
 from windlass.work.context import Context
 
+pytestmark = pytest.mark.timing
+
 
 def test_a_job_enqueued_by_a_handler_inherits_its_correlation_id(shop: Shop) -> None:
     """By itself, inside a transaction, and not where it brings one."""

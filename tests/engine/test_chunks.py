@@ -15,6 +15,8 @@ from windlass.model import State
 from windlass.retry import fixed
 from windlass.work.context import Context
 
+pytestmark = pytest.mark.timing
+
 QUICK_CHUNKS = fixed(3, wait=0.01)
 
 
@@ -259,7 +261,7 @@ def test_a_cancelled_job_stops_at_the_edge_and_cleans_up(records: Shop) -> None:
 def test_a_job_cancelled_while_a_chunk_waits_for_its_next_try_cleans_up(records: Shop) -> None:
     tried, cleaned = threading.Event(), []
 
-    @records.app.job(retry=fixed(1), chunk_retry=fixed(3, wait=30))
+    @records.app.job(retry=fixed(1), chunk_retry=fixed(3, wait=600))
     def flaky(ctx: Context) -> None:
         for chunk in ctx.chunks(total=2, size=1, cleanup=lambda: cleaned.append(ctx.job_id)):
             with chunk:
@@ -278,7 +280,7 @@ def test_a_job_cancelled_while_a_chunk_waits_for_its_next_try_cleans_up(records:
 def test_a_coroutine_that_is_cancelled_in_its_loop_cleans_up_once(records: Shop, place: str) -> None:
     begun, cleaned = threading.Event(), []
 
-    @records.app.job(retry=fixed(1), chunk_retry=fixed(3, wait=30))
+    @records.app.job(retry=fixed(1), chunk_retry=fixed(3, wait=600))
     async def long(ctx: Context) -> None:
         async def clean() -> None:
             await asyncio.sleep(0)
@@ -288,7 +290,7 @@ def test_a_coroutine_that_is_cancelled_in_its_loop_cleans_up_once(records: Shop,
             async with chunk as tx:
                 if place == "inside":
                     begun.set()
-                    await asyncio.sleep(30)
+                    await asyncio.sleep(600)
                 await tx.execute(insert(chunk))
                 begun.set()
                 raise ConnectionError("gone")

@@ -21,6 +21,8 @@ from windlass.model import State
 from windlass.retry import fixed
 from windlass.work.context import Context
 
+pytestmark = pytest.mark.timing
+
 
 def count(engine: Engine, name: str) -> int:
     return engine.stats.report().count(name)

@@ -12,6 +12,8 @@ from tests.observe.lines import written
 from windlass.engine import duties
 from windlass.engine.engine import Engine
 
+pytestmark = pytest.mark.timing
+
 
 class Ears:
     """A listener that hears nothing while it is deaf."""
@@ -115,7 +117,7 @@ def test_the_sweep_takes_over_held_jobs_that_no_claim_covers(shop: Shop) -> None
     def other() -> None: ...
 
     job = work.enqueue(correlation_id="req-1")
-    engine = shop.serve(phases=("other",), recovery=60.0)
+    engine = shop.serve(phases=("other",), recovery=600.0)
     (lease,) = shop.store.join().claim("work", 1)
     table = "windlass_claim" if shop.store.db.dialect == "sqlite" else "windlass.claim"
     shop.run(f"DELETE FROM {table} WHERE token = {lease.token}")

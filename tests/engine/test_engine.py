@@ -22,6 +22,8 @@ from windlass.retry import fixed
 from windlass.signals import Cancel, Fail, Retry
 from windlass.work.context import Context
 
+pytestmark = pytest.mark.timing
+
 
 def test_async_and_plain_handlers_run_and_their_results_are_kept(shop: Shop) -> None:
 
@@ -42,18 +44,18 @@ def test_async_and_plain_handlers_run_and_their_results_are_kept(shop: Shop) -> 
 
 
 def test_a_job_that_comes_while_the_engine_sleeps_is_found_without_a_scan(shop: Shop) -> None:
-    """Woken by a notification; the scan is half a minute away."""
+    """Woken by a notification; the scan is ten minutes away."""
     seen = threading.Event()
 
     @shop.app.job
     async def ring() -> None:
         seen.set()
 
-    engine = shop.serve()
+    engine = shop.serve(scan=600.0)
     shop.until(lambda: engine.report().listening)
     time.sleep(0.3)
     ring.enqueue()
-    assert seen.wait(3)
+    assert seen.wait(PATIENCE)
 
 
 def test_a_job_that_is_due_later_runs_then(shop: Shop) -> None:
@@ -69,7 +71,7 @@ def test_a_job_that_is_due_later_runs_then(shop: Shop) -> None:
     due = time.time() + 0.7
     later.enqueue(delay=0.7)
     shop.until(lambda: ran_at)
-    assert 0 <= ran_at[0] - due < 2
+    assert 0 <= ran_at[0] - due < 50
     assert engine.stats.report().count("promoted") == 1
 
 
@@ -313,7 +315,7 @@ def test_in_a_coroutine_the_context_does_not_block_the_event_loop(shop: Shop) ->
             def __getattr__(self, name: str) -> Any:
                 def call(*args: Any, **kwargs: Any) -> Any:
                     seen = ticks[0]
-                    deadline = time.monotonic() + 5
+                    deadline = time.monotonic() + PATIENCE
                     while ticks[0] == seen and time.monotonic() < deadline:
                         time.sleep(0.001)
                     if ticks[0] == seen:
@@ -366,7 +368,7 @@ def test_a_checkpoint_in_a_coroutine_stops_a_cancelled_job(shop: Shop) -> None:
     @shop.app.job
     async def long(ctx: Context) -> None:
         begun.set()
-        await asyncio.to_thread(asked.wait, 10)
+        await asyncio.to_thread(asked.wait, PATIENCE)
         for page in range(1, 1000):
             await ctx.checkpoint_async(page, done=page)
             await asyncio.sleep(0.01)
@@ -428,12 +430,16 @@ def test_a_handler_that_exits_does_not_take_the_engine_with_it(shop: Shop) -> No
 
 def test_never_more_at_once_than_pool_and_instance_allow(shop: Shop) -> None:
     lock, now, most = threading.Lock(), {"a": 0, "b": 0}, {"a": 0, "b": 0, "all": 0}
+    full = threading.Event()
 
     def work(phase: str) -> None:
         with lock:
             now[phase] += 1
             most[phase] = max(most[phase], now[phase])
             most["all"] = max(most["all"], sum(now.values()))
+            if most["all"] == 5:
+                full.set()
+        full.wait(PATIENCE)
         time.sleep(0.01)
         with lock:
             now[phase] -= 1
@@ -470,7 +476,7 @@ def test_what_waits_is_given_to_idle_processors_by_the_clock_too(
 
     monkeypatch.setattr(Floor, "assign", missed)
     job = late.enqueue()
-    shop.serve(cycle=0.1, scan=60.0)
+    shop.serve(cycle=0.1, scan=600.0)
     shop.until(lambda: shop.job(job).state is State.COMPLETED)
 
 
@@ -484,7 +490,7 @@ def test_a_job_that_was_touched_just_now_is_left_alone_for_the_quiet_time(shop: 
     job = fresh.enqueue()
     shop.drained(engine)
     (span,) = shop.store.jobs.timeline(job.id)
-    assert timedelta(seconds=0.5) <= span.claimed_at - shop.job(job).created_at < timedelta(seconds=10)
+    assert timedelta(seconds=0.5) <= span.claimed_at - shop.job(job).created_at
 
 
 def test_only_the_phases_asked_for_are_served(shop: Shop) -> None:

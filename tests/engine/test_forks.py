@@ -13,9 +13,10 @@ from tests.engine.process_handlers import fork
 from tests.engine.shop import Shop
 from windlass.model import State
 
-pytestmark = pytest.mark.parametrize(
-    "shop", ["sqlite"], indirect=True
-)  # what forks is no matter of the database
+pytestmark = [
+    pytest.mark.parametrize("shop", ["sqlite"], indirect=True),  # what forks is no matter of the database
+    pytest.mark.timing,
+]
 JOBS, FORKS = 40, range(5, 40, 10)
 
 

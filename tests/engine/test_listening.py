@@ -5,9 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
+import pytest
+
 from tests.waiting import PATIENCE
 from windlass.engine.listening import Listening
 from windlass.store.contract import RECONNECTED
+
+pytestmark = pytest.mark.timing
 
 
 class Line:

@@ -27,6 +27,8 @@ from windlass.model import CancelAnswer, Failed, JobError, State, Verdict
 from windlass.retry import custom, fixed
 from windlass.signals import Cancel, Fail, Retry
 
+pytestmark = pytest.mark.timing
+
 SOON = fixed(attempts=2, wait=0.01)
 
 
@@ -178,9 +180,9 @@ def test_a_lost_lease_of_another_job_is_an_error_like_others(shop: Shop) -> None
 def test_a_blocked_loop_burns_no_attempt_of_those_behind(shop: Shop) -> None:
     @shop.app.job(timeout=None)
     async def blocker() -> None:
-        time.sleep(1.5)  # noqa: ASYNC251  on purpose
+        time.sleep(2.5)  # noqa: ASYNC251  on purpose
 
-    @shop.app.job(timeout=0.3, retry=fixed(attempts=1, wait=0.1), processors=5)
+    @shop.app.job(timeout=1.5, retry=fixed(attempts=1, wait=0.1), processors=5)
     async def innocent(n: int) -> int:
         return n
 
@@ -363,6 +365,7 @@ def test_a_stop_is_over_in_time_while_the_database_hangs(fresh_sqlite: Callable[
             time.sleep(0.5)  # until the heartbeat and the step wait for it
             began = time.monotonic()
             engine.stop(0)
-            assert time.monotonic() - began < 5 and engine.state == "stopped"
+            took = time.monotonic() - began
+            assert took < 9 and engine.state == "stopped", "five seconds, and four for a busy machine"
             other.execute("ROLLBACK")
         over.set()

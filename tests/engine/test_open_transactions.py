@@ -16,6 +16,8 @@ from windlass.model import NewJob, State
 from windlass.retry import fixed
 from windlass.work.context import Context
 
+pytestmark = pytest.mark.timing
+
 OWN, LOOP = "this call would wait for it without end", "would block the loop"
 
 

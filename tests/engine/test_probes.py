@@ -14,6 +14,8 @@ from windlass.model import State
 from windlass.retry import fixed
 from windlass.work.context import Context
 
+pytestmark = pytest.mark.timing
+
 BRIEF = timedelta(seconds=0.3)
 
 

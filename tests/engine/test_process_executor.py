@@ -42,6 +42,8 @@ from windlass.retry import custom, fixed
 from windlass.work import address
 from windlass.work.kind import Phase, Registry
 
+pytestmark = pytest.mark.timing
+
 MEGABYTE = 1024 * 1024
 
 benches, shared = process_bench.benches, process_bench.shared

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.engine import process_handlers as handlers
 from tests.engine.process_bench import ProcessBench, begun, benches, wait_until
 from windlass.engine.running import Stop
 from windlass.model import Cancelled, Completed, Released
+
+pytestmark = pytest.mark.timing
 
 __all__ = ["benches"]
 Benches = Callable[..., ProcessBench]

@@ -39,6 +39,8 @@ from windlass.model import (
     Retried,
 )
 
+pytestmark = pytest.mark.timing
+
 MEGABYTE = 1024 * 1024
 
 benches, shared = process_bench.benches, process_bench.shared
@@ -198,7 +200,7 @@ def test_what_cannot_be_killed_is_waited_for_once(tmp_path: Path, monkeypatch: p
         bench.close()
         assert bench.executor.pids, "it waited for that, and in vain"
         bench.close(wait=0.5)
-        assert time.monotonic() - before < 3
+        assert time.monotonic() - before < 30
     wait_until(lambda: not bench.executor.pids, "the process ends when it can")
 
 

@@ -16,6 +16,8 @@ from windlass.store import Store, open_store
 from windlass.store.holder import Holder
 from windlass.work.kind import Phase
 
+pytestmark = pytest.mark.timing
+
 
 class Site:
     """A database, an instance on it, and a bench whose children know both."""

@@ -15,6 +15,8 @@ from windlass.model import Lease, State
 from windlass.retry import fixed
 from windlass.store.holder import Holder
 
+pytestmark = pytest.mark.timing
+
 ID_NAMES = ("job_id", "correlation_id", "phase", "attempt")
 
 

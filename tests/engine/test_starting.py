@@ -16,6 +16,8 @@ from windlass.engine.process_executor import ProcessExecutor
 from windlass.errors import ConfigError, StoreUnreachableError, WindlassError
 from windlass.model import State
 
+pytestmark = pytest.mark.timing
+
 
 def threads() -> set[str]:
     """The engine's own threads; numbered ones may be another test's."""

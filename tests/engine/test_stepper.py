@@ -29,6 +29,8 @@ from windlass.errors import (
 from windlass.model import Enqueued, State
 from windlass.store.holder import Holder
 
+pytestmark = pytest.mark.timing
+
 
 def break_step(engine: Any, raise_for: Any) -> list[int]:
     """Have the holder's steps raise what ``raise_for(outcomes, number of call)`` answers; the sizes of all calls."""
@@ -253,6 +255,7 @@ def test_to_stop_claiming_waits_for_what_is_being_taken_in(
         return real(leases)
 
     monkeypatch.setattr(floor, "offer", offer)
+    monkeypatch.setattr("windlass.engine.stepper.SETTLE_WAIT", PATIENCE)
     work.enqueue()
     assert entered.wait(PATIENCE)
     stopping = threading.Thread(target=stepper.stop_claiming)
@@ -260,7 +263,7 @@ def test_to_stop_claiming_waits_for_what_is_being_taken_in(
     stopping.join(0.3)
     assert stopping.is_alive()
     go_on.set()
-    stopping.join(0.5)
+    stopping.join(PATIENCE)
     assert not stopping.is_alive()
 
 
@@ -272,7 +275,7 @@ def test_a_careful_start_that_fails_is_tried_again_soon(shop: Shop, monkeypatch:
     def work() -> int:
         return 1
 
-    engine = shop.serve(scan=60.0)
+    engine = shop.serve(scan=600.0)
     holder = engine.holder
     real = holder.start
     failed: list[int] = []
@@ -406,7 +409,7 @@ def test_a_job_that_there_is_no_room_for_is_given_back_at_once(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another instance may have it, its attempt not spent. Kept, it would be held until this instance ends."""
-    monkeypatch.setattr("windlass.engine.stepper.REFUSED_PAUSE", 60.0)
+    monkeypatch.setattr("windlass.engine.stepper.REFUSED_PAUSE", 600.0)
 
     @shop.app.job
     async def work() -> str:
@@ -432,7 +435,7 @@ def test_after_a_refusal_a_phase_is_left_alone_although_hints_come(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Giving a job back is a hint itself: claims and refusals chased each other as fast as the database could."""
-    monkeypatch.setattr("windlass.engine.stepper.REFUSED_PAUSE", 60.0)
+    monkeypatch.setattr("windlass.engine.stepper.REFUSED_PAUSE", 600.0)
 
     @shop.app.job
     async def work() -> None: ...
@@ -479,7 +482,7 @@ def test_a_claim_that_was_made_but_not_heard_of_is_made_again_soon(
         return done
 
     monkeypatch.setattr(Holder, "step", step)  # before the engine is there: not one step goes past it
-    shop.serve(lease=200.0, heartbeat=60.0, recovery=60.0)
+    shop.serve(lease=1000.0, heartbeat=300.0, recovery=300.0)
     jobs = work.enqueue_many({"n": n} for n in range(3))
     shop.until(lambda: all(shop.job(job).state is State.COMPLETED for job in jobs))
     assert lost and sorted(ran) == [0, 1, 2]

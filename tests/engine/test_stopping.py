@@ -20,6 +20,8 @@ from tests.waiting import PATIENCE
 from windlass.model import Flag, Released, State
 from windlass.store.holder import Holder
 
+pytestmark = pytest.mark.timing
+
 
 def test_stopping_gives_back_what_waits_and_lets_running_jobs_finish(shop: Shop) -> None:
     """Nothing lost, no attempt burnt."""
@@ -63,7 +65,7 @@ def test_after_the_grace_time_running_jobs_are_stopped_and_given_back(shop: Shop
     assert begun.wait(PATIENCE)
     began = time.monotonic()
     engine.stop(grace=0.2)
-    assert time.monotonic() - began < 5 and ends == ["cleaned"]
+    assert time.monotonic() - began < 30 and ends == ["cleaned"], "it would have slept for a minute"
     assert (shop.job(job).state, shop.job(job).attempt) == (State.QUEUED, 0)
 
 
@@ -75,7 +77,7 @@ def test_a_second_call_to_stop_does_not_wait_for_the_grace_time(shop: Shop) -> N
     began = time.monotonic()
     engine.stop()
     first.join(PATIENCE)
-    assert time.monotonic() - began < 5 and shop.job(job).state is State.QUEUED
+    assert time.monotonic() - began < 25 and shop.job(job).state is State.QUEUED
 
 
 def test_what_is_claimed_while_the_engine_stops_is_given_back_by_it(
@@ -179,7 +181,7 @@ def test_a_stop_ends_in_time_although_the_database_hangs_at_its_very_end(
     engine.stop(grace=0)
     took = time.monotonic() - began
     answer.set()
-    assert reached.is_set() and took < 5 and engine.state == "stopped"
+    assert reached.is_set() and took < PATIENCE / 2 and engine.state == "stopped"
 
 
 @pytest.mark.parametrize("where", ["_await_idle", "_end"])

@@ -15,6 +15,8 @@ from windlass.model import Enqueued, NewJob, State
 from windlass.store import Store
 from windlass.submit import Submitter
 
+pytestmark = pytest.mark.timing
+
 
 class Counting:
     """A store that counts how often it is written to."""

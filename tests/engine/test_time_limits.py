@@ -17,12 +17,14 @@ from windlass.model import State
 from windlass.retry import fixed
 from windlass.work.context import Context
 
+pytestmark = pytest.mark.timing
+
 
 def test_an_async_job_that_outruns_its_limit_is_stopped_and_tried_again(shop: Shop) -> None:
     """I-12."""
     cleaned: list[int] = []
 
-    @shop.app.job(timeout=0.2, retry=fixed(2, wait=0.02))
+    @shop.app.job(timeout=2.0, retry=fixed(2, wait=0.02))
     async def slow(ctx: Context) -> str:
         try:
             if ctx.attempt == 1:
@@ -80,12 +82,12 @@ def test_a_job_that_outruns_its_limit_is_named_at_once(
 ) -> None:
     """A plain function may go on for long; nothing but a counter said that its limit was over."""
 
-    def work() -> str:
-        time.sleep(0.6)
+    def work(ctx: Context) -> str:
+        ctx.sleep(60)
         return "done"
 
     async def work_async() -> str:
-        await asyncio.sleep(5)
+        await asyncio.sleep(60)
         return "done"
 
     kind = shop.app.job(name="slow", timeout=0.2, retry=fixed(1))(work if colour == "plain" else work_async)
@@ -98,10 +100,10 @@ def test_a_job_that_outruns_its_limit_is_named_at_once(
 
 
 def test_signs_of_life_move_the_time_limit(shop: Shop) -> None:
-    @shop.app.job(timeout=0.4, retry=fixed(1))
+    @shop.app.job(timeout=2.0, retry=fixed(1))
     def lively(ctx: Context) -> str:
-        for _ in range(8):
-            time.sleep(0.1)
+        for _ in range(12):
+            time.sleep(0.2)
             ctx.alive()
         return "done"
 
@@ -111,10 +113,10 @@ def test_signs_of_life_move_the_time_limit(shop: Shop) -> None:
 
 
 def test_a_checkpoint_in_a_transaction_is_a_sign_of_life(shop: Shop) -> None:
-    @shop.app.job(timeout=0.5, retry=fixed(1))
+    @shop.app.job(timeout=2.0, retry=fixed(1))
     def lively(ctx: Context) -> str:
-        for page in range(1, 7):
-            time.sleep(0.15)
+        for page in range(1, 13):
+            time.sleep(0.2)
             with ctx.transaction() as tx:
                 tx.checkpoint(page, done=page)
         return "done"
@@ -124,16 +126,17 @@ def test_a_checkpoint_in_a_transaction_is_a_sign_of_life(shop: Shop) -> None:
     assert shop.job(job).result == "done"
 
 
+@pytest.mark.parametrize("shop", ["sqlite"], indirect=True)  # it is no matter of the database
 def test_the_start_of_a_process_does_not_count_against_the_time_limit(
     shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The job has not begun, and importing an application may take longer than the job."""
     (tmp_path / "slow_to_import.py").write_text(
-        "import time\nimport tests.engine.process_handlers\ntime.sleep(0.8)\n"
+        "import time\nimport tests.engine.process_handlers\ntime.sleep(6)\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("WINDLASS_CHILD_PRELOAD", "slow_to_import")
-    job = shop.app.job(executor="process", timeout=0.5, retry=fixed(1))(handlers.echo).enqueue(
+    job = shop.app.job(executor="process", timeout=5.0, retry=fixed(1))(handlers.echo).enqueue(
         value="in time"
     )
     shop.drained(shop.serve())

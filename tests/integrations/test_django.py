@@ -16,6 +16,8 @@ from windlass.integrations.django.project import read_settings, url_of
 from windlass.model import JobFilter, State
 from windlass.store import open_store
 
+pytestmark = pytest.mark.timing
+
 SUBMIT = """
 from io import StringIO
 from django.core.management import call_command

@@ -28,6 +28,8 @@ from windlass.integrations.fastapi import lifespan
 from windlass.model import State
 from windlass.store import open_store
 
+pytestmark = pytest.mark.timing
+
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request: pytest.FixtureRequest, fresh_postgres: FreshPostgres, sqlite_path: Path) -> str:
@@ -165,7 +167,7 @@ def test_the_example_under_a_real_server(tmp_path: Path) -> None:
 
 async def _ask(base: str) -> str:
     async with httpx2.AsyncClient(base_url=base) as client:
-        for _ in range(300):
+        for _ in range(600):
             try:
                 job: str = (await client.post("/users/7")).json()["job"]
                 break
@@ -174,7 +176,7 @@ async def _ask(base: str) -> str:
         else:
             raise AssertionError("the server did not start")
         found: dict[str, str] = {}
-        for _ in range(300):
+        for _ in range(1200):
             found = (await client.get(f"/jobs/{job}")).json()
             if found["state"] == "completed":
                 assert found["result"] == "hello, user 7"

@@ -16,6 +16,8 @@ from windlass.integrations.flask import Windlass
 from windlass.model import JobFilter, State
 from windlass.store import open_store
 
+pytestmark = pytest.mark.timing
+
 
 def test_handlers_and_probes_see_the_application(sqlite_path: Path) -> None:
     web = Flask("shop")

@@ -10,6 +10,8 @@ from tests.docs.examples import Program, steps
 from tests.integrations.running import DOCS, run, write_example
 from tests.servers.plugin import FreshPostgres
 
+pytestmark = pytest.mark.timing
+
 
 @pytest.mark.slow
 def test_the_applications_of_the_guide_on_postgres(tmp_path: Path, fresh_postgres: FreshPostgres) -> None:

@@ -38,6 +38,8 @@ from windlass.model import (
 )
 from windlass.store.ends import finish_columns
 
+pytestmark = pytest.mark.timing
+
 ENDS: dict[str, tuple[Callable[[Lease], Outcome], State, Verdict]] = {
     "completed": (lambda lease: Completed(lease), State.COMPLETED, Verdict.RECORDED),
     "failed": (lambda lease: Failed(lease, BOOM), State.FAILED, Verdict.RECORDED),

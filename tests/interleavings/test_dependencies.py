@@ -32,6 +32,8 @@ from windlass.store.jobs import Jobs
 from windlass.store.postgres import PostgresDatabase
 from windlass.store.recording import apply
 
+pytestmark = pytest.mark.timing
+
 T = TypeVar("T")
 
 
@@ -52,9 +54,7 @@ def test_a_parent_that_ends_while_the_attach_is_open_releases_the_child(
     (lease,) = claim(holder)
     with user_transaction(postgres_dsn_every) as tx:
         (child,) = store.enqueuer.enqueue_in(tx, [NewJob(kind="work", after=[After(parent)])])
-        began = time.perf_counter()
-        assert holder.complete(lease) is Verdict.RECORDED
-        assert time.perf_counter() - began < 0.3, "the finish waited for somebody's open transaction"
+        assert holder.complete(lease) is Verdict.RECORDED  # it would wait for the open transaction for ever
         settle(store)
         tx.connection.commit()
     assert store.jobs.get(child.id).state is State.WAITING
@@ -105,9 +105,7 @@ def test_the_linker_leaves_out_a_parent_in_the_middle_of_a_move(
             assert tx.run(
                 "record.finish", outcomes=f'[{{"id":"{lease.id}","token":{lease.token},"state":"completed"}}]'
             )
-        began = time.perf_counter()
-        assert store.dependencies.link() == 0
-        assert time.perf_counter() - began < 0.3, "the linker waited for the parent's row"
+        assert store.dependencies.link() == 0  # it would wait for the parent's row for ever
         assert store.jobs.get(child).state is State.WAITING
         tx.connection.commit()
     assert store.dependencies.link() == 1

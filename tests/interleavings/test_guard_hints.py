@@ -11,12 +11,14 @@ import pytest
 
 from tests.interleavings.conftest import Open
 from tests.interleavings.sessions import enqueue
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 from windlass.model import After, DependencyPolicy, Want
 from windlass.rules import Rule
 from windlass.store import Store
 from windlass.store.contract import CHANNEL, LATER, NUDGE
 from windlass.store.ids import new_id
+
+pytestmark = pytest.mark.timing
 
 SOON = timedelta(milliseconds=1)
 
@@ -39,7 +41,7 @@ def heard(postgres_dsn: str) -> Iterator[Callable[[], list[str]]]:
         def hear() -> list[str]:
             connection.execute(f"NOTIFY {CHANNEL}, 'last'")
             payloads = []
-            for notification in connection.notifies(timeout=5):
+            for notification in connection.notifies(timeout=PATIENCE):
                 if notification.payload == "last":
                     break
                 payloads.append(notification.payload)

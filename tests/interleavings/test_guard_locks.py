@@ -30,6 +30,8 @@ from windlass.store import Store
 from windlass.store.holder import Holder
 from windlass.store.ids import SMALLEST, new_id
 
+pytestmark = pytest.mark.timing
+
 SOON = timedelta(milliseconds=1)
 
 

@@ -6,11 +6,14 @@ import threading
 from datetime import timedelta
 
 import psycopg
+import pytest
 
 from tests.waiting import PATIENCE
 from windlass.clock import ManualClock
 from windlass.model import NewJob, Retention
 from windlass.store import open_store
+
+pytestmark = pytest.mark.timing
 
 
 def test_the_oldest_is_claimed_first_under_a_plan_that_reads_in_another_order(postgres_dsn: str) -> None:

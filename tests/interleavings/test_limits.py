@@ -29,6 +29,7 @@ from windlass.errors import WindlassError
 from windlass.model import (
     Advanced,
     Completed,
+    Counts,
     Debounce,
     Flow,
     Gate,
@@ -46,6 +47,8 @@ from windlass.store.ids import SMALLEST
 from windlass.store.limits import TAKEN
 from windlass.store.postgres_transaction import PostgresTransaction
 from windlass.store.recording import apply
+
+pytestmark = pytest.mark.timing
 
 
 def limited(store: Store, n: int = 1, key: str = "a", limit: int = 1, **options: Any) -> list[str]:
@@ -508,14 +511,15 @@ def test_many_sessions_at_few_gates_lose_no_place_and_do_not_deadlock(
     threads = [threading.Thread(target=work, args=(n,)) for n in range(4)] + [threading.Thread(target=watch)]
     for thread in threads:
         thread.start()
-    time.sleep(3)
+    watching = stores(postgres_dsn)
+    eventually(
+        lambda: watching.phases.counts().get("work", Counts()).completed > 60, "sixty ends among all of it"
+    )
     over.set()
     for thread in threads:
         thread.join(PATIENCE)
-    store = stores(postgres_dsn)
     assert wrong == []
-    assert store.limits.check() == []
-    assert store.phases.counts()["work"].completed > 20
+    assert watching.limits.check() == []
     eventually(lambda: deadlocks(postgres_dsn) == before, "no deadlock to be counted", 2)
 
 

@@ -35,6 +35,8 @@ from windlass.store import Store
 from windlass.store.holder import Holder
 from windlass.store.ids import new_id
 
+pytestmark = pytest.mark.timing
+
 ROUNDS = 20
 STEP, ENQUEUE, BEAT = (
     execution_of("prefetched AS MATERIALIZED"),
@@ -224,7 +226,7 @@ def test_an_instance_runs_the_jobs_of_a_claim_whose_reply_was_cut_long_before_it
 
         near.enqueue([NewJob(kind="work", args={"n": n}) for n in range(3)])
         proxy.cut_reply_to(STEP)
-        engine = app.worker(lease=200.0, heartbeat=60.0, recovery=60.0)
+        engine = app.worker(lease=1000.0, heartbeat=300.0, recovery=300.0)
         engine.start()
         try:
             assert Drain(engine, near).wait(PATIENCE)

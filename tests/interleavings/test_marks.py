@@ -8,6 +8,8 @@ import pytest
 
 from windlass.store.marks import FULL_EVERY, FULL_SHARE, RECENT, RECENT_EVERY, Marks, Scan
 
+pytestmark = pytest.mark.timing
+
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 

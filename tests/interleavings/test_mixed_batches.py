@@ -12,6 +12,8 @@ from tests.interleavings.conftest import Open
 from tests.interleavings.sessions import assert_consistent, deadlocks
 from windlass.model import After, DependencyPolicy, Key, NewJob, State
 
+pytestmark = pytest.mark.timing
+
 PROCESSES = 4
 PARENTS = 1500
 CHILDREN = 40

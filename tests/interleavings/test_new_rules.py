@@ -35,6 +35,8 @@ from windlass.upkeep import agenda as agenda_module
 from windlass.upkeep.agenda import Agenda
 from windlass.upkeep.recoverer import Recoverer
 
+pytestmark = pytest.mark.timing
+
 
 def let_time_pass(dsn: str) -> None:
     """Kinds look as if they had been there for long."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -26,6 +25,8 @@ from windlass.model import Completed, Failed, Key, Retention, State, Want
 from windlass.store import Store, partitions
 from windlass.store.holder import Holder
 from windlass.store.postgres import PostgresDatabase
+
+pytestmark = pytest.mark.timing
 
 OLD = timedelta(days=20)
 BOUND = 100.0
@@ -82,22 +83,21 @@ def finish_while(
 def test_adding_partitions_beside_an_open_reader_blocks_no_finish(
     postgres_dsn_every: str, stores: Open
 ) -> None:
-    """New days are attached at once although a report reads history, and finishes around them take under 100 ms."""
+    """New days are attached at once although a report reads history, and finishes around them wait for nobody: behind the
+    report they would wait for ever."""
     store = stores(postgres_dsn_every)
     holder, watch = store.join(), Stopwatch()
     with open_reader(postgres_dsn_every), psycopg.connect(postgres_dsn_every, autocommit=True) as upkeep:
-        attaching = Waiting(lambda: watch.time("ensure", lambda: partitions.ensure(upkeep, days=20)))
+        attaching = Waiting(lambda: partitions.ensure(upkeep, days=20))
         finish_while(holder, store, watch, attaching)
         assert len(attaching.result()) == 13
-    assert max(watch.took.pop("ensure")) < 1.0
-    watch.assert_below(BOUND, ceiling=500)
     assert_consistent(postgres_dsn_every, store)
 
 
 def test_removing_a_partition_beside_an_open_reader_blocks_no_finish(
     postgres_dsn_every: str, stores: Open
 ) -> None:
-    """The removal waits for the report; finishes and look-ups meanwhile take under 100 ms; when the report ends, the day
+    """The removal waits for the report; finishes and look-ups meanwhile wait for nobody; when the report ends, the day
     is gone and the counts know it."""
     store = stores(postgres_dsn_every)
     old = make_old_history(postgres_dsn_every)
@@ -120,7 +120,6 @@ def test_removing_a_partition_beside_an_open_reader_blocks_no_finish(
             "SELECT count(*) FROM windlass.job_done WHERE finished_at < now() - interval '10 days'"
         ).fetchone() == (3,)
     assert dropping.result() == 3
-    watch.assert_below(BOUND, ceiling=400)
     with psycopg.connect(postgres_dsn_every) as connection:
         assert connection.execute("SELECT to_regclass(%s)", (f"windlass.{old}",)).fetchone() == (None,)
     assert_consistent(postgres_dsn_every, store)
@@ -135,7 +134,7 @@ def test_a_removal_that_gave_up_is_finished_later(postgres_dsn_every: str, store
     holder, watch = store.join(), Stopwatch()
     cutoff = datetime.now(UTC) - OLD / 2
     with psycopg.connect(postgres_dsn_every, autocommit=True) as upkeep:
-        upkeep.execute("SET lock_timeout = '300ms'")
+        upkeep.execute("SET lock_timeout = '500ms'")
         with open_reader(postgres_dsn_every):
             for _ in range(2):
                 dropping = Waiting(lambda: partitions.drop_before(upkeep, cutoff))
@@ -143,7 +142,7 @@ def test_a_removal_that_gave_up_is_finished_later(postgres_dsn_every: str, store
                 assert old not in dropping.result()
         assert sum(partitions.drop_before(upkeep, cutoff)[old].values()) == 3
         assert old not in partitions.attached(upkeep)
-    watch.assert_below(BOUND, ceiling=500)
+    watch.assert_no_wait(0.4)
     assert_consistent(postgres_dsn_every, store)
 
 
@@ -205,10 +204,7 @@ def test_a_missing_partition_is_healed_beside_a_waiting_removal(postgres_dsn: st
         with open_reader(postgres_dsn):
             dropping = Waiting(lambda: partitions.drop_before(upkeep, datetime.now(UTC) - OLD / 2))
             eventually(lambda: blocked_sessions(postgres_dsn) or dropping.is_done(), "the removal to wait")
-            began = time.perf_counter()
-            assert str(holder.complete(lease)) == "recorded"
-            took = time.perf_counter() - began
+            assert str(holder.complete(lease)) == "recorded"  # it would wait for the report for ever
             assert not dropping.is_done()
         dropping.result()
-    assert took < 0.5, f"healing waited {took:.2f} s"
     assert_consistent(postgres_dsn, store)

@@ -16,6 +16,8 @@ from windlass.errors import LeaseLost
 from windlass.model import Released, State
 from windlass.store import open_store
 
+pytestmark = pytest.mark.timing
+
 LEASE = 0.3
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from datetime import timedelta
 from functools import partial
-from itertools import count
 
 import psycopg
 import pytest
@@ -19,7 +17,6 @@ from tests.interleavings.sessions import (
     assert_consistent,
     claim,
     enqueue,
-    percentile,
     until_blocked,
     user_transaction,
 )
@@ -28,25 +25,19 @@ from windlass.errors import KeyConflictError
 from windlass.model import After, Completed, Key, KeyScope, NewJob, State, Want
 from windlass.store.contract import LATER
 from windlass.store.ids import new_id
+from windlass.store.marks import FULL_EVERY
 
-HELD = 1.5
-BOUND = 50.0
+pytestmark = pytest.mark.timing
 
-
-def least_and_until(rounds: int, until: float) -> Iterator[int]:
-    """Rounds enough to judge by, and as many more as the time allows."""
-    for number in count():
-        if number >= rounds and time.monotonic() >= until:
-            return
-        yield number
+ASLEEP = 2 * FULL_EVERY + 0.2
+"""Seconds after a hint from which the engine of these tests sleeps until the next one."""
 
 
-@pytest.mark.slow
 def test_an_open_enqueue_delays_no_other_enqueue_and_no_instance(
     postgres_dsn_every: str, stores: Open
 ) -> None:
-    """While a transaction that enqueued into the same phases stays open, everything an instance and other callers do
-    takes less than 50 ms; whoever waited for the transaction would take 1.5 s."""
+    """While a transaction that enqueued into the same phases stays open, everything an instance and other callers do is done;
+    whoever waited for the transaction would wait for ever."""
     store = stores(postgres_dsn_every)
     holder, watch = store.join(), Stopwatch()
     (parent,) = enqueue(store)
@@ -60,9 +51,8 @@ def test_an_open_enqueue_delays_no_other_enqueue_and_no_instance(
                 NewJob(kind="work", key=Key("held")),
             ],
         )
-        began = time.monotonic()
         outcomes: list[Completed] = []
-        for _ in least_and_until(12, began + HELD):
+        for _ in range(12):
             ids = watch.time("enqueue", enqueue, store, 3)
             watch.time("enqueue key", enqueue, store, key=Key(new_id()))
             watch.time("enqueue after", enqueue, store, after=[After(ids[0])])
@@ -77,7 +67,7 @@ def test_an_open_enqueue_delays_no_other_enqueue_and_no_instance(
             watch.time("recover", store.recovery.recover)
             watch.time("counts", store.phases.counts)
             watch.time("cancel", store.jobs.cancel, enqueue(store, delay=timedelta(hours=1))[0])
-        watch.assert_below(BOUND, ceiling=(time.monotonic() - began) * 1000 / 3)
+        watch.assert_no_wait(1.0)
         tx.connection.commit()
     for answer in hidden:
         assert store.jobs.get(answer.id).state in (State.QUEUED, State.SCHEDULED, State.WAITING)
@@ -87,28 +77,22 @@ def test_an_open_enqueue_delays_no_other_enqueue_and_no_instance(
 
 @pytest.mark.slow
 def test_pickup_goes_on_beside_an_open_enqueue(postgres_dsn: str, stores: Open) -> None:
-    """A waiting instance is woken and has another caller's job within 50 ms, although a transaction that enqueued (and
-    so would have notified) stays open; its own jobs are picked up as soon as it commits."""
+    """A waiting instance is woken and has another caller's job, although a transaction that enqueued (and so would have
+    notified) stays open; its own jobs are picked up as soon as it commits. By itself it would look ten minutes later."""
     store, other = stores(postgres_dsn), stores(postgres_dsn)
     delays: list[float] = []
-    with Engine(store) as engine, user_transaction(postgres_dsn) as tx:
+    with Engine(store, poll=600.0) as engine, user_transaction(postgres_dsn) as tx:
         (hidden,) = other.enqueuer.enqueue_in(tx, [NewJob(kind="work")])
-        until = time.monotonic() + HELD
-        while time.monotonic() < until:
+        for pause in (0.07, 0.07, ASLEEP, ASLEEP):  # past the 50 ms in which this process notifies once
             began = time.perf_counter()
             (job_id,) = enqueue(other)
             eventually(partial(engine.saw, job_id), "pickup")
             delays.append(engine.claimed_at[job_id] - began)
-            time.sleep(0.07)  # past the 50 ms in which this process notifies once
+            time.sleep(pause)
         assert not engine.saw(hidden.id)
-        began = time.perf_counter()
         tx.connection.commit()
         eventually(lambda: engine.saw(hidden.id), "pickup after the commit")
-        late = engine.claimed_at[hidden.id] - began
-    assert percentile(delays, 0.5) < BOUND / 1000 and max(delays) < HELD / 3, (
-        f"pickup took {sorted(delays)[-3:]} s"
-    )
-    assert late < 0.6, f"the open transaction's own job took {late:.3f} s after its commit"
+    print("pickup:", delays)
 
 
 @pytest.mark.parametrize("scope", list(KeyScope))

@@ -16,6 +16,8 @@ from windlass.errors import ConfigError
 from windlass.observe import health
 from windlass.requests import Status
 
+pytestmark = pytest.mark.timing
+
 
 def test_redis_killed_in_mid_run_is_seen_and_costs_nothing(
     own_valkey: OwnValkey, tmp_path: Path, caplog: pytest.LogCaptureFixture

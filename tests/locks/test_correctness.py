@@ -22,7 +22,7 @@ from windlass.app import App
 from windlass.locks import fallback
 from windlass.requests import Requests, Status
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timing]
 
 
 @pytest.fixture(autouse=True)

@@ -22,6 +22,8 @@ from windlass.locks import LockSettings, Reason, open_locks
 from windlass.locks.keyed import KeyLocks
 from windlass.locks.redis import RedisKeys, connect
 
+pytestmark = pytest.mark.timing
+
 REQUEST = "0190-a"
 KEY = "bg:req:0190-a"
 
@@ -234,7 +236,7 @@ def test_calls_end_within_their_time_outs(own_valkey: OwnValkey) -> None:
             thread.start()
         for thread in threads:
             thread.join(PATIENCE)
-        assert time.monotonic() - begun < 3
+        assert time.monotonic() - begun < 20, "one after the other they would take longer"
     assert len(answers) == 100
     assert {answer.partition(":")[0] for answer in answers} == {"TimeoutError"}
     keys.close()

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.observe.lines import Terminal, a_job, app, written
+from tests.waiting import PATIENCE
 from windlass.errors import ConfigError
 from windlass.observe import logs
 from windlass.observe.current import current_job
@@ -314,7 +315,7 @@ def test_a_child_process_logs_as_its_parent() -> None:
         "logging.getLogger('shop').warning('with hunter2', extra={'iban': 'DE00'})\n"
     )
     answer = subprocess.run(
-        [sys.executable, "-c", program, told], capture_output=True, text=True, check=True, timeout=30
+        [sys.executable, "-c", program, told], capture_output=True, text=True, check=True, timeout=PATIENCE
     )
     line = json.loads(answer.stderr)
     assert (line["message"], line["fields"], line["instance"]) == ("with ***", {"iban": "***"}, "i-1")

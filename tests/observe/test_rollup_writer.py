@@ -22,6 +22,8 @@ from windlass.model import Rollup
 from windlass.store import Store
 from windlass.upkeep.rollups import RollupWriter
 
+pytestmark = pytest.mark.timing
+
 KEEP_DAYS = 14.0
 
 

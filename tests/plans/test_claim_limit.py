@@ -13,6 +13,8 @@ from windlass.store.contract import Row, Transaction
 from windlass.store.postgres import PostgresDatabase
 from windlass.store.store import Store
 
+pytestmark = pytest.mark.timing
+
 LANES = 3
 PER_LANE = 40
 LIMIT = 50  # more than one lane holds, so that the limit has to work across lanes

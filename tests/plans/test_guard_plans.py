@@ -19,6 +19,8 @@ from windlass.store import postgres_transaction as pg_store
 from windlass.store import sqlite as sqlite_store
 from windlass.store.ids import LARGEST, SMALLEST, new_id
 
+pytestmark = pytest.mark.timing
+
 
 def explain(dsn: str, verb: str, **parameters: Any) -> str:
     """The plan of a verb's first statement, its parameters put in as literals."""

@@ -17,6 +17,8 @@ from windlass.store.holder import LANES, Holder
 from windlass.store.marks import Marks, Scan
 from windlass.store.store import Store
 
+pytestmark = pytest.mark.timing
+
 SIZES = (1, 10, 100, 500)
 
 

@@ -15,6 +15,8 @@ from windlass.store.ids import SMALLEST
 from windlass.store.recording import apply
 from windlass.store.store import Store
 
+pytestmark = pytest.mark.timing
+
 WAITING = 60_000
 GATES = 5_000
 

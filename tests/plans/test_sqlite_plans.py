@@ -13,6 +13,8 @@ import pytest
 from windlass.store import open_store
 from windlass.store.statements import load
 
+pytestmark = pytest.mark.timing
+
 BIG = {"windlass_job", "windlass_job_later", "windlass_job_done"}
 
 # (verb, table): why it may read the table, or an index of it, from end to end.

@@ -11,6 +11,8 @@ import pytest
 
 from bench.compare import Figures
 
+pytestmark = pytest.mark.timing
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -22,6 +22,8 @@ from bench.peers import catalogue, databases, install, results, run
 from bench.peers.catalogue import Definition
 from bench.peers.process import Script, ScriptError, await_answers
 
+pytestmark = pytest.mark.timing
+
 STAND_IN = """
 import asyncio, sqlite3, sys
 from contextlib import asynccontextmanager

@@ -18,6 +18,8 @@ import pytest
 
 from tests.waiting import PATIENCE
 
+pytestmark = pytest.mark.timing
+
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = getattr(sys, "_base_executable", None) or sys.executable
 

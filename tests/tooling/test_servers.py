@@ -16,6 +16,8 @@ from tests.waiting import eventually
 from windlass.embedded import binaries, process
 from windlass.embedded.postgres import PostgresServer
 
+pytestmark = pytest.mark.timing
+
 ROOT = Path(__file__).resolve().parents[2]
 
 

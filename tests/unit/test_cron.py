@@ -425,10 +425,10 @@ def test_reading_and_the_next_tick_are_bounded() -> None:
         took = []
         for _ in range(3):
             cron._parse.cache_clear()
-            began = time.perf_counter()
+            began = time.thread_time()
             with suppress(ConfigError):
                 cron.parse(expression, "Europe/Berlin").next_after(datetime(2026, 1, 1, tzinfo=UTC))
-            took.append(time.perf_counter() - began)
+            took.append(time.thread_time() - began)
         assert min(took) < 0.05, expression
 
 

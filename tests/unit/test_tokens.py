@@ -427,10 +427,10 @@ def test_verifying_is_fast_enough_for_every_request() -> None:
     checked = verifier()
     token = signed(SECRET, "HS256", "hs")
     checked.verify(token)
-    began = time.perf_counter()
+    began = time.thread_time()  # of this thread alone: the machine may be busy
     for _ in range(200):
         checked.verify(token)
-    assert (time.perf_counter() - began) / 200 < 0.002
+    assert (time.thread_time() - began) / 200 < 0.002
 
 
 def test_no_error_that_is_answered_instead_of_keys_becomes_a_secret() -> None:

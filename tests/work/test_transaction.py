@@ -13,12 +13,14 @@ from tests.waiting import PATIENCE
 from windlass.errors import StoreUnreachableError
 from windlass.work.transaction import JobTransaction
 
+pytestmark = pytest.mark.timing
+
 
 class Effect:
     """An effect transaction that takes a while to begin, as one that waits for a lock or a connection."""
 
     def __init__(self, error: Exception | None = None) -> None:
-        self.may_begin, self.ended = threading.Event(), threading.Event()
+        self.is_asked, self.may_begin, self.ended = threading.Event(), threading.Event(), threading.Event()
         self.said: list[str] = []
         self._error = error
 
@@ -26,6 +28,7 @@ class Effect:
         """Nobody else waits for this one."""
 
     def __enter__(self) -> Self:
+        self.is_asked.set()
         assert self.may_begin.wait(PATIENCE)
         if self._error is not None:
             raise self._error
@@ -52,7 +55,7 @@ def test_a_coroutine_stopped_while_its_transaction_begins_leaves_none_open() -> 
 
     async def stop_it() -> None:
         task = asyncio.create_task(handler())
-        await asyncio.sleep(0.05)
+        assert await asyncio.to_thread(effect.is_asked.wait, PATIENCE)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -79,7 +82,7 @@ def test_a_transaction_that_cannot_begin_is_not_ended() -> None:
 
 
 def _assert_no_thread_is_left() -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE
     while any(thread.name.startswith("windlass-transaction") for thread in threading.enumerate()):
         assert time.monotonic() < deadline
         time.sleep(0.01)
