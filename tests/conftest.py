@@ -86,18 +86,25 @@ OLDER_TOO = frozenset(
 has to stay under ten minutes on two cores, and what differs between versions is plans and the core verbs. What holds at both ends
 of the range holds between them; migrations run on each."""
 
+QUICK = frozenset({"app", "conformance", "engine", "observe", "testing", "unit", "work"})
+"""Folders whose tests are in the quick set (WINDLASS_TEST_QUICK), but for those marked slow: what a version of Python can break, within two
+minutes on two cores."""
+
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if os.environ.get("WINDLASS_TEST_PG_VERSIONS") == "all":
         return
     older = set(postgres.ids()[1:])
     between = set(postgres.ids()[1:-1])
+    is_quick = bool(os.environ.get("WINDLASS_TEST_QUICK"))
 
     def is_left_out(item: pytest.Item) -> bool:
+        if is_quick and (item.path.parent.name not in QUICK or item.get_closest_marker("slow")):
+            return True
         if "migrations" in item.path.parts:
             return False
         params = getattr(getattr(item, "callspec", None), "params", {})
-        wanted = between if item.path.stem in OLDER_TOO else older
+        wanted = between if item.path.stem in OLDER_TOO and not is_quick else older
         return any(isinstance(value, str) and value in wanted for value in params.values())
 
     left_out = [item for item in items if is_left_out(item)]

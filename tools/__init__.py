@@ -1,0 +1,1 @@
+"""Programs for working on Windlass; none of them is part of the package."""

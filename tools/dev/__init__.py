@@ -1,0 +1,1 @@
+"""What ``./dev`` is made of. Only the standard library is used: it runs before anything is installed."""
