@@ -9,6 +9,7 @@ do next; the facts are attributes too, so that callers need not parse text.
     │   └── PayloadTooLargeError    ... because it is over the size or depth limit
     ├── StoreError                  the database refused or could not be reached
     │   ├── StoreUnreachableError   no connection; nothing was written, or it is unknown whether it was
+    │   │   └── StoreBusyError      SQLite's one write lock was not to be had in time; nothing was written
     │   ├── StoreInterruptedError   the server gave this call up (a time-out, a lock, a limit); nothing of it was written
     │   ├── SchemaError             the tables are missing, older than this release, or not as it made them
     │   ├── StoreReadOnlyError      the database or file takes no writes
@@ -95,6 +96,12 @@ class StoreUnreachableError(StoreError):
     """The database does not answer, or the connection broke in the middle of a call."""
 
     code = "store_unreachable"
+
+
+class StoreBusyError(StoreUnreachableError):
+    """SQLite's one write lock could not be had in time; nothing was written."""
+
+    code = "store_busy"
 
 
 class StoreInterruptedError(StoreError):

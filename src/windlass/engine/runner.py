@@ -7,6 +7,7 @@ only place besides the executors that catches broadly.
 from __future__ import annotations
 
 import asyncio
+import threading
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -15,7 +16,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from windlass.engine.running import Stop
-from windlass.errors import LeaseLost, NotAllowedError, PayloadError, WindlassError
+from windlass.errors import LeaseLost, NotAllowedError, PayloadError, StoreBusyError, WindlassError
 from windlass.json_tree import explain
 from windlass.model import (
     ON_REQUEST,
@@ -79,6 +80,7 @@ class Runner:
         self._wrap = wrap
         self.authority = authority or Authority()
         self._wrapped: dict[str, Callable[..., Any]] = {}
+        self._busy = _Busy()
 
     def _handler(self, phase: Phase) -> Callable[..., Any]:
         """The handler, with what it asks for by type supplied."""
@@ -133,6 +135,9 @@ class Runner:
         match error:
             case NotAllowedError():
                 return Failed(lease, describe(error))
+            case StoreBusyError():
+                counted = self._busy.is_too_often(lease)
+                return self._retried(lease, phase, describe(error), error, counted=counted)
             case Cancel():
                 return Cancelled(lease, error.reason)
             case BadResult():
@@ -206,6 +211,28 @@ class Runner:
             delay = STAND_IN.delay(lease.attempt)
             told = replace(told, details={**told.details, "retry_policy": explain(broken)})
         return Retried(lease, told, delay, counted=counted)
+
+
+class _Busy:
+    """Counts how often an attempt met a locked database. Who holds the lock is hardly the job's doing, so the attempt is not spent; but a
+    job may lock the database itself, through a connection of its own, and would come back without end."""
+
+    MOST, KEPT = 10, 1_000
+
+    def __init__(self) -> None:
+        self._met: dict[tuple[str, int, str, int], int] = {}
+        self._lock = threading.Lock()
+
+    def is_too_often(self, lease: Lease) -> bool:
+        key = (lease.id, lease.generation, lease.phase, lease.attempt)
+        with self._lock:
+            count = self._met.pop(key, 0) + 1
+            if count > self.MOST:
+                return True
+            self._met[key] = count
+            if len(self._met) > self.KEPT:
+                del self._met[next(iter(self._met))]
+            return False
 
 
 def describe(error: BaseException) -> JobError:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from windlass.errors import (
+    StoreBusyError,
     StoreDamagedError,
     StoreError,
     StoreFullError,
@@ -44,9 +45,9 @@ def translate(error: sqlite3.Error, path: str) -> WindlassError:
     return StoreError(f"{path}: SQLite refused a statement ({error})")
 
 
-def locked(path: str, who: str) -> StoreUnreachableError:
+def locked(path: str, who: str) -> StoreBusyError:
     """The error for a write that could not have the file's one write lock in time."""
-    return StoreUnreachableError(
+    return StoreBusyError(
         f"{path} is locked: {who} kept a write transaction open for too long; nothing was stored. "
         "Make that transaction shorter, or move to PostgreSQL"
     )
