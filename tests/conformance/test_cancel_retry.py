@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from tests.conformance.bystanders import rows
 from tests.conformance.life import BOOM, LEASE, assert_counts_are_true, claim_one, one, state
 from windlass.clock import ManualClock
 from windlass.errors import IllegalTransitionError, JobNotFoundError, KeyConflictError
@@ -214,7 +215,7 @@ def test_a_live_job_cannot_be_retried(store: Store) -> None:
 
 
 def test_a_retried_failure_goes_on_at_its_phase_and_checkpoint(store: Store) -> None:
-    """Outputs of the phases before stay; the failed phase's own, which would stand in its way, go."""
+    """Named outputs of its phase stay with the checkpoint that stands behind them: work that is not done again made them."""
     job_id = one(store, phase="a")
     holder = store.join()
     holder.advance(claim_one(holder, "a"), "b", "from a")
@@ -223,15 +224,44 @@ def test_a_retried_failure_goes_on_at_its_phase_and_checkpoint(store: Store) -> 
     holder.put_output(lease, "half", name="part")
     holder.fail(lease, BOOM)
     job = store.jobs.retry(job_id)
-    assert job.phase == "b" and [(o.phase, o.value) for o in job.outputs] == [("a", "from a")]
+    kept = [("a", "", "from a"), ("b", "part", "half")]
+    assert job.phase == "b" and [(o.phase, o.name, o.value) for o in job.outputs] == kept
     progress = store.jobs.progress(job_id)
     assert progress is not None and (progress.done, progress.total, progress.position) == (7, 9, "seven")
     again = claim_one(holder, "b")
-    assert holder.put_output(again, "whole", name="part").created
+    assert not holder.put_output(again, "whole", name="part").created, "the first value stands"
     holder.complete(again)
     done = store.jobs.get(job_id)
-    assert {(o.phase, o.value) for o in done.outputs} == {("a", "from a"), ("b", "whole")}
+    assert [(o.phase, o.name, o.value) for o in done.outputs] == kept
     assert done.progress is not None and done.progress.done == 7
+
+
+def test_a_named_output_alone_stays_and_goes_with_the_job(store: Store) -> None:
+    """Its row is found at the job's end, though the phase before left none."""
+    job_id = one(store)
+    holder = store.join()
+    lease = claim_one(holder)
+    holder.put_output(lease, 1, name="part")
+    holder.fail(lease, BOOM)
+    store.jobs.retry(job_id)
+    holder.complete(claim_one(holder))
+    assert [(o.name, o.value) for o in store.jobs.get(job_id).outputs] == [("part", 1)]
+    assert rows(store, "output") == []
+
+
+def test_a_retried_cancel_does_its_phase_again_though_the_output_was_kept(store: Store) -> None:
+    """The output without a name says that the phase is done: it goes."""
+    job_id = one(store, phase="a")
+    holder = store.join()
+    lease = claim_one(holder, "a")
+    holder.put_output(lease, "kept", name="part")
+    store.jobs.cancel(job_id)
+    assert holder.advance(lease, "b", "done") is Verdict.CANCELLED
+    assert [(o.name, o.value) for o in store.jobs.get(job_id).outputs] == [("", "done"), ("part", "kept")]
+    job = store.jobs.retry(job_id)
+    assert job.phase == "a" and [(o.name, o.value) for o in job.outputs] == [("part", "kept")]
+    assert holder.advance(claim_one(holder, "a"), "b", "anew") is Verdict.RECORDED
+    assert ("", "anew") in [(o.name, o.value) for o in store.jobs.get(job_id).outputs]
 
 
 def test_a_retry_brings_back_an_output_that_is_null(store: Store) -> None:
@@ -249,9 +279,10 @@ def test_a_retried_completion_starts_its_phase_afresh(store: Store) -> None:
     holder = store.join()
     lease = claim_one(holder)
     holder.checkpoint(lease, done=9, total=9)
+    holder.put_output(lease, "old", name="part")
     holder.complete(lease)
     store.jobs.retry(job_id)
-    assert store.jobs.progress(job_id) is None
+    assert store.jobs.progress(job_id) is None and store.jobs.get(job_id).outputs == ()
     holder.complete(claim_one(holder))
     assert store.jobs.get(job_id).progress is None
 

@@ -341,6 +341,32 @@ def test_bad_records_are_skipped_up_to_a_limit_and_kept(records: Shop) -> None:
     assert failed.error["code"] == "too_many_skipped" and "record 8" in failed.error["message"]
 
 
+def test_a_retry_by_hand_keeps_what_was_skipped_before_its_checkpoint(records: Shop) -> None:
+    """Chunks before the checkpoint do not come again: what they left out counts, and is seen at the end."""
+    bad = [1, 2, 8]
+
+    @records.app.job(retry=fixed(1), chunk_retry=fixed(1))
+    def load(ctx: Context) -> None:
+        for chunk in ctx.chunks(total=10, size=5, skip_limit=2):
+            with chunk:
+                for n in range(chunk.offset, chunk.offset + chunk.limit):
+                    if n in bad:
+                        chunk.skip(n, "broken")
+
+    job = load.enqueue()
+    records.drained(records.serve())
+    assert (records.job(job).error or {})["code"] == "too_many_skipped"
+    records.store.jobs.retry(job.id)
+    records.drained(records.serve())
+    assert (records.job(job).error or {})["code"] == "too_many_skipped", "two were skipped before"
+    bad.remove(8)
+    records.store.jobs.retry(job.id)
+    records.drained(records.serve())
+    done = records.job(job)
+    assert done.state is State.COMPLETED
+    assert [(item.name, len(item.value)) for item in done.outputs] == [("skipped:0", 2)]
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [

@@ -129,14 +129,17 @@ class Jobs:
     def retry(self, job_id: str, *, dependents: bool = False) -> Job:
         """Run an ended job again: a new generation of it, at the phase where it ended, its history kept.
 
-        A failed or cancelled job goes on at its checkpoint; a completed one starts its last phase afresh. Jobs that were
+        A failed or cancelled job goes on at its checkpoint, with the named outputs of its phase (skipped records among them); a completed one
+        starts its last phase afresh, without either. Jobs that were
         left waiting for it wait for its new end. With ``dependents`` also those that were cancelled because of it wait
         again, and those cancelled because of these, so that a graph goes on from where it failed; a job that another
         failed parent keeps from running stays cancelled until that one is retried, too. It runs for the principal that
         asked for it at first; once that is erased, the retry is refused.
         """
-        self._db.transact(lambda tx: self._retry(tx, job_id, dependents))
-        return self.get(job_id)
+        for _ in range(_LOOKS):
+            if self._db.transact(lambda tx: self._retry(tx, job_id, dependents)):
+                return self.get(job_id)
+        raise StoreError(f"job {job_id} moves too fast to be retried; nothing was changed, try again")
 
     def _looks(self, state: State | None) -> Sequence[_Look]:
         def live(held: bool | None) -> _Look:
@@ -179,7 +182,8 @@ class Jobs:
             raise JobNotFoundError(job_id)
         return None
 
-    def _retry(self, tx: Transaction, job_id: str, dependents: bool) -> None:
+    def _retry(self, tx: Transaction, job_id: str, dependents: bool) -> bool:
+        """False where the job ended between two looks: what was not locked may be somebody else's by now."""
         if not is_id(job_id):
             raise JobNotFoundError(job_id)
         ended = tx.run("retry.peek", id=job_id)
@@ -188,6 +192,7 @@ class Jobs:
             if not rows:
                 raise JobNotFoundError(job_id)
             lifecycle.require("retry", job_id, to_job(self._db, rows[0]).state)
+            return False
         for _, kind, phase, flags, args, key in tx.run("retry.take", id=job_id):
             if Flag(flags) & Flag.KEY:
                 self._retake_key(tx, job_id, key, body_hash(kind, args))
@@ -199,6 +204,7 @@ class Jobs:
             self._db.tell(tx, [phase])
             if Flag(flags) & Flag.LIMIT:
                 limits.park(self._db, tx, [job_id])
+        return True
 
     def _revive(self, tx: Transaction, children: Sequence[str]) -> Sequence[str]:
         """Bring back children that were cancelled because of a parent, where no other parent stands in the way."""

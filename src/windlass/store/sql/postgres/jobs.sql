@@ -645,7 +645,8 @@ FROM ended AS e;
 
 -- name: retry.take
 -- Brings an ended job back into its queue as a new generation. The attempt that had ended it joins the others; outputs of
--- the phases before stay, and of a failed or cancelled job the checkpoint too, so that it goes on where it was.
+-- the phases before stay, and of a failed or cancelled job the checkpoint and the named outputs of its phase too, so that it goes on where it
+-- was. The output without a name goes: it would say that the phase is done.
 WITH clock AS MATERIALIZED (
     SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at
 ), taken AS (
@@ -658,7 +659,10 @@ WITH clock AS MATERIALIZED (
         (t.flags & (16 | 128 | 256))
             | CASE WHEN t.kind IN (SELECT k.kind FROM windlass.rule_kind AS k) THEN 64 ELSE 0 END
             | CASE WHEN EXISTS (SELECT FROM windlass.job_dep AS e WHERE e.parent = t.id) THEN 8 ELSE 0 END
-            | CASE WHEN EXISTS (SELECT FROM jsonb_array_elements(t.outputs) AS o WHERE o ->> 'phase' <> t.phase) THEN 32 ELSE 0 END
+            | CASE WHEN EXISTS (
+                SELECT FROM jsonb_array_elements(t.outputs) AS o
+                WHERE (o ->> 'phase' <> t.phase OR (o ->> 'name' <> '' AND t.state <> 'completed'))
+            ) THEN 32 ELSE 0 END
             | CASE WHEN t.progress IS NOT NULL AND t.state <> 'completed' THEN 4 ELSE 0 END,
         t.kind, t.phase, t.correlation, t.args
     FROM taken AS t
@@ -676,7 +680,7 @@ WITH clock AS MATERIALIZED (
     FROM taken AS t
     CROSS JOIN clock AS c
     CROSS JOIN LATERAL jsonb_to_recordset(t.outputs) AS o (phase text, name text, value jsonb)
-    WHERE o.phase <> t.phase
+    WHERE (o.phase <> t.phase OR (o.name <> '' AND t.state <> 'completed'))
 ), checkpoints AS (
     INSERT INTO windlass.checkpoint (job, generation, token, done, total, at, position)
     SELECT t.id, t.generation + 1, COALESCE(t.token, 0), p.done, p.total, c.at, p.position

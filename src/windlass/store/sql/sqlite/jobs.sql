@@ -539,13 +539,17 @@ RETURNING id, flags;
 
 -- name: retry.take
 -- Brings an ended job back into its queue as a new generation. The attempt that had ended it joins the others; outputs of
--- the phases before stay, and of a failed or cancelled job the checkpoint too, so that it goes on where it was.
+-- the phases before stay, and of a failed or cancelled job the checkpoint and the named outputs of its phase too, so that it goes on where it
+-- was. The output without a name goes: it would say that the phase is done.
 INSERT INTO windlass_job (id, created_at, ready_at, lane, generation, max_attempts, flags, kind, phase, correlation, args)
 SELECT d.id, d.created_at, :now, d.lane, d.generation + 1, d.max_attempts,
     (d.flags & (16 | 128 | 256))
         | CASE WHEN d.kind IN (SELECT k.kind FROM windlass_rule_kind AS k) THEN 64 ELSE 0 END
         | CASE WHEN EXISTS (SELECT 1 FROM windlass_job_dep AS e WHERE e.parent = d.id) THEN 8 ELSE 0 END
-        | CASE WHEN EXISTS (SELECT 1 FROM json_each(d.outputs) AS o WHERE o.value ->> '$.phase' <> d.phase) THEN 32 ELSE 0 END
+        | CASE WHEN EXISTS (
+            SELECT 1 FROM json_each(d.outputs) AS o
+            WHERE (o.value ->> '$.phase' <> d.phase OR (o.value ->> '$.name' <> '' AND d.state <> 'completed'))
+        ) THEN 32 ELSE 0 END
         | CASE WHEN d.progress IS NOT NULL AND d.state <> 'completed' THEN 4 ELSE 0 END,
     d.kind, d.phase, d.correlation, d.args
 FROM windlass_job_done AS d
@@ -562,7 +566,7 @@ SELECT d.id, d.generation + 1, o.value ->> '$.phase', o.value ->> '$.name', :now
 FROM windlass_job_done AS d
 CROSS JOIN json_each(d.outputs) AS o
 WHERE d.id = :id
-    AND o.value ->> '$.phase' <> d.phase;
+    AND (o.value ->> '$.phase' <> d.phase OR (o.value ->> '$.name' <> '' AND d.state <> 'completed'));
 INSERT INTO windlass_checkpoint (job, generation, token, done, total, at, position)
 SELECT d.id, d.generation + 1, COALESCE(d.token, 0), d.progress ->> '$.done', d.progress ->> '$.total', :now, d.progress -> '$.position'
 FROM windlass_job_done AS d
