@@ -12,6 +12,7 @@ import pytest
 
 from tests.engine.line import break_beats
 from tests.engine.shop import Shop
+from tests.waiting import PATIENCE
 from windlass.model import NewJob, State
 from windlass.retry import fixed
 from windlass.work.context import Context
@@ -119,7 +120,7 @@ def test_a_thread_whose_enqueue_others_write_is_refused_as_well(lite: Shop) -> N
 
     refused_with(lite, holds.enqueue(), OWN)
     assert waiting.is_set()
-    holds.thread.join(10)  # type: ignore[attr-defined]
+    holds.thread.join(PATIENCE)  # type: ignore[attr-defined]
     assert len([job for job in lite.store.jobs.list().jobs if job.kind == "note"]) == 1
 
 
@@ -282,18 +283,18 @@ def test_a_self_stop_spends_the_attempt(shop: Shop, is_async: bool) -> None:
     async def coroutine(ctx: Context) -> None:
         attempts.append(ctx.attempt)
         begun.set()
-        await asyncio.sleep(60)
+        await asyncio.sleep(600)
 
     @shop.app.job(name="plain", retry=fixed(2, wait=0.001))
     def plain(ctx: Context) -> None:
         attempts.append(ctx.attempt)
         begun.set()
-        ctx.sleep(60)
+        ctx.sleep(600)
 
     job = (coroutine if is_async else plain).enqueue()
-    engine = shop.serve(lease=3.0, heartbeat=0.2, margin=2.2, recovery=60.0)
+    engine = shop.serve(lease=8.0, heartbeat=0.2, margin=6.0, recovery=600.0)
     for number in (1, 2):
-        assert begun.wait(10)
+        assert begun.wait(PATIENCE)
         begun.clear()
         mend = break_beats(engine)
         shop.until(lambda number=number: engine.stats.report().count("self_stops") == number)  # type: ignore[misc]

@@ -212,13 +212,14 @@ def test_an_instance_that_is_just_beating_is_not_declared_dead(postgres_dsn_ever
     alive with everything it held."""
     store, other = stores(postgres_dsn_every), stores(postgres_dsn_every)
     enqueue(store, 2)
-    holder = store.join(lease=timedelta(milliseconds=500))
+    lease = timedelta(seconds=2)  # after its beat the instance must live long enough to be looked at
+    holder = store.join(lease=lease)
     leases = claim(holder, 2)
     with user_transaction(postgres_dsn_every) as tx:
         eventually(
             lambda: (
                 tx.run("beat", instance=holder.id, known=[], grace=1e6)
-                and store.instances.list()[0].heartbeat_at + timedelta(milliseconds=500) < store.now()
+                and store.instances.list()[0].heartbeat_at + lease < store.now()
             ),
             "the lease to be over for others",
         )
