@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.servers import postgres
 from windlass.clock import ManualClock
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from tests.servers.plugin import FreshPostgres
 
 pytest_plugins = ["tests.servers.plugin"]
+
+# Both judge the speed of the machine.
+settings.register_profile("windlass", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("windlass")
 
 
 @pytest.fixture(params=["sqlite", *postgres.ids()])

@@ -10,6 +10,7 @@ import pytest
 
 from tests.plans import big
 from tests.servers.postgres import PostgresServers
+from tests.waiting import PATIENCE
 from windlass.model import Completed, JobFilter, Lease, NewJob, Released, State
 from windlass.store.contract import Row
 from windlass.store.ends import finish_columns
@@ -244,7 +245,7 @@ def claims_are_hot(database: str, problems: list[str]) -> None:
     """A claim changes no indexed column and finds room on its page: at least 95 % of its updates are HOT."""
     with psycopg.connect(database, autocommit=True) as connection:
         look = "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE schemaname = 'windlass' AND relname = 'job'"
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + PATIENCE
         while True:  # sessions report what they did with a delay, at the latest when they end
             updated, hot = connection.execute(look).fetchone() or (0, 0)
             if updated >= sum(SIZES) or time.monotonic() > deadline:
