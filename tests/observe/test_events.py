@@ -106,6 +106,8 @@ def test_everything_else_is_told() -> None:
         events.lock_lost("0190-a", JOB)
         events.lock_degraded("ConnectionError: refused", skipped=3)
         events.lock_restored(datetime(2026, 1, 1, tzinfo=UTC))
+        events.duty_failing("links", 3, StoreUnreachableError("refused"))
+        events.duty_works("links")
         events.schedules_defined(Defined(("a",), (), ("b",)))
         events.schedules_defined(Defined())
         events.rules_defined(Defined(("a",), (), ()))

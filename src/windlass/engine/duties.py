@@ -19,6 +19,7 @@ from windlass.upkeep.pressure import Pressure, Unserved
 from windlass.upkeep.recoverer import Recoverer
 from windlass.upkeep.rollups import RollupWriter
 from windlass.upkeep.ticker import Ticker
+from windlass.upkeep.troubles import Troubles
 from windlass.work.kind import Phase, Registry
 
 WAKE_EVERY, WAKE_LASTS = 10.0, 25.0
@@ -44,6 +45,7 @@ class Duties:
         holder: Callable[[], Holder],
         report: Callable[[], EngineReport],
         waiting: Callable[[], Mapping[str, int]],
+        troubles: Troubles,
     ) -> None:
         self._store = store
         self._settings = settings
@@ -57,6 +59,7 @@ class Duties:
             on_promoted=board.on_promoted,
             on_tick=ticker.expect,
             on_resumed=lambda: board.on_hint(None),
+            troubles=troubles,
         )
         self.rollups = RollupWriter(
             store, stats, lambda: holder().id, every=settings.rollup, keep_days=settings.rollup_days

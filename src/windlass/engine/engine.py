@@ -44,6 +44,7 @@ from windlass.store.holder import Holder
 from windlass.upkeep.caretaker import Caretaker
 from windlass.upkeep.recoverer import Recoverer
 from windlass.upkeep.ticker import Ticker
+from windlass.upkeep.troubles import Troubles
 from windlass.work.authority import Authority
 from windlass.work.definitions import sync
 from windlass.work.kind import Registry
@@ -155,6 +156,7 @@ class Engine:
             on_lease_over=board.on_lease_over,
             catch_up=self._hosts.catch_up,
         )
+        self._duty_troubles = Troubles()
         self._stepper = Stepper(
             holder=lambda: self._heartbeat.holder,
             floor=self._floor,
@@ -166,6 +168,7 @@ class Engine:
             settings=settings,
             stats=self.stats,
             waker=self._waker,
+            troubles=self._duty_troubles,
         )
         recoverer = Recoverer(
             self._store,
@@ -177,7 +180,7 @@ class Engine:
             on_recovered=board.on_recovered,
             on_crash=board.on_crash,
         )
-        self._ticker = Ticker(self._store, on_fired=board.on_fired)
+        self._ticker = Ticker(self._store, on_fired=board.on_fired, troubles=self._duty_troubles)
         self._duties = Duties(
             self._store,
             self._registry,
@@ -190,8 +193,9 @@ class Engine:
             holder=lambda: self._heartbeat.holder,
             report=self.report,
             waiting=self._waiting,
+            troubles=self._duty_troubles,
         )
-        self._caretaker = Caretaker(self._duties.all())
+        self._caretaker = Caretaker(self._duties.all(), troubles=self._duty_troubles)
         self._listening = Listening(
             self._store.listen,
             on_phase=board.on_hint,
@@ -362,6 +366,7 @@ class Engine:
                 for name, count in self._duties.unserved.phases.items()
             ]
             degraded += [f"executor {name}: {reason}" for name, reason in self._hosts.faults()]
+            degraded += self._duty_troubles.lines()
         lag = self._watchdog.loop_lag if has_begun else 0.0
         if lag >= self.settings.blocked_after:
             degraded.append("loop: a handler blocks the event loop")

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from windlass.engine.discovery import Discovery
@@ -20,19 +21,22 @@ from windlass.engine.recorder import Recorder
 from windlass.engine.running import Running
 from windlass.engine.stats import Stats
 from windlass.engine.waker import Waker
-from windlass.errors import FAULTS_OF_THE_STORE, StoreError, WindlassError
+from windlass.errors import FAULTS_OF_THE_STORE, StoreError, StoreInterruptedError, WindlassError
 from windlass.json_tree import explain
 from windlass.logger import get_logger
 from windlass.model import Failed, JobError, Lease, Outcome, Released, Want
 from windlass.observe import events
 from windlass.settings import Settings
 from windlass.store.holder import Holder, Step
+from windlass.upkeep.troubles import Troubles
 
 log = get_logger("windlass.engine")
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
 REFUSED_PAUSE = 1.0
 SETTLE_WAIT = 1.0
+PATIENCE = 3
+"""How often an outcome by itself may be given up by the server (a lock, a time-out, memory) until its job is ended with that."""
 
 
 class Stepper:
@@ -51,6 +55,7 @@ class Stepper:
         settings: Settings,
         stats: Stats,
         waker: Waker,
+        troubles: Troubles | None = None,
     ) -> None:
         self._holder = holder
         self._floor = floor
@@ -62,6 +67,9 @@ class Stepper:
         self._settings = settings
         self._stats = stats
         self.waker = waker
+        self._troubles = troubles or Troubles()
+        self._refused_claims: set[str] = set()
+        self._given_up: Counter[tuple[str, int]] = Counter()
         self._to_start: list[Running] = []
         self._start_lock = threading.Lock()
         self._is_claiming = True
@@ -178,6 +186,8 @@ class Stepper:
                 self._discovery.finished(self._recorder.recorded(outcomes, step.verdicts, step.reasons))
         finally:  # last: from here on the jobs' own threads want the interpreter as well
             if want is not None:
+                if self._refused_claims:
+                    self._claimed_again(want.phase)
                 self._discovery.learn(want, len(step.claimed), began)
                 if step.claimed:
                     self._take_in(step.claimed)
@@ -274,10 +284,26 @@ class Stepper:
         self._stats.count("step_errors")
         if want is not None:
             self._on_claim_failed()
-        if not outcomes or isinstance(error, FAULTS_OF_THE_STORE):
+        if isinstance(error, FAULTS_OF_THE_STORE):
             self._wait_for_the_store(outcomes, error)
-        else:
+        elif outcomes:
             self._one_by_one(outcomes, error)
+        elif want is not None:
+            self._claim_refused(want.phase, error)
+        else:
+            self._wait_for_the_store((), error)
+
+    def _claim_refused(self, phase: str, error: StoreError) -> None:
+        """The database refuses the claims of one phase: the others are served meanwhile."""
+        self._refused_claims.add(phase)
+        self._troubles.failed(f"claims of {phase}", error)
+        self._discovery.postpone(phase, REFUSED_PAUSE)
+        self._slow_down()
+
+    def _claimed_again(self, phase: str) -> None:
+        if phase in self._refused_claims:
+            self._refused_claims.discard(phase)
+            self._troubles.worked(f"claims of {phase}")
 
     def _wait_for_the_store(self, outcomes: Sequence[Outcome], error: StoreError) -> None:
         """No outcome is to blame: they wait in memory until the database takes them."""
@@ -301,6 +327,14 @@ class Stepper:
             except FAULTS_OF_THE_STORE as fault:
                 self._wait_for_the_store(outcomes[number:], fault)
                 return
+            except StoreInterruptedError as given_up:
+                log.warning(
+                    "the end of job %s was given up by the database (%s); it is tried again",
+                    outcome.lease.id,
+                    given_up,
+                )
+                self._recorder.put([outcome])  # behind the others
+                self._slow_down()
             except Exception:
                 log.exception("the end of job %s cannot be recorded now; it is tried again", outcome.lease.id)
                 self._recorder.put_back([outcome])
@@ -308,13 +342,18 @@ class Stepper:
 
     def _record_one(self, outcome: Outcome) -> None:
         """Record an outcome by itself. A job whose outcome cannot be stored ends with an error that says so; where not even that can be,
-        it is not the outcome's fault."""
+        it is not the outcome's fault. What the server gives up it may take the next time."""
+        key = (outcome.lease.id, outcome.lease.token)
         try:
             step = self._holder().step([outcome])
         except FAULTS_OF_THE_STORE:
             raise
-        except Exception as refused:  # noqa: BLE001  the others must not be held up by it
+        except Exception as refused:
+            self._given_up[key] += 1
+            if isinstance(refused, StoreInterruptedError) and self._given_up[key] < PATIENCE:
+                raise
             told = JobError(type=type(refused).__name__, code="unrecordable", message=explain(refused))
             outcome = Failed(outcome.lease, told)
             step = self._holder().step([outcome])
+        self._given_up.pop(key, None)
         self._recorder.recorded([outcome], step.verdicts, step.reasons)

@@ -375,6 +375,21 @@ def health(status: str, parts: Mapping[str, str]) -> None:
     )
 
 
+def duty_failing(name: str, times: int, error: BaseException) -> None:
+    """A duty of upkeep fails each time; said once, until it works again."""
+    told = {"type": type(error).__name__, "code": getattr(error, "code", None), "message": explain(error)}
+    message = (
+        f"the duty {name!r} failed {times} times running and is tried on; until it works, nobody may be doing it. "
+        f"Look at the cause: {told['message']}"
+    )
+    emit("duty.failing", message, duty=name, times=times, error=told)
+
+
+def duty_works(name: str) -> None:
+    """A duty that had kept failing was done."""
+    emit("duty.works", f"the duty {name!r} works again", duty=name)
+
+
 # ---------------------------------------------------------------------- the database, once a second at most
 
 

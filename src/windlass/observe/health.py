@@ -15,6 +15,7 @@ from windlass.observe.report import EngineReport
 
 OK, DEGRADED, DOWN = "ok", "degraded", "down"
 _ADVICE = {
+    "duty": "Look at the cause; if other instances have it too, nobody does this meanwhile. It is tried on.",
     "phase": "Start a worker that has it, or bring its handler back.",
     "executor": "Its jobs go back to their queue and are tried again. Look at the log line executor.failed, at the memory of this "
     "machine, and at how many threads, processes and open files this process may have (ulimit -u, -n); then restart it.",

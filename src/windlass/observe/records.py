@@ -50,6 +50,8 @@ LEVELS = {
     "instance.left_behind": logging.WARNING,
     "instance.self_stopped": logging.ERROR,
     "instance.health": logging.INFO,
+    "duty.failing": logging.WARNING,
+    "duty.works": logging.INFO,
     "metrics.listening": logging.INFO,
     "process.ended": logging.WARNING,
     "loop.blocked": logging.WARNING,

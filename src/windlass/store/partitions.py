@@ -59,7 +59,9 @@ def _attach(connection: psycopg.Connection, day: date) -> bool:
     name, first = name_of(day), datetime(day.year, day.month, day.day, tzinfo=UTC)
     last = first + timedelta(days=1)
     with connection.transaction():
-        connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
+        connection.execute(
+            f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'; SET LOCAL statement_timeout = 0", prepare=False
+        )
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK_KEY,))
         if name in attached(connection):
             return False

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 import psycopg
+from psycopg import IsolationLevel
 from psycopg import errors as pg
 from psycopg.rows import tuple_row
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
@@ -20,7 +21,7 @@ from windlass.clock import Clock
 from windlass.errors import ConfigError, StoreError, StoreUnreachableError
 from windlass.logger import get_logger
 from windlass.model import PlainEnd, Retention, Want
-from windlass.store import partitions
+from windlass.store import partitions, postgres_sessions
 from windlass.store.contract import EFFECT, NUDGE, Effect, Listener, Row, Transaction
 from windlass.store.ends import finish_columns
 from windlass.store.enqueueing import RepeatRaced
@@ -96,6 +97,7 @@ class PostgresDatabase:
             kwargs={
                 "autocommit": True,
                 "row_factory": tuple_row,
+                "client_encoding": postgres_sessions.ENCODING,
                 "connect_timeout": max(1, int(timeout)),
                 **KEEPALIVE,
             },
@@ -112,30 +114,36 @@ class PostgresDatabase:
 
     def _check(self, connect_timeout: float) -> None:
         """Fail now, and clearly, where a pool would only time out."""
+        options: dict[str, Any] = {"client_encoding": postgres_sessions.ENCODING}
         with (
             translated(),
-            psycopg.connect(self._url, autocommit=True, connect_timeout=max(1, int(connect_timeout))) as one,
+            psycopg.connect(
+                self._url, autocommit=True, connect_timeout=max(1, int(connect_timeout)), **options
+            ) as one,
         ):
             if one.info.server_version < 140000:
                 raise ConfigError(
                     "url", f"PostgreSQL {one.info.server_version // 10000}", "PostgreSQL 14 or newer"
                 )
+            postgres_sessions.refuse_encoding(one)
             status = read_status(one)
             require_current(
                 status, len(status.applied) + len(status.pending), self._url, "run `windlass db migrate`"
             )
+            self._lacks = postgres_sessions.lacks(one).encode() if self._pooled else b""
 
     def _configure(self, connection: psycopg.Connection) -> None:
         read_as_text(connection.adapters)
-        connection.prepare_threshold = None if self._pooled else 0
-        if not self._pooled:
-            connection.execute("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED")
-            connection.execute("SET plan_cache_mode = force_generic_plan")
-            connection.execute("SET jit = off")
-            connection.execute("SET timezone = 'UTC'")
+        if self._pooled:
+            self._configure_effect(connection)
+        else:
+            connection.prepare_threshold = 0
+            postgres_sessions.settle(connection)
 
     def _configure_effect(self, connection: psycopg.Connection) -> None:
-        """A handler's connection is as the driver makes it; only prepared statements cannot pass a pooler."""
+        """A handler's connection is as the driver makes it; but prepared statements cannot pass a pooler, and under another isolation
+        level whoever touches the handler's job meanwhile would have its commit refused."""
+        connection.isolation_level = IsolationLevel.READ_COMMITTED
         if self._pooled:
             connection.prepare_threshold = None
 
@@ -176,7 +184,7 @@ class PostgresDatabase:
         for left in reversed(range(REPEATS)):
             with self._connection(pool) as connection:
                 try:
-                    return work(connection)
+                    return self._do(work, connection)
                 except REPEATABLE:
                     if not left:
                         raise
@@ -190,6 +198,13 @@ class PostgresDatabase:
                     self._ensure_partitions(connection)
             time.sleep(random.random() * 0.02)
         raise AssertionError("unreachable")
+
+    def _do(self, work: Callable[[psycopg.Connection], T], connection: psycopg.Connection) -> T:
+        if not self._lacks:
+            return work(connection)
+        with connection.transaction():
+            connection.execute(self._lacks, prepare=False)
+            return work(connection)
 
     def run(self, verb: str, **parameters: object) -> list[Row]:
         pool = self._beats if verb == "beat" else None
@@ -309,7 +324,7 @@ class PostgresDatabase:
         if self._clock:
             return self._clock.now()
         with self._connection() as connection:
-            return connection.execute("SELECT clock_timestamp()").fetchone()[0]  # type: ignore[index,no-any-return]
+            return connection.execute("SELECT clock_timestamp()", binary=True).fetchone()[0]  # type: ignore[index,no-any-return]
 
     # ------------------------------------------------------------------ history partitions
 
@@ -326,6 +341,7 @@ class PostgresDatabase:
             return 0
         cutoff = self.now() - max(item for item in lasts if item is not None)
         with translated(), psycopg.connect(self._direct_url, autocommit=True) as connection:
+            postgres_sessions.settle(connection)
             connection.execute("SET lock_timeout = '5s'")
             try:
                 dropped = partitions.drop_before(connection, cutoff, only_empty=only_empty)

@@ -6,12 +6,14 @@ import random
 import time
 
 import psycopg
+from psycopg import IsolationLevel
 from psycopg import errors as pg
 
 from windlass.errors import StoreError
 from windlass.store import partitions
 from windlass.store.migrations import PATIENCE, Migration, Status, available, compare
 from windlass.store.postgres_errors import translated
+from windlass.store.postgres_sessions import ENCODING, refuse_encoding
 
 LOCK_TIMEOUT_MS = 2_000
 # Serialises migrators; transaction-scoped, so that it cannot leak behind a pooler.
@@ -34,7 +36,10 @@ def migrate_postgres(
     steps = available("postgres") if migrations is None else migrations
     applied: list[str] = []
     deadline = time.monotonic() + patience
-    with translated(), psycopg.connect(url, autocommit=True, connect_timeout=10) as connection:
+    with translated(), _connect(url) as connection:
+        refuse_encoding(connection)
+        # As it was read under the lock: another level would show what was applied before the lock came.
+        connection.isolation_level = IsolationLevel.READ_COMMITTED
         while (name := _apply_next(connection, steps, deadline)) is not None:
             applied.append(name)
         partitions.ensure(connection)
@@ -43,8 +48,13 @@ def migrate_postgres(
 
 def status_postgres(url: str) -> Status:
     """Which migrations a database has and lacks."""
-    with translated(), psycopg.connect(url, autocommit=True, connect_timeout=10) as connection:
+    with translated(), _connect(url) as connection:
+        refuse_encoding(connection)
         return read_status(connection)
+
+
+def _connect(url: str) -> psycopg.Connection:
+    return psycopg.connect(url, autocommit=True, connect_timeout=10, client_encoding=ENCODING)
 
 
 def read_status(connection: psycopg.Connection) -> Status:
@@ -65,7 +75,9 @@ def _apply_next(connection: psycopg.Connection, steps: tuple[Migration, ...], de
     while True:
         try:
             with connection.transaction():
-                connection.execute(f"SET LOCAL lock_timeout = {LOCK_TIMEOUT_MS}")
+                connection.execute(
+                    f"SET LOCAL lock_timeout = {LOCK_TIMEOUT_MS}; SET LOCAL statement_timeout = 0"
+                )
                 connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK_KEY,))
                 pending = compare(_applied(connection), steps).pending
                 if not pending:
@@ -79,7 +91,7 @@ def _apply_next(connection: psycopg.Connection, steps: tuple[Migration, ...], de
                     _note(connection, step)
                     return step.name
             # Outside of any transaction: two migrators may meet here, so the file must be safe to repeat.
-            connection.execute(f"SET lock_timeout = {LOCK_TIMEOUT_MS}")
+            connection.execute(f"SET lock_timeout = {LOCK_TIMEOUT_MS}; SET statement_timeout = 0")
             for statement in step.sql.split(";\n"):
                 if statement.strip():
                     connection.execute(statement.encode())

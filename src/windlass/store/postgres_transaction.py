@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 import psycopg
 from psycopg import errors as pg
-from psycopg.adapt import AdaptersMap
+from psycopg.adapt import AdaptersMap, Buffer, Loader
+from psycopg.pq import Format
 from psycopg.rows import tuple_row
-from psycopg.types.string import TextLoader
+from psycopg.types.string import TextBinaryLoader, TextLoader
 
 from windlass.clock import Clock
 from windlass.errors import StoreError
@@ -28,6 +31,8 @@ class PostgresTransaction:
         self._clock = clock
         self._prepare = prepare
         self._is_foreign = is_foreign
+        # In a session that we could not set, times as text have the form that its DateStyle says, and the driver reads one form only.
+        self._is_binary = is_foreign or not prepare
 
     def run(self, verb: str, **parameters: object) -> list[Row]:
         if self._is_foreign:  # the handler's own errors are its own; ours are translated here
@@ -49,7 +54,7 @@ class PostgresTransaction:
                 parameters["now"] = self._clock.now() if self._clock else None
             cursor = self._cursor()
             values = {name: parameters[name] for name in names}
-            cursor.execute(text, values, prepare=self._prepare, binary=verb in BINARY)
+            cursor.execute(text, values, prepare=self._prepare, binary=self._is_binary or verb in BINARY)
             if cursor.description is not None:
                 rows = cursor.fetchall()
         return rows
@@ -65,6 +70,24 @@ def read_as_text(adapters: AdaptersMap) -> None:
     """uuid, json and jsonb stay text: the store only carries them. The driver's own loader, which is not written in Python."""
     for name in ("uuid", "json", "jsonb"):
         adapters.register_loader(name, TextLoader)
+    for name, loader in (("uuid", _UuidText), ("json", TextBinaryLoader), ("jsonb", _JsonbText)):
+        adapters.register_loader(name, loader)
+
+
+class _UuidText(Loader):
+    format = Format.BINARY
+
+    def load(self, data: Buffer) -> str:
+        return str(UUID(bytes=bytes(data)))
+
+
+class _JsonbText(Loader):
+    """Behind a byte that says which version of the form it is."""
+
+    format = Format.BINARY
+
+    def load(self, data: Buffer) -> str:
+        return bytes(data)[1:].decode()
 
 
 def _compiled() -> dict[str, list[tuple[bytes, frozenset[str]]]]:

@@ -1,7 +1,7 @@
 """What there is to see to, asked for in one read; then only the duties that have something to do.
 
-Due jobs are moved into their queues, children are linked to their parents, jobs of kinds that have got rules are told of it, limited jobs are
-let in, counts are folded, and what dead instances held is recovered. When the next tick of a schedule is due is passed on to the ticker. An instance with nothing to do reads one row every few
+What dead instances held is recovered, due jobs are moved into their queues, children are linked to their parents, limited jobs are let in,
+counts are folded, and jobs of kinds that have got rules are told of it. Each is done for itself: one that fails costs the others nothing. When the next tick of a schedule is due is passed on to the ticker. An instance with nothing to do reads one row every few
 seconds.
 """
 
@@ -10,12 +10,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from windlass.logger import get_logger
 from windlass.store import Store
 from windlass.upkeep.gatekeeper import Gatekeeper
 from windlass.upkeep.recoverer import Recoverer
-
-log = get_logger("windlass.upkeep")
+from windlass.upkeep.troubles import Troubles
 
 LIMIT = 1000
 FOLD_EVERY = 2.0
@@ -34,6 +32,7 @@ class Agenda:
         on_promoted: Callable[[str, int], None],
         on_tick: Callable[[float], None] = lambda _seconds: None,
         on_resumed: Callable[[], None] = lambda: None,
+        troubles: Troubles | None = None,
     ) -> None:
         self._store = store
         self._recoverer = recoverer
@@ -41,6 +40,7 @@ class Agenda:
         self._on_promoted = on_promoted
         self._on_tick = on_tick
         self._on_resumed = on_resumed
+        self._do = (troubles or Troubles()).attempt
         self._resumes_at: float | None = None
         self._folded_at = 0.0
         self._look_pause, self._look_at = SOONEST_LOOK, 0.0
@@ -53,22 +53,22 @@ class Agenda:
         self._resume(agenda.resume_in)
         if agenda.tick_in is not None:
             self._on_tick(max(0.0, agenda.tick_in))
-        if due_in is not None and due_in <= 0:
-            self._promote()
+        # First: nobody else takes over what a dead instance held.
+        self._do("recovery", agenda.has_dead, self._recoverer.run)
+        if self._do("promotion", due_in is not None and due_in <= 0, self._promote):
             agenda = self._store.upkeep.agenda()
             due_in = agenda.due_in
-        if agenda.has_unlinked:
-            self._store.dependencies.link()
-        if agenda.has_dead:
-            self._recoverer.run()
-        let_in = self._gatekeeper.run(agenda)
+        elif due_in is not None and due_in <= 0:
+            due_in = None  # it failed: no sooner than the rest
+        self._do("links", agenda.has_unlinked, self._store.dependencies.link)
+        let_in = self._do("limits", True, lambda: self._gatekeeper.run(agenda))
         if agenda.has_counts and time.monotonic() - self._folded_at >= FOLD_EVERY:
             self._folded_at = time.monotonic()
-            self._store.upkeep.fold()
-        # Last: it may take long, and if it fails, the others have had their turn.
-        look_in = self._look(agenda.has_new_kinds)
-        times = [seconds for seconds in (due_in, agenda.resume_in) if seconds is not None]
-        return max(0.0, min([self._every, let_in, look_in, *times]))
+            self._do("counts", True, self._store.upkeep.fold)
+        # Last: it may take long.
+        look_in = self._do("rules", True, lambda: self._look(agenda.has_new_kinds))
+        times = [seconds for seconds in (due_in, agenda.resume_in, let_in, look_in) if seconds is not None]
+        return max(0.0, min([self._every, *times]))
 
     def _look(self, has_new_kinds: bool) -> float:
         """Have jobs of kinds that have got rules told of it. A look may have met locked ones and come back: soon, then less and less often,
@@ -90,10 +90,10 @@ class Agenda:
             self._on_resumed()
         self._resumes_at = None if resume_in is None else time.monotonic() + resume_in
 
-    def _promote(self) -> None:
+    def _promote(self) -> bool:
         while True:
             moved = self._store.upkeep.promote(LIMIT)
             for phase, count in moved.items():
                 self._on_promoted(phase, count)
             if sum(moved.values()) < LIMIT:
-                return
+                return True

@@ -1,6 +1,7 @@
 """The upkeep thread: runs duties when they are due, one after the other, each on its own.
 
-A duty that fails is logged and tried again later; the others go on. Duties are safe on every instance at once.
+A duty that fails is logged and tried again later; the others go on. One that keeps failing is a warning and shows in health
+(troubles.py). Duties are safe on every instance at once.
 """
 
 from __future__ import annotations
@@ -12,9 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from windlass.errors import StoreUnreachableError
-from windlass.logger import get_logger
-
-log = get_logger("windlass.upkeep")
+from windlass.upkeep.troubles import Troubles
 
 FOREVER = float("inf")
 TRY_AGAIN = 1.0
@@ -38,8 +37,11 @@ class Duty:
 class Caretaker:
     """Owns the upkeep thread."""
 
-    def __init__(self, duties: Sequence[Duty], name: str = "windlass-upkeep") -> None:
+    def __init__(
+        self, duties: Sequence[Duty], name: str = "windlass-upkeep", *, troubles: Troubles | None = None
+    ) -> None:
         self._duties = list(duties)
+        self._troubles = troubles or Troubles()
         now = time.monotonic()
         for duty in self._duties:
             duty.due_at = now if duty.at_start else now + duty.every * random.random()
@@ -80,12 +82,13 @@ class Caretaker:
             duty.due_at = time.monotonic() + duty.every * (1 + duty.jitter * (2 * random.random() - 1))
         try:
             wanted = duty.run()
-        except StoreUnreachableError as error:
-            log.debug("%s has to wait: %s", duty.name, error)
+        except Exception as error:  # noqa: BLE001  whatever it is, the other duties go on
+            self._troubles.failed(duty.name, error)
+            if not isinstance(error, StoreUnreachableError):
+                return
             wanted = TRY_AGAIN
-        except Exception:
-            log.exception("the duty %r failed; it is tried again later", duty.name)
-            return
+        else:
+            self._troubles.worked(duty.name)
         if wanted is not None:
             with self._lock:
                 duty.due_at = min(duty.due_at, time.monotonic() + wanted)

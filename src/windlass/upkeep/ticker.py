@@ -13,6 +13,7 @@ from collections.abc import Callable
 from windlass.model import Fired
 from windlass.store import Store
 from windlass.upkeep.caretaker import Caretaker, Duty
+from windlass.upkeep.troubles import Troubles
 
 LIMIT = 100
 AGAIN = 0.02
@@ -32,12 +33,15 @@ class Ticker:
         *,
         on_fired: Callable[[Fired], None],
         monotonic: Callable[[], float] = time.monotonic,
+        troubles: Troubles | None = None,
     ) -> None:
         self._store = store
         self._on_fired = on_fired
         self._monotonic = monotonic
         self._prune_at = monotonic() + PRUNE_EVERY
-        self._caretaker = Caretaker([Duty(_DUTY, self.run, NEVER, jitter=0.0)], "windlass-ticker")
+        self._caretaker = Caretaker(
+            [Duty(_DUTY, self.run, NEVER, jitter=0.0)], "windlass-ticker", troubles=troubles
+        )
 
     def start(self) -> None:
         self._caretaker.start()

@@ -1,0 +1,68 @@
+"""How Windlass's own sessions are set, whatever a server, a database or a role has for its default.
+
+A direct session is set once, when it is opened. Behind a transaction pooler nothing can be set for a session: there it is looked, at
+opening, what the sessions lack, and each transaction sets that for itself (``lacks``). Where they lack nothing, nothing is set.
+"""
+
+from __future__ import annotations
+
+import psycopg
+
+from windlass.errors import ConfigError
+
+ENCODING = "UTF8"
+SHORT = 60_000
+"""Milliseconds from which on a time-out of the server's is left as it is behind a pooler: each verb would cost three more statements."""
+
+_TIMEOUTS = {"statement_timeout": 0, "lock_timeout": 0, "transaction_timeout": 170000}
+"""A verb that is cut off half way is repeated, and cut off again. With the server version that first has each."""
+
+_SETTINGS = {
+    "default_transaction_isolation": "'read committed'",
+    "plan_cache_mode": "force_generic_plan",
+    "jit": "off",
+    "timezone": "'UTC'",
+    "datestyle": "'ISO'",  # the driver reads no other times
+    "intervalstyle": "'postgres'",
+    "extra_float_digits": "1",
+    "array_nulls": "on",
+    "idle_session_timeout": "0",
+}
+
+_LOOK = """
+SELECT name, setting
+FROM pg_catalog.pg_settings
+WHERE name IN ('default_transaction_isolation', 'array_nulls', 'statement_timeout', 'lock_timeout', 'transaction_timeout')
+"""
+
+
+def settle(connection: psycopg.Connection) -> None:
+    """Set a direct session; one round trip."""
+    timeouts = {name: "0" for name, since in _TIMEOUTS.items() if connection.info.server_version >= since}
+    text = "; ".join(f"SET {name} = {value}" for name, value in {**_SETTINGS, **timeouts}.items())
+    connection.execute(text.encode(), prepare=False)  # several statements cannot be prepared
+
+
+def lacks(connection: psycopg.Connection) -> str:
+    """What each transaction behind a pooler has to set for itself, as statements; empty where nothing."""
+    found: dict[str, str] = dict(connection.execute(_LOOK).fetchall())
+    short = [name for name in _TIMEOUTS if 0 < int(found.get(name, 0)) < SHORT]
+    wanted = [f"SET LOCAL {name} = 0" for name in short]
+    if found["array_nulls"] != "on":
+        wanted.append("SET LOCAL array_nulls = on")
+    if found["default_transaction_isolation"] != "read committed":
+        # The transaction has begun with its level by now; this is what makes it one.
+        wanted.append("SET LOCAL default_transaction_isolation = 'read committed'")
+    return "; ".join(wanted)
+
+
+def refuse_encoding(connection: psycopg.Connection) -> None:
+    """Refuse a database that cannot hold every text. It cannot be changed later, so it is said before anything is stored in it."""
+    encoding = connection.info.parameter_status("server_encoding")
+    if encoding not in (None, ENCODING):
+        raise ConfigError(
+            "url",
+            f"a database with encoding {encoding}",
+            because=f"Windlass stores JSON and names in any language, so the encoding must be {ENCODING}. Nothing was changed. Make "
+            "another database (CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0 LOCALE 'C.UTF-8') and give its URL",
+        )
