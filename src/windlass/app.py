@@ -20,6 +20,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self
 
+from windlass import forking
 from windlass.callers.submitter import TransactionSubmitter
 from windlass.config import Config, load
 from windlass.defining import Defining
@@ -77,6 +78,11 @@ class App(Defining):
         self._transaction_submitter: TransactionSubmitter | None = None
         self._lock = threading.Lock()
         self._origin: App | None = None
+        forking.watch(self)
+
+    def after_fork_in_child(self) -> None:
+        """A thread of the parent may hold the lock."""
+        self._lock = threading.Lock()
 
     def bound(self, *, config: Config, store: Store) -> App:
         """An app with the same kinds and providers on another database; this one stays as it is."""

@@ -10,22 +10,29 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
 
-from windlass.errors import StoreError, StoreUnreachableError
+from windlass import forking
+from windlass.errors import StoreUnreachableError, WindlassError
 from windlass.model import Enqueued, NewJob
 from windlass.store import Store
 from windlass.store.bulk import Alike
 from windlass.store.entries import check
 
 MOST = 1000
+INTERRUPTED = (
+    "the thread that stored this job together with its own was stopped by an exception of its own: whether the job is stored is unknown. "
+    "Look for it, or repeat the call; with a key, or an id of the job's own, a repeat makes no second job"
+)
 
 
 class _Request:
     """One caller's job on its way."""
 
-    __slots__ = ("answer", "done", "error", "future", "is_leader", "job")
+    __slots__ = ("answer", "done", "error", "future", "job")
 
     def __init__(self, job: NewJob, future: asyncio.Future[Enqueued] | None = None) -> None:
         self.job = job
@@ -33,7 +40,6 @@ class _Request:
         self.done = threading.Event() if future is None else None
         self.answer: Enqueued | None = None
         self.error: Exception | None = None
-        self.is_leader = False
 
     def result(self) -> Enqueued:
         if self.error is not None:
@@ -43,15 +49,25 @@ class _Request:
 
 
 class Submitter:
-    """Submits jobs to one store. Safe to share between threads and event loops."""
+    """Submits jobs to one store. Safe to share between threads and event loops, and to use in a forked child."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._begin()
+        forking.watch(self)
+
+    def _begin(self) -> None:
         self._lock = threading.Lock()
         self._waiting: list[_Request] = []
-        self._is_led = False
+        # The request whose thread writes for all (of a coroutine's request: the thread that was started for it). One attribute, so
+        # that an exception of a signal handler finds the lead taken or not, and never half of it.
+        self._leader: _Request | None = None
         self._thread: ThreadPoolExecutor | None = None
         self._others: ThreadPoolExecutor | None = None
+
+    def after_fork_in_child(self) -> None:
+        """Those who lead and wait are threads of the parent."""
+        self._begin()
 
     def submit(self, job: NewJob) -> Enqueued:
         """Store one job durably; together with others that are being submitted right now."""
@@ -64,14 +80,18 @@ class Submitter:
             return self._store.enqueue([job])[0]
         check([job])
         request = _Request(job)
-        with self._lock:
-            self._waiting.append(request)
-            request.is_leader = not self._is_led
-            self._is_led = True
-        if not request.is_leader and request.done is not None:
-            request.done.wait()
-        if request.is_leader:  # from the start, or because the one before handed it over
-            self._write_one_batch()
+        try:
+            with self._lock:
+                self._waiting.append(request)
+                if self._leader is None:
+                    self._leader = request
+            if self._leader is not request and request.done is not None:
+                request.done.wait()
+            if self._leader is request:  # from the start, or because the one before handed it over
+                self._write_one_batch()
+        except BaseException:  # a signal handler's: a time-out, Ctrl-C, the end of the process
+            _despite_interrupts(lambda: self._leave(request))
+            raise
         return request.result()
 
     async def submit_async(self, job: NewJob) -> Enqueued:
@@ -84,13 +104,18 @@ class Submitter:
             return (await loop.run_in_executor(self._pool(), self._store.enqueue, [job]))[0]
         check([job])
         future: asyncio.Future[Enqueued] = loop.create_future()
-        with self._lock:
-            self._waiting.append(_Request(job, future))
-            must_lead, self._is_led = not self._is_led, True
-            if must_lead and self._thread is None:
-                self._thread = ThreadPoolExecutor(1, thread_name_prefix="windlass-submit")
-        if must_lead and self._thread is not None:
-            self._thread.submit(self._write_all)
+        request = _Request(job, future)
+        try:
+            with self._lock:
+                self._waiting.append(request)
+                must_lead = self._leader is None
+                if must_lead:
+                    self._leader = request
+            if must_lead:
+                self._start(request)
+        except BaseException:
+            _despite_interrupts(lambda: self._leave(request))
+            raise
         return await future
 
     def submit_many(self, jobs: Sequence[NewJob] | Alike) -> list[Enqueued]:
@@ -118,67 +143,111 @@ class Submitter:
 
     def _write_one_batch(self) -> None:
         """Write for all that wait, then hand over to one of those that came meanwhile."""
-        with self._lock:
-            batch, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
+        batch: list[_Request] = []
         try:
+            self._take(batch)
             self._write(batch)
-        finally:
-            with self._lock:
-                following = self._waiting[0] if self._waiting else None
-                self._is_led = following is not None
-            if following is not None:
-                if following.done is not None:
-                    following.is_leader = True
-                    following.done.set()
-                else:
-                    with self._lock:
-                        if self._thread is None:
-                            self._thread = ThreadPoolExecutor(1, thread_name_prefix="windlass-submit")
-                    self._thread.submit(self._write_all)
+        except BaseException as error:
+            _despite_interrupts(partial(self._tell, batch, error))
+            raise
+        self._hand_over()
 
-    def _write_all(self) -> None:
-        """Write batch after batch until nobody waits: the event loop's leader."""
-        while True:
+    def _write_all(self, request: _Request) -> None:
+        """Write batch after batch until nobody waits: what the thread of an event loop's leader does."""
+        while (
+            self._leader is request
+        ):  # not so where the thread started late, after its request had been given up
+            batch: list[_Request] = []
+            try:
+                self._take(batch)
+                self._write(batch)
+            except BaseException as error:
+                _despite_interrupts(partial(self._tell, batch, error))
+                _despite_interrupts(self._hand_over)
+                raise
             with self._lock:
-                batch, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
-                if not batch:
-                    self._is_led = False
-                    return
-            self._write(batch)
+                if not self._waiting:
+                    self._leader = None
+
+    def _take(self, batch: list[_Request]) -> None:
+        with self._lock:
+            batch += self._waiting[:MOST]
+            del self._waiting[:MOST]
+
+    def _leave(self, request: _Request) -> None:
+        """Have nobody wait for a request whose caller is gone. Where it is being written, its job may be stored."""
+        with self._lock:
+            if request in self._waiting:
+                self._waiting.remove(request)
+            if self._leader is request:
+                self._leader = self._waiting[0] if self._waiting else None
+        self._wake_leader()  # also another one: the caller may have gone between handing over and saying so
+
+    def _hand_over(self) -> None:
+        """Give the lead to the first in line."""
+        with self._lock:
+            self._leader = self._waiting[0] if self._waiting else None
+        self._wake_leader()
+
+    def _wake_leader(self) -> None:
+        """Have the leader lead; one that does already takes no harm. One that no thread can be started for hears of it, and the next in
+        line leads."""
+        while (leader := self._leader) is not None:
+            if leader.done is not None:
+                leader.done.set()
+                return
+            try:
+                self._start(leader)
+                return
+            except RuntimeError as error:
+                with self._lock:
+                    if self._leader is not leader or leader not in self._waiting:
+                        return
+                    self._waiting.remove(leader)
+                    self._leader = self._waiting[0] if self._waiting else None
+                leader.error = error
+                self._tell([leader])
+
+    def _start(self, request: _Request) -> None:
+        with self._lock:
+            if self._thread is None:
+                self._thread = ThreadPoolExecutor(1, thread_name_prefix="windlass-submit")
+        self._thread.submit(self._write_all, request)
 
     def _write(self, batch: Sequence[_Request]) -> None:
+        """Store the jobs of a batch. What is no error of Windlass's is none of theirs, either: it is raised, as a signal handler did."""
         try:
             for request, answer in zip(batch, self._store.enqueue([item.job for item in batch]), strict=True):
                 request.answer = answer
         except StoreUnreachableError as error:
             for request in batch:
                 request.error = error
-        except StoreError as error:
-            self._write_apart(
-                batch, error
-            )  # refused as a whole, so nothing is stored: find out whose fault it was
-        except Exception as error:  # noqa: BLE001  every caller must hear of it
-            for request in batch:
-                request.error = error
+        except (
+            WindlassError
+        ) as error:  # refused as a whole, so nothing is stored: find out whose fault it was
+            self._write_apart(batch, error)
         self._tell(batch)
 
-    def _write_apart(self, batch: Sequence[_Request], error: StoreError) -> None:
+    def _write_apart(self, batch: Sequence[_Request], error: WindlassError) -> None:
         for request in batch:
             try:
                 request.answer = self._store.enqueue([request.job])[0] if len(batch) > 1 else None
                 request.error = None if request.answer else error
-            except Exception as own:  # noqa: BLE001  each caller gets its own
+            except WindlassError as own:
                 request.error = own
 
-    def _tell(self, batch: Sequence[_Request]) -> None:
+    def _tell(self, batch: Sequence[_Request], cause: BaseException | None = None) -> None:
         loops: dict[asyncio.AbstractEventLoop, list[_Request]] = defaultdict(list)
         for request in batch:
+            if request.answer is None and request.error is None:
+                request.error = StoreUnreachableError(INTERRUPTED)
+                request.error.__cause__ = cause
             if request.done is not None:
                 request.done.set()
             elif request.future is not None:
                 loops[request.future.get_loop()].append(request)
         for loop, requests in loops.items():
-            if not loop.is_closed():
+            with suppress(RuntimeError):  # the loop is closed: nobody waits there
                 loop.call_soon_threadsafe(_resolve, requests)
 
     def _pool(self) -> ThreadPoolExecutor:
@@ -195,6 +264,19 @@ def _resolve(requests: Sequence[_Request]) -> None:
                 request.future.set_exception(request.error)
             else:
                 request.future.set_result(request.result())
+
+
+def _despite_interrupts(work: Callable[[], None]) -> None:
+    """Do what others wait for, also where one more signal comes meanwhile; ``work`` may be begun again."""
+    interrupt: BaseException | None = None
+    for _ in range(10):
+        try:
+            work()
+            break
+        except BaseException as error:  # noqa: BLE001  raised below
+            interrupt = error
+    if interrupt is not None:
+        raise interrupt
 
 
 def _is_plain(job: NewJob) -> bool:

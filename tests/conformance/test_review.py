@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import signal
 import sqlite3
 import threading
@@ -432,20 +431,6 @@ def test_instances_that_prune_at_once_do_not_trip_over_each_other(postgres_dsn: 
 
 
 # ------------------------------------------------------------------------------------------ processes, threads, files
-
-
-def test_a_store_is_not_carried_across_a_fork(store: Store) -> None:
-    child = os.fork()
-    if child == 0:
-        code = 1
-        with suppress(BaseException):
-            try:
-                store.enqueue([NewJob(kind="work")])
-            except StoreError as error:
-                code = 0 if "fork" in str(error) else 2
-        os._exit(code)
-    assert os.waitpid(child, 0)[1] == 0
-    assert store.enqueue([NewJob(kind="work")])[0].created
 
 
 def test_a_relative_file_stays_the_same_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

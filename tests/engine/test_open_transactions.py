@@ -111,7 +111,7 @@ def test_a_thread_whose_enqueue_others_write_is_refused_as_well(lite: Shop) -> N
             other = threading.Thread(target=note.enqueue)
             other.start()
             submitter = lite.app.submitter
-            lite.until(lambda: submitter._is_led and not submitter._waiting)
+            lite.until(lambda: submitter._leader and not submitter._waiting)
             waiting.set()
             try:
                 note.enqueue()

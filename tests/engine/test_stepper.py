@@ -370,15 +370,15 @@ def test_a_full_file_ends_no_job_as_failed(fresh_sqlite: Callable[[], str]) -> N
             assert begun.acquire(timeout=PATIENCE)
         db: Any = shop.store.db
         with db._in_turn(10):
-            (pages,) = db._writer.execute("PRAGMA page_count").fetchone()
-            db._writer.execute(f"PRAGMA max_page_count = {pages + 4}")
+            (pages,) = db._connections.writer.execute("PRAGMA page_count").fetchone()
+            db._connections.writer.execute(f"PRAGMA max_page_count = {pages + 4}")
         gate.set()
         shop.until(lambda: not engine.report().store_reachable)
         time.sleep(0.2)  # time enough to try them one by one
         assert any("takes nothing" in part for part in engine.report().degraded)
         assert {shop.job(job).state for job in jobs} == {State.PROCESSING}
         with db._in_turn(10):
-            db._writer.execute("PRAGMA max_page_count = 1000000")
+            db._connections.writer.execute("PRAGMA max_page_count = 1000000")
         shop.drained(engine)
         done = [shop.job(job) for job in jobs]
         assert {(job.state, job.attempt) for job in done} == {(State.COMPLETED, 1)}

@@ -21,9 +21,10 @@ from typing import Any
 
 from windlass.engine.executors import Bench, Ended, ended
 from windlass.engine.fault import Fault
-from windlass.engine.forks import Process, wandered
+from windlass.engine.forks import wandered
 from windlass.engine.runner import Call
 from windlass.engine.running import Running
+from windlass.forking import Process
 from windlass.json_tree import explain
 from windlass.observe.current import current_job
 

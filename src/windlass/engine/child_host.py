@@ -25,12 +25,13 @@ from queue import SimpleQueue
 from typing import Any
 
 from windlass.engine.child_store import ChildHold
-from windlass.engine.forks import Process, leave
+from windlass.engine.forks import leave
 from windlass.engine.pool import Processor
 from windlass.engine.remote import tell
 from windlass.engine.running import Running
 from windlass.engine.wire import Frames, Message, pack, to_lease
 from windlass.errors import PayloadError
+from windlass.forking import Process
 from windlass.logger import get_logger
 from windlass.model import Flag, Lease, Run, has_flag
 from windlass.observe import logs

@@ -12,10 +12,11 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from windlass.engine.fault import Fault
-from windlass.engine.forks import Process, leave, wandered
+from windlass.engine.forks import leave, wandered
 from windlass.engine.runner import STOPPED, Call, Runner, describe, unseen
 from windlass.engine.running import Running, Stop
 from windlass.errors import LeaseLost
+from windlass.forking import Process
 from windlass.model import Failed, Flag, Lease, Outcome, Released, has_flag
 from windlass.observe import events
 from windlass.work.context import Context, Probe

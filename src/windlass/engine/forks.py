@@ -14,19 +14,6 @@ from contextlib import suppress
 from typing import NoReturn
 
 
-class Process:
-    """This process, known without asking the kernel."""
-
-    pid = os.getpid()
-
-
-def _note() -> None:
-    Process.pid = os.getpid()
-
-
-os.register_at_fork(after_in_child=_note)
-
-
 def leave(error: BaseException | None = None) -> NoReturn:
     """End a forked child that came back with ``error``, or with an answer that nobody waits for."""
     code = 0

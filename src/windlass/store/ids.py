@@ -18,6 +18,15 @@ SMALLEST = "00000000-0000-0000-0000-000000000000"
 LARGEST = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 
 
+def _unlocked() -> None:
+    """In a forked child: a thread of the parent may hold the lock."""
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_unlocked)
+
+
 def new_id() -> str:
     """A new UUID v7 as text: milliseconds, then a 12-bit fraction that also serves as a counter, then 62 random bits."""
     return new_ids(1)[0]

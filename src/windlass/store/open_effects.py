@@ -12,6 +12,7 @@ import asyncio
 import threading
 from contextvars import ContextVar
 
+from windlass import forking
 from windlass.errors import StoreError
 
 
@@ -38,6 +39,11 @@ class OpenEffects:
         self._path = path
         self.all: set[OpenEffect] = set()
         """Empty while no effect transaction is open: a look at it costs a write nothing."""
+        forking.watch(self)
+
+    def after_fork_in_child(self) -> None:
+        """They are open in the parent."""
+        self.all = set()
 
     def begin(self, job_id: str, *, blocks: bool) -> OpenEffect:
         """Note a transaction that is about to begin; ``blocks`` where the thread of the caller waits for it."""

@@ -7,9 +7,10 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 import psycopg
 from psycopg import IsolationLevel
@@ -17,6 +18,7 @@ from psycopg import errors as pg
 from psycopg.rows import tuple_row
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
+from windlass import forking
 from windlass.clock import Clock
 from windlass.errors import ConfigError, StoreError, StoreUnreachableError
 from windlass.logger import get_logger
@@ -68,21 +70,54 @@ class PostgresDatabase:
     ) -> None:
         if max_connections < 1:
             raise ConfigError("max_connections", max_connections, "a whole number of 1 or more")
-        self._owner = os.getpid()
         self._url = url
         self._direct_url = direct_url or (None if pooled else url)
         self._clock = clock
         self._pooled = pooled
         if auto_migrate:
             migrate_postgres(self._direct_url or url)
+        self._max_connections, self._connect_timeout = max_connections, connect_timeout
         self._check(connect_timeout)
-        # Three pools, so that one need cannot starve another: handlers that keep all effect transactions open must not
-        # stop the recorder, and nothing at all may stop the heartbeat.
-        self._pool = self._make_pool("verbs", 1, max_connections, connect_timeout, self._configure)
-        self._effects = self._make_pool(
-            "effects", 0, max_connections, connect_timeout, self._configure_effect
-        )
-        self._beats = self._make_pool("beats", 0, 1, connect_timeout, self._configure)
+        self._is_closed = False
+        self._connections: WeakSet[psycopg.Connection] = WeakSet()
+        self._make_pools()
+        self._open_pools()
+        forking.watch(self)
+
+    def _make_pools(self) -> None:
+        """Three pools, so that one need cannot starve another: handlers that keep all effect transactions open must not stop the
+        recorder, and nothing at all may stop the heartbeat."""
+        most, timeout = self._max_connections, self._connect_timeout
+        self._pool = self._make_pool("verbs", 1, most, timeout, self._configure)
+        self._effects = self._make_pool("effects", 0, most, timeout, self._configure_effect)
+        self._beats = self._make_pool("beats", 0, 1, timeout, self._configure)
+        self._is_open = False
+        self._opening = threading.Lock()
+
+    @property
+    def _pools(self) -> Sequence[ConnectionPool[psycopg.Connection]]:
+        return self._beats, self._effects, self._pool
+
+    def _open_pools(self) -> None:
+        with self._opening:
+            for pool in self._pools:
+                pool.open()
+            self._is_open = True
+
+    def after_fork_in_child(self) -> None:
+        """Begin anew with the first call: no thread of the pools is here, and their connections are the parent's. Those lead nowhere
+        in this process from now on, whoever still has one: what is said on a shared connection is said by both."""
+        for pool in self._pools:
+            forking.abandon(pool)
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for connection in self._connections:
+            forking.abandon(connection)
+            with suppress(psycopg.Error, OSError):  # closed
+                os.dup2(nowhere, connection.fileno(), inheritable=False)
+        os.close(nowhere)
+        self._connections = WeakSet()
+        if not self._is_closed:
+            self._make_pools()
 
     def _make_pool(
         self,
@@ -108,7 +143,7 @@ class PostgresDatabase:
             timeout=timeout,
             reconnect_timeout=RECONNECT,
             reconnect_failed=_try_again,
-            open=True,
+            open=False,
             name=f"windlass-{name}",
         )
 
@@ -133,6 +168,7 @@ class PostgresDatabase:
             self._lacks = postgres_sessions.lacks(one).encode() if self._pooled else b""
 
     def _configure(self, connection: psycopg.Connection) -> None:
+        self._connections.add(connection)
         read_as_text(connection.adapters)
         if self._pooled:
             self._configure_effect(connection)
@@ -144,6 +180,7 @@ class PostgresDatabase:
         """A handler's connection is as the driver makes it; but prepared statements cannot pass a pooler, and under another isolation
         level whoever touches the handler's job meanwhile would have its commit refused."""
         connection.isolation_level = IsolationLevel.READ_COMMITTED
+        self._connections.add(connection)
         if self._pooled:
             connection.prepare_threshold = None
 
@@ -158,8 +195,8 @@ class PostgresDatabase:
 
     @contextmanager
     def _borrowed(self, pool: ConnectionPool[psycopg.Connection]) -> Iterator[psycopg.Connection]:
-        if os.getpid() != self._owner:
-            raise StoreError("this store was opened before a fork; open another one in the child process")
+        if not self._is_open:  # in a forked child
+            self._open_pools()
         try:
             with pool.connection() as connection:
                 try:
@@ -357,7 +394,8 @@ class PostgresDatabase:
         return not knows(look) or bool(self.read(look, **parameters))
 
     def close(self) -> None:
-        for pool in (self._beats, self._effects, self._pool):
+        self._is_closed = self._is_open = True
+        for pool in self._pools:
             pool.close()
 
 

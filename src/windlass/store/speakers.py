@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
+from windlass import forking
 from windlass.store.contract import LATER
 from windlass.store.entries import Entry
 
@@ -23,6 +24,11 @@ class Speakers:
         self._monotonic = monotonic
         self._told: dict[str, float] = {}
         self._inbox_since, self._inbox_count = float("-inf"), 0
+        self._lock = threading.Lock()
+        forking.watch(self)
+
+    def after_fork_in_child(self) -> None:
+        """A thread of the parent may hold the lock."""
         self._lock = threading.Lock()
 
     def note_told(self, phases: Sequence[str]) -> None:

@@ -9,19 +9,18 @@ held, so that ready_at follows the order of commits.
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 from urllib.parse import quote
-from weakref import WeakSet
 
 from windlass.clock import Clock, SystemClock
 from windlass.errors import StoreError
+from windlass.forking import Process
 from windlass.model import PlainEnd, Retention, Want
 from windlass.store.contract import EFFECT, ENDED_BY_HANDLER, Effect, Listener, Row, Transaction
 from windlass.store.ends import finish_lines
@@ -32,17 +31,16 @@ from windlass.store.sqlite_connection import (
     BUSY_TIMEOUT,
     LONG_LOG_PAGES,
     GuardedConnection,
+    ListenerConnection,
     ReaderConnection,
-    connect,
     path_of,
 )
-from windlass.store.sqlite_errors import locked, translated
-from windlass.store.sqlite_file import OpenedFile
+from windlass.store.sqlite_connections import Connections
+from windlass.store.sqlite_errors import translated
 from windlass.store.sqlite_listener import SqliteListener, Wakeups
 from windlass.store.sqlite_migrate import migrate_sqlite, status_sqlite
 from windlass.store.statements import load
 
-CLOSE_WAIT = 2.0  # for a thread that reads while the store is closed
 CUT_WAIT_MS = 200
 T = TypeVar("T")
 FOREVER = 2**62
@@ -115,18 +113,10 @@ class SqliteDatabase:
         busy_timeout: float = BUSY_TIMEOUT,
         auto_migrate: bool = True,
     ) -> None:
-        self._owner = os.getpid()
         self._path = str(Path(path_of(url)).absolute())  # a later chdir must not lead to another file
         self._url = url = f"sqlite:///{quote(self._path)}"
         self._clock = clock or SystemClock()
         self._busy_timeout = busy_timeout
-        self._lock = threading.RLock()
-        self._turn = threading.RLock()
-        self._local = threading.local()
-        self._readers: WeakSet[ReaderConnection] = WeakSet()
-        self._readers_lock = (
-            threading.Lock()
-        )  # not the writer's, who may wait for the very thread that wants to read
         self._wakeups = Wakeups()
         if auto_migrate:
             migrate_sqlite(url, busy_timeout=busy_timeout)
@@ -135,42 +125,29 @@ class SqliteDatabase:
                 status_sqlite(url), len(available("sqlite")), url, f"run `windlass db migrate --url {url}`"
             )
         self.open_effects = OpenEffects(self._path)
-        self._writer = connect(url, busy_timeout)
-        self._file = OpenedFile(Path(self._path))
+        self._connections = Connections(self._path, url, busy_timeout)
+        self._in_turn = self._connections.in_turn
 
     # ------------------------------------------------------------------ running verbs
 
     @contextmanager
     def _begin(self, connection: sqlite3.Connection) -> Iterator[SqliteTransaction]:
-        if os.getpid() != self._owner:
-            raise StoreError(
-                f"{self._path} was opened before a fork; open the store again in the child process"
-            )
+        owner = Process.pid
         if connection.in_transaction:  # an interrupt hit between two lines here; it was never committed
             connection.execute("ROLLBACK")
         try:
             connection.execute("BEGIN IMMEDIATE")
             yield SqliteTransaction(connection, to_micros(self._clock.now()), self._path)
-            self._file.check()  # as late as can be: what was written until now goes back
+            if Process.pid != owner:
+                raise StoreError(
+                    f"{self._path}: a forked child cannot end its parent's transaction; end the child with os._exit"
+                )
+            self._connections.file.check()  # as late as can be: what was written until now goes back
             connection.execute("COMMIT")
         except BaseException:
-            if connection.in_transaction:
+            if Process.pid == owner and connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
-
-    @contextmanager
-    def _in_turn(self, seconds: float) -> Iterator[None]:
-        """Wait for this process's threads to take turns at writing, before the file itself is asked.
-
-        Who asks the file looks again and again, with growing pauses, and whoever happens to look first has it: beside thirty
-        handlers that write, a heartbeat waited up to 15 s. In turn it is 1 s.
-        """
-        if not self._turn.acquire(timeout=seconds):
-            raise locked(self._path, "another thread of this process")
-        try:
-            yield
-        finally:
-            self._turn.release()
 
     def run(self, verb: str, **parameters: object) -> list[Row]:
         return self.transact(lambda tx: tx.run(verb, **parameters))
@@ -179,49 +156,35 @@ class SqliteDatabase:
         parameters = {"now": self._clock.now(), **parameters}
         values = {name: _bind(value) for name, value in parameters.items()}
         with translated(self._path):
-            rows: list[Row] = []
+            rows: list[Row] | None = []
             for statement in STATEMENTS[verb].statements:
-                reader = self._reader()
-                with reader.busy:
-                    rows = reader.execute(statement.text, values).fetchall()
-            return rows
+                rows = None
+                while rows is None:
+                    reader = self._connections.reader()
+                    with reader.busy:
+                        if not reader.must_reopen:
+                            rows = reader.execute(statement.text, values).fetchall()
+            return rows or []
 
     def transact(self, work: Callable[[Transaction], T]) -> T:
         if self.open_effects.all:
             self.open_effects.refuse(blocks=True)
         while True:
-            with self._in_turn(self._busy_timeout), self._lock, translated(self._path):
-                before = self._writer.total_changes
+            with self._in_turn(self._busy_timeout), self._connections.lock, translated(self._path):
+                writer = self._connections.writer or self._connections.open_writer()
+                before = writer.total_changes
                 try:
-                    with self._begin(self._writer) as tx:
+                    with self._begin(writer) as tx:
                         result = work(tx)
                 except RepeatRaced:
                     continue
-                has_changed = self._writer.total_changes != before
+                has_changed = writer.total_changes != before
             if has_changed:
                 self._wakeups.tell()
             return result
 
     def is_worth(self, verb: str, **parameters: object) -> bool:
         return bool(self.read(f"{verb}.due", **parameters))
-
-    def _connect(
-        self, patience: float, factory: type[sqlite3.Connection] = sqlite3.Connection
-    ) -> sqlite3.Connection:
-        """One more connection; never to a new file, which SQLite would make."""
-        self._file.check()
-        return connect(self._url, patience, factory)
-
-    def _reader(self) -> ReaderConnection:
-        self._file.check()
-        reader: ReaderConnection | None = getattr(self._local, "reader", None)
-        if reader is None:
-            reader = cast(ReaderConnection, self._connect(self._busy_timeout, ReaderConnection))
-            reader.execute("PRAGMA query_only = ON")
-            self._local.reader = reader
-            with self._readers_lock:
-                self._readers.add(reader)
-        return reader
 
     def step(
         self,
@@ -286,7 +249,8 @@ class SqliteDatabase:
         """A handler's transaction, on a connection of its own. It holds the file's one write lock until it ends, so it
         should be short; a process that dies frees it."""
         patience = min(self._busy_timeout, seconds)
-        connection = self._connect(patience, GuardedConnection)
+        owner = Process.pid
+        connection = self._connections.open(patience, GuardedConnection)
         if opened is not None:
             opened.thread = threading.get_ident()
         try:
@@ -304,7 +268,8 @@ class SqliteDatabase:
                 with translated(self._path):
                     begin.__exit__(None, None, None)
         finally:
-            connection.close()
+            if Process.pid == owner:
+                self._connections.end(connection)
         self._wakeups.tell()
 
     def fenced(self, tx: Effect, work: Callable[[], T]) -> T:
@@ -319,7 +284,9 @@ class SqliteDatabase:
         """Nobody needs to know who waits: a commit costs the same either way."""
 
     def listen(self) -> Listener:
-        return SqliteListener(self._connect(self._busy_timeout), self._wakeups)
+        return SqliteListener(
+            lambda: self._connections.open(self._busy_timeout, ListenerConnection), self._wakeups
+        )
 
     def moment(self, value: Any) -> Any:
         if value is None:
@@ -343,7 +310,7 @@ class SqliteDatabase:
         """Keep the write-ahead log short. Writers cut it when it starts anew; one that never could, because somebody always read, or
         that nobody writes to any more, is cut here."""
         with translated(self._path):
-            reader = self._reader()
+            reader = self._connections.reader()
             with reader.busy:
                 _, pages, _ = reader.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
             if pages > LONG_LOG_PAGES:
@@ -365,10 +332,4 @@ class SqliteDatabase:
         return 0  # one table, nothing to drop: rows go one by one
 
     def close(self) -> None:
-        with self._lock, self._readers_lock:
-            for reader in self._readers:
-                if reader.busy.acquire(timeout=CLOSE_WAIT):  # else its thread closes it when it ends
-                    reader.close()
-                    reader.busy.release()
-            self._writer.close()
-            self._readers.clear()
+        self._connections.close()

@@ -53,15 +53,21 @@ class GuardedConnection(sqlite3.Connection):
 
 
 class ReaderConnection(sqlite3.Connection):
-    """A thread's reading connection; closed when its thread is gone, or by whoever closes the store while it is not ``busy``: to close one
-    under a statement that runs ends the process."""
+    """A thread's reading connection; closed when its thread is gone, or by whoever closes the store, or forks, while it is not ``busy``:
+    to close one under a statement that runs ends the process."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.busy = threading.Lock()
+        self.must_reopen = False
+        """Whether it was closed because the process forked: its owner opens another one."""
 
     def __del__(self) -> None:
         self.close()
+
+
+class ListenerConnection(ReaderConnection):
+    """One that only looks whether something was committed, and stays open when the store is closed."""
 
 
 def connect(

@@ -5,14 +5,17 @@ There is no notification across processes, so the version is read every 20 ms: a
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
+from windlass import forking
 from windlass.store.contract import LATER, RECONNECTED
+from windlass.store.sqlite_connection import ReaderConnection
 
 LOOK_EVERY = 0.02
+UNKNOWN = -1  # versions of two connections cannot be compared
 
 
 class Wakeups:
@@ -21,6 +24,11 @@ class Wakeups:
     def __init__(self) -> None:
         self._condition = threading.Condition()
         self._count = 0
+        forking.watch(self)
+
+    def after_fork_in_child(self) -> None:
+        """A thread of the parent may hold the lock."""
+        self._condition = threading.Condition()
 
     def tell(self) -> None:
         with self._condition:
@@ -42,8 +50,9 @@ class SqliteListener:
 
     is_connected = True
 
-    def __init__(self, connection: sqlite3.Connection, wakeups: Wakeups) -> None:
-        self._connection = connection
+    def __init__(self, connect: Callable[[], Any], wakeups: Wakeups) -> None:
+        self._connect = connect
+        self._connection: ReaderConnection = connect()
         self._wakeups = wakeups
         self._version = self._look()
         self._seen = wakeups.count()
@@ -64,4 +73,8 @@ class SqliteListener:
         self._connection.close()
 
     def _look(self) -> int:
-        return int(self._connection.execute("PRAGMA data_version").fetchone()[0])
+        with self._connection.busy:
+            if not self._connection.must_reopen:
+                return int(self._connection.execute("PRAGMA data_version").fetchone()[0])
+        self._connection = self._connect()
+        return UNKNOWN

@@ -1,0 +1,177 @@
+"""All connections of one process to one SQLite file: one that writes, one for each thread that reads, those of handlers and listeners.
+
+None of them may be there when the process forks. SQLite keeps one record of the locks that a process has on a file, for all its
+connections. A child would have the parent's record, and none of the locks: what it opened would be unprotected, and the others would end
+the log under it. So they are closed before, and opened again, by parent and child, when they are next wanted.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+from weakref import WeakSet
+
+from windlass import forking
+from windlass.errors import StoreError, StoreUnreachableError
+from windlass.store.sqlite_connection import ReaderConnection, connect
+from windlass.store.sqlite_errors import locked
+from windlass.store.sqlite_file import OpenedFile
+
+CLOSE_WAIT = 2.0  # for a thread that reads while the store is closed
+FORK_WAIT = 5.0  # for those who read and write while the process forks
+
+
+class Connections:
+    """Opens, lends and closes them. Safe to share between threads."""
+
+    def __init__(self, path: str, url: str, busy_timeout: float) -> None:
+        self._path = path
+        self._url = url
+        self._busy_timeout = busy_timeout
+        self._is_closed = False
+        self._is_spoilt = False  # by a fork
+        self._held: list[Any] = []
+        self._carried: list[sqlite3.Connection] = []
+        self._begin()
+        self.writer: sqlite3.Connection | None = connect(url, busy_timeout)
+        """The one that writes, for whoever has the turn and the lock; None until it is wanted again."""
+        self.file = OpenedFile(Path(path))
+        forking.watch(self)
+
+    def _begin(self) -> None:
+        self._local = threading.local()
+        self.lock = threading.RLock()
+        self._turn = threading.RLock()
+        self._open: WeakSet[sqlite3.Connection] = WeakSet()
+        # Not the writer's, who may wait for the very thread that wants to read.
+        self._opening = threading.Lock()
+
+    @contextmanager
+    def in_turn(self, seconds: float) -> Iterator[None]:
+        """Wait for this process's threads to take turns at writing, before the file itself is asked.
+
+        Who asks the file looks again and again, with growing pauses, and whoever happens to look first has it: beside thirty
+        handlers that write, a heartbeat waited up to 15 s. In turn it is 1 s.
+        """
+        turn = self._turn
+        try:
+            if not turn.acquire(timeout=seconds):
+                raise locked(self._path, "another thread of this process")
+            yield
+        finally:
+            try:  # noqa: SIM105
+                turn.release()
+            except (
+                RuntimeError
+            ):  # it was not acquired; to ask first would leave a moment for a signal in between
+                pass
+
+    def open_writer(self) -> sqlite3.Connection:
+        """The one that writes, opened again; for whoever has the turn and the lock."""
+        self._refuse()
+        self.file.check()
+        self.writer = connect(self._url, self._busy_timeout)
+        return self.writer
+
+    def open(
+        self, patience: float, factory: type[sqlite3.Connection] = ReaderConnection
+    ) -> sqlite3.Connection:
+        """One more connection; never to a new file, which SQLite would make."""
+        self._refuse()
+        self.file.check()
+        with self._opening:
+            connection = connect(self._url, patience, factory)
+            self._open.add(connection)
+        return connection
+
+    def reader(self) -> ReaderConnection:
+        """The one with which this thread reads. It is used under its ``busy``, and unless it ``must_reopen``."""
+        self.file.check()
+        reader: ReaderConnection | None = getattr(self._local, "reader", None)
+        if reader is None or reader.must_reopen:
+            reader = cast(ReaderConnection, self.open(self._busy_timeout))
+            reader.execute("PRAGMA query_only = ON")
+            self._local.reader = reader
+        return reader
+
+    def end(self, connection: sqlite3.Connection) -> None:
+        """Close one that was opened here."""
+        connection.close()
+        self._open.discard(connection)
+
+    def close(self) -> None:
+        """Close the writer and the threads' readers; handlers and listeners close their own."""
+        with self.lock, self._opening:
+            self._is_closed = True
+            for reader in self._open:
+                if type(reader) is ReaderConnection and reader.busy.acquire(timeout=CLOSE_WAIT):
+                    reader.close()  # else its thread closes it when it ends
+                    reader.busy.release()
+            if self.writer is not None:
+                self.writer.close()
+            self._open.clear()
+
+    def _refuse(self) -> None:
+        if self._is_closed:
+            raise StoreUnreachableError("this store is closed; open another one")
+        if self._is_spoilt:
+            raise StoreError(
+                f"{self._path} cannot be used in this process: it was forked while a transaction was open on the file, and SQLite "
+                "would take the parent's locks for its own. Fork outside of transactions, or start the process anew (subprocess, "
+                "multiprocessing with 'spawn')"
+            )
+
+    # ------------------------------------------------------------------ forks
+
+    def before_fork(self) -> None:
+        """Have no connection open, and none being opened, until the process has forked. Where that cannot be, the child is told."""
+        deadline = time.monotonic() + FORK_WAIT
+        is_free = (
+            self._hold(self._turn, deadline)
+            and self._hold(self.lock, deadline)
+            and self._hold(self._opening, deadline)
+            and self._close_all(deadline)
+        )
+        # Kept here, too: a child ends its parent's other threads, and with them what only they have.
+        self._carried = [] if is_free else [item for item in (self.writer, *self._open) if item is not None]
+
+    def _hold(self, lock: Any, deadline: float) -> bool:
+        if not lock.acquire(timeout=max(0.0, deadline - time.monotonic())):
+            return False
+        self._held.append(lock)
+        return True
+
+    def _close_all(self, deadline: float) -> bool:
+        if self._is_closed:
+            return True
+        readers = [reader for reader in self._open if isinstance(reader, ReaderConnection)]
+        if len(readers) < len(self._open) or (self.writer is not None and self.writer.in_transaction):
+            return False
+        for reader in readers:
+            if not self._hold(reader.busy, deadline):
+                return False
+            reader.must_reopen = True
+            reader.close()
+            self._open.discard(reader)
+        if self.writer is not None:
+            self.writer.close()
+            self.writer = None
+        return True
+
+    def after_fork_in_parent(self) -> None:
+        self._carried = []
+        while self._held:
+            self._held.pop().release()
+
+    def after_fork_in_child(self) -> None:
+        """Whoever holds or waits for a lock is a thread of the parent."""
+        for connection in self._carried:
+            forking.abandon(connection)
+            self._is_spoilt, self.writer = True, None
+        self._carried, self._held = [], []
+        self._begin()

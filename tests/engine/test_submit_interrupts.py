@@ -1,0 +1,295 @@
+"""Callers that are interrupted while they submit: by a time-out of their own, by Ctrl-C, by the end of the process. Others go on."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from itertools import count
+from typing import Any
+
+import pytest
+
+from tests.engine.shop import Shop
+from windlass.errors import StoreUnreachableError
+from windlass.model import Enqueued, NewJob
+from windlass.store import Store
+from windlass.submit import Submitter, _Request
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+JOIN = 30.0
+
+
+class Slow(Exception):  # noqa: N818  what an application's own time-out raises
+    pass
+
+
+class Ctrl(BaseException):
+    """Ctrl-C: unlike a time-out it passes through whatever handles exceptions."""
+
+
+class Gated:
+    """The store behind a gate. Whoever has come to it is in ``came``."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.db = store.db
+        self.came: list[int] = []
+        self.gate = threading.Event()
+
+    def enqueue(self, jobs: Any) -> list[Enqueued]:
+        self.came.append(len(jobs))
+        assert self.gate.wait(JOIN)
+        return self.store.enqueue(jobs)
+
+
+@contextmanager
+def alarm(error: type[BaseException] = Slow) -> Iterator[Callable[[float], object]]:
+    """``set(seconds)``: raise an error in the main thread then, as ``signal.alarm`` in an application would."""
+
+    def ring(*_: object) -> None:
+        raise error
+
+    before = signal.signal(signal.SIGALRM, ring)
+    try:
+        yield lambda seconds: signal.setitimer(signal.ITIMER_REAL, seconds)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+class Crowd:
+    """Threads that submit, and what came of it."""
+
+    def __init__(self, submitter: Submitter) -> None:
+        self.submitter = submitter
+        self.ids: list[str] = []
+        self.errors: list[Exception] = []
+        self._threads: list[threading.Thread] = []
+
+    def add(self, count: int = 1) -> None:
+        for _ in range(count):
+            self._threads.append(threading.Thread(target=self._submit, daemon=True))
+            self._threads[-1].start()
+
+    def _submit(self) -> None:
+        try:
+            self.ids.append(self.submitter.submit(NewJob(kind="k")).id)
+        except Exception as error:  # noqa: BLE001  looked at by the test
+            self.errors.append(error)
+
+    def join(self) -> None:
+        for thread in self._threads:
+            thread.join(JOIN)
+        assert not any(thread.is_alive() for thread in self._threads), "somebody still waits"
+
+
+@pytest.fixture
+def gated(shop: Shop) -> Gated:
+    return Gated(shop.store)
+
+
+@pytest.fixture
+def submitter(gated: Gated) -> Iterator[Submitter]:
+    made = Submitter(gated)  # type: ignore[arg-type]
+    yield made
+    gated.gate.set()
+    made.close()
+
+
+@pytest.fixture
+def crowd(submitter: Submitter) -> Crowd:
+    return Crowd(submitter)
+
+
+def others_go_on(shop: Shop, crowd: Crowd, gated: Gated) -> None:
+    gated.gate.set()
+    crowd.add(3)
+    crowd.join()
+    assert not crowd.errors
+    assert all(shop.job(job).kind == "k" for job in crowd.ids)
+
+
+def test_a_caller_that_is_interrupted_while_it_waits(shop: Shop, gated: Gated, crowd: Crowd) -> None:
+    crowd.add()
+    shop.until(lambda: gated.came)
+    with alarm() as ring_in:
+        ring_in(0.2)
+        with pytest.raises(Slow):
+            crowd.submitter.submit(NewJob(kind="k"))
+    assert not crowd.submitter._waiting
+    others_go_on(shop, crowd, gated)
+    assert len(crowd.ids) == 4 == shop.store.phases.counts()["k"].queued
+
+
+@pytest.mark.parametrize("moment", ["in line", "leader", "answered"])
+@pytest.mark.parametrize("behind", [0, 2])
+def test_a_wait_may_be_left_at_every_moment(
+    shop: Shop, gated: Gated, crowd: Crowd, monkeypatch: pytest.MonkeyPatch, moment: str, behind: int
+) -> None:
+    """In line; with the lead handed over, and not yet taken up; and with the answer there, and not yet read."""
+    waits = threading.Event()
+
+    class Leaving(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            waits.set()
+            if moment != "in line":
+                super().wait(JOIN)
+            raise Slow
+
+    class LeavingRequest(_Request):
+        def __init__(self, job: NewJob) -> None:
+            super().__init__(job)
+            self.done = Leaving()
+
+    crowd.add()
+    shop.until(lambda: gated.came)
+    if moment == "answered":  # it goes with the batch of the next leader
+        crowd.add()
+        shop.until(lambda: len(crowd.submitter._waiting) == 1)
+    with monkeypatch.context() as patch:
+        patch.setattr("windlass.submit._Request", LeavingRequest)
+        one = ThreadPoolExecutor(1)
+        left = one.submit(crowd.submitter.submit, NewJob(kind="k"))
+        assert waits.wait(JOIN)
+    crowd.add(behind)
+    shop.until(lambda: len(crowd.submitter._waiting) >= behind)
+    gated.gate.set()
+    with pytest.raises(Slow):
+        left.result(JOIN)
+    one.shutdown()
+    others_go_on(shop, crowd, gated)
+    assert crowd.submitter._leader is None and not crowd.submitter._waiting
+
+
+def test_a_leader_that_is_interrupted_leaves_nobody_waiting(shop: Shop, gated: Gated, crowd: Crowd) -> None:
+    """Whether what it wrote for others is stored is unknown, and they are told so."""
+    main = threading.main_thread()
+    assert threading.current_thread() is main
+    with alarm() as ring_in:
+        ring_in(0.3)
+        with pytest.raises(Slow):
+            crowd.submitter.submit(NewJob(kind="k"))  # alone at first: it leads, and stands at the gate
+    assert gated.came == [1]
+
+    class Following(Gated):
+        """Lets the first pass when main and the others are in line; then main leads."""
+
+        def enqueue(self, jobs: Any) -> list[Enqueued]:
+            self.came.append(len(jobs))
+            if len(jobs) == 1:
+                assert self.gate.wait(JOIN)
+            elif threading.current_thread() is main:
+                ring(0.1)
+                threading.Event().wait(JOIN)
+            return self.store.enqueue(jobs)
+
+    following = Following(shop.store)
+    crowd = Crowd(Submitter(following))  # type: ignore[arg-type]
+    crowd.add()
+    shop.until(lambda: following.came == [1])
+
+    def behind_main() -> None:
+        shop.until(lambda: len(crowd.submitter._waiting) == 1)
+        crowd.add(3)
+        shop.until(lambda: len(crowd.submitter._waiting) == 4)
+        following.gate.set()
+
+    helper = threading.Thread(target=behind_main)
+    helper.start()
+    with alarm() as ring, pytest.raises(Slow):
+        crowd.submitter.submit(NewJob(kind="k"))
+    helper.join(JOIN)
+    crowd.join()
+    assert following.came[:2] == [1, 4] and len(crowd.ids) == 1
+    assert [type(error) for error in crowd.errors] == [StoreUnreachableError] * 3
+    assert "unknown" in str(crowd.errors[0])
+    crowd.errors.clear()
+    others_go_on(shop, crowd, following)
+
+
+def test_signals_at_any_time_hang_nobody(shop: Shop) -> None:
+    """A hundred signals for the main thread, wherever it is, beside three threads that submit all the time."""
+
+    @shop.app.job
+    def work(n: int) -> None: ...
+
+    work.enqueue(n=0)
+    is_over = threading.Event()
+    made: list[str] = []
+    errors: list[Exception] = []
+
+    def enqueue() -> None:
+        while not is_over.is_set():
+            try:
+                made.append(work.enqueue(n=1).id)
+            except StoreUnreachableError as error:
+                errors.append(error)
+
+    threads = [threading.Thread(target=enqueue, daemon=True) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    with alarm(Ctrl) as ring_in:
+        for n in range(100):
+            with suppress(Ctrl, StoreUnreachableError):
+                ring_in(0.001 + (n % 37) * 0.0002)
+                for number in count():
+                    work.enqueue(n=number)
+    seen = len(made)
+    shop.until(lambda: len(made) > seen + 30)
+    is_over.set()
+    for thread in threads:
+        thread.join(JOIN)
+    assert not any(thread.is_alive() for thread in threads)
+    assert all("unknown" in str(error) for error in errors)
+    assert all(shop.job(job).kind == "work" for job in made[::50])
+
+
+@pytest.mark.parametrize("why", ["no thread", "closed"])
+def test_a_coroutine_whose_thread_cannot_start(
+    shop: Shop, gated: Gated, crowd: Crowd, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    """It is told; the thread that could not start has not taken the lead with it."""
+    gated.gate.set()
+    if why == "closed":
+        asyncio.run(crowd.submitter.submit_async(NewJob(kind="k")))
+        crowd.submitter.close()
+    with monkeypatch.context() as patch:
+        if why == "no thread":
+            patch.setattr(threading.Thread, "start", _cannot_start)
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match=r"start new thread|after shutdown"):
+                asyncio.run(crowd.submitter.submit_async(NewJob(kind="k")))
+    others_go_on(shop, crowd, gated)
+    if why == "no thread":
+        assert asyncio.run(crowd.submitter.submit_async(NewJob(kind="k"))).created
+    shop.until(lambda: crowd.submitter._leader is None)
+
+
+def test_a_lead_that_no_coroutine_can_take_goes_to_the_next_thread(
+    shop: Shop, gated: Gated, crowd: Crowd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crowd.add()
+    shop.until(lambda: gated.came)
+
+    async def behind() -> None:
+        waiting = asyncio.create_task(crowd.submitter.submit_async(NewJob(kind="k")))
+        await asyncio.sleep(0)
+        crowd.add()
+        shop.until(lambda: len(crowd.submitter._waiting) == 2)
+        monkeypatch.setattr(threading.Thread, "start", _cannot_start)
+        gated.gate.set()
+        with pytest.raises(RuntimeError, match="start new thread"):
+            await asyncio.wait_for(waiting, JOIN)
+
+    asyncio.run(behind())
+    monkeypatch.undo()
+    crowd.join()
+    assert len(crowd.ids) == 2
+
+
+def _cannot_start(thread: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
