@@ -37,3 +37,5 @@ class Leases:
 
 DEFAULT = Leases()
 QUICK = Leases(lease=2.0, heartbeat=0.5, margin=0.5, recovery=0.3)
+STEADY = Leases(lease=10.0, heartbeat=0.5, margin=0.5, recovery=0.3)
+"""For experiments in which no lease may end: on a busy machine a heartbeat may come seconds late."""

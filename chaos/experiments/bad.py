@@ -9,7 +9,7 @@ from typing import Any
 from chaos.bed import Bed
 from chaos.checker import Row, check
 from chaos.findings import Findings
-from chaos.settings import DEFAULT, QUICK, Leases
+from chaos.settings import DEFAULT, STEADY, Leases
 from windlass.store.ids import new_id
 
 STORES = ("postgres", "sqlite")
@@ -32,7 +32,7 @@ class Plan:
 
 
 LONG = Plan()
-SHORT = Plan(rounds=1, neighbours=60, leases=QUICK)
+SHORT = Plan(rounds=1, neighbours=60, leases=STEADY)
 
 
 def run(bed: Bed, plan: Plan, findings: Findings) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from chaos.bed import Bed
 from chaos.checker import check
 from chaos.findings import Findings
-from chaos.settings import DEFAULT, QUICK, Leases
+from chaos.settings import DEFAULT, Leases
 
 STORES = ("postgres", "sqlite")
 
@@ -19,13 +19,13 @@ class Plan:
 
 
 LONG = Plan()
-SHORT = Plan(neighbours=40, leases=QUICK)
+SHORT = Plan(neighbours=40, leases=Leases(lease=3.0, heartbeat=0.5, margin=0.5, recovery=0.3))
 
 
 def run(bed: Bed, plan: Plan, findings: Findings) -> None:
     """Two workers, so that one could take over what the other seems to have dropped. Both have a job that blocks."""
     workers = bed.crew(2, settings=plan.leases.settings)
-    blockers = bed.enqueue("blocker", [{"seconds": 3 * plan.leases.lease}] * 2)
+    blockers = bed.enqueue("blocker", [{"seconds": 2 * plan.leases.lease}] * 2)
     # A coroutine that is kept from ending its transaction keeps SQLite's one write lock, and with it everybody else.
     neighbours = ("order", "note") if bed.dialect == "sqlite" else ("order", "letter", "note")
     for kind in neighbours:

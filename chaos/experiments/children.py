@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from chaos.bed import Bed
 from chaos.checker import check
 from chaos.findings import Findings
-from chaos.settings import DEFAULT, QUICK, Leases
+from chaos.settings import DEFAULT, STEADY, Leases
 from chaos.workers import descendants, is_alive
 
 STORES = ("postgres", "sqlite")
@@ -24,7 +24,7 @@ class Plan:
 
 
 LONG = Plan()
-SHORT = Plan(each=2, neighbours=60, leases=QUICK)
+SHORT = Plan(each=2, neighbours=60, leases=STEADY)
 
 
 def run(bed: Bed, plan: Plan, findings: Findings) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from chaos.bed import Bed
 from chaos.checker import check
 from chaos.findings import Findings
-from chaos.settings import DEFAULT, QUICK, Leases
+from chaos.settings import DEFAULT, STEADY, Leases
 from chaos.workers import Worker
 from windlass.cli.stop_signals import ECHO
 
@@ -28,7 +28,7 @@ class Plan:
 
 
 LONG = Plan()
-SHORT = Plan(signals=2, doubled=1, grace=1.0, batch=90, long_ms=3000, leases=QUICK)
+SHORT = Plan(signals=2, doubled=1, grace=1.0, batch=90, long_ms=3000, leases=STEADY)
 
 
 def run(bed: Bed, plan: Plan, findings: Findings) -> None:

@@ -65,5 +65,16 @@ def children(pid: int) -> list[int]:
     ]
 
 
+def heard(worker: subprocess.Popen[str], word: str, times: int = 1) -> str:
+    """What a worker wrote until a word had come so often; a line that never comes ends with the test's own limit."""
+    assert worker.stderr is not None
+    text = ""
+    while text.count(word) < times:
+        line = worker.stderr.readline()
+        assert line, f"it ended without {word}: {text}"
+        text += line
+    return text
+
+
 def events(errors: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in errors.splitlines() if line.startswith("{")]

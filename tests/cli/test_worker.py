@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.bench import QUICK, ROOT, TARGET, Bench, children, events
+from tests.cli.bench import QUICK, ROOT, TARGET, Bench, children, events, heard
 from tests.waiting import PATIENCE
+from windlass.cli.stop_signals import ECHO
 from windlass.cli.worker import _address
 from windlass.model import NewJob, State
 
@@ -69,11 +70,7 @@ def test_a_drain_says_which_paused_phase_it_waits_for(bench: Bench) -> None:
     job = bench.app().hello.enqueue(name="x")
     bench.store.phases.pause("hello", "repairs")
     worker = bench.worker("--drain")
-    errors = ""
-    while "drain.held_up" not in errors:
-        line = worker.stderr.readline()  # type: ignore[union-attr]
-        assert line, errors
-        errors += line
+    errors = heard(worker, "drain.held_up")
     bench.store.phases.resume("hello")
     errors += worker.communicate(timeout=PATIENCE)[1]
     (told,) = [line for line in events(errors) if line["event"] == "drain.held_up"]
@@ -104,7 +101,7 @@ def test_a_second_signal_does_not(bench: Bench) -> None:
     worker = bench.worker("--grace", "50")
     bench.until(lambda: bench.store.jobs.get(job.id).state is State.PROCESSING)
     worker.send_signal(signal.SIGINT)
-    time.sleep(0.5)
+    heard(worker, "instance.stopping")
     assert worker.poll() is None
     began = time.monotonic()
     worker.send_signal(signal.SIGINT)
@@ -187,7 +184,7 @@ def test_a_signal_to_every_process_of_the_service_is_one_signal(
     for _ in range(2):
         for pid in (worker.pid, *children(worker.pid)):
             os.kill(pid, signal.SIGTERM)
-        time.sleep(0.2)
+        time.sleep(0.05)
     _, errors = worker.communicate(timeout=PATIENCE)
     assert worker.returncode == 0, errors
     done = [bench.store.jobs.get(job.id) for job in jobs]
@@ -201,7 +198,8 @@ def test_a_second_signal_to_the_parent_reaches_its_processes(bench: Bench) -> No
     worker = bench.worker("--processes", "2", "--grace", "50")
     bench.until(lambda: all(bench.store.jobs.get(job.id).state is State.PROCESSING for job in jobs))
     worker.send_signal(signal.SIGTERM)
-    time.sleep(1.2)
+    heard(worker, "instance.stopping", times=2)
+    time.sleep(ECHO + 0.2)  # sooner it would count as the same request, heard twice
     assert worker.poll() is None
     began = time.monotonic()
     worker.send_signal(signal.SIGTERM)

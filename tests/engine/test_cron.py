@@ -119,10 +119,14 @@ def test_a_paused_schedule_is_left_alone_and_resumed(shop: Shop) -> None:
     def beat() -> None:
         runs.append(time.time())
 
+    def on_its_way() -> int:
+        counts = shop.store.phases.counts()["beat"]
+        return counts.queued + counts.processing
+
     shop.serve()
     shop.until(lambda: runs)
     shop.store.schedules.pause("beat", "a test")
-    time.sleep(0.3)
+    shop.until(lambda: shop.store.phases.counts()["beat"].completed == len(runs) and not on_its_way())
     count = len(runs)
     time.sleep(1.2)
     assert len(runs) == count
