@@ -63,18 +63,27 @@ def test_the_instances_own_limit_holds_across_pools() -> None:
 
 def test_a_processor_that_outran_its_limit_is_replaced() -> None:
     """Put in error, its place taken by a fresh one."""
-    now = [100.0]
-    pool = Pool("a", 2, monotonic=lambda: now[0])
-    slow, lively = pool.assign(lease("a")), pool.assign(lease("a"))
-    now[0] += 299
-    lively.touch(now[0])
-    now[0] += 2
-    assert list(pool.overdue(300)) == [slow]
+    pool = Pool("a", 2)
+    slow, _ = pool.assign(lease("a")), pool.assign(lease("a"))
     fresh = pool.replace(slow)
     assert slow.state is ProcessorState.ERROR and fresh.name == slow.name and pool.free == 1
     pool.release(slow)
     assert pool.free == 1, "what it does in the end changes nothing any more"
     assert (pool.report().idle, pool.report().busy) == (1, 1)
+    assert pool.report().in_error == (slow.name,) and list(pool)[-1] is slow, "named until its job ends"
+    pool.forget(slow)
+    assert pool.report().in_error == () and slow not in list(pool)
+
+
+def test_a_processor_in_error_whose_job_stops_is_idle_again() -> None:
+    pool = Pool("a", 2)
+    slow = pool.assign(lease("a"))
+    pool.fail(slow)
+    assert (pool.report().idle, pool.report().busy, pool.report().in_error) == (1, 0, (slow.name,))
+    pool.release(slow)
+    assert (pool.free, slow.state, pool.report().in_error) == (2, ProcessorState.IDLE, ())
+    pool.release(slow)
+    assert pool.free == 2
 
 
 @pytest.mark.parametrize("limit", [1, 2])

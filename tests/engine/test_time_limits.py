@@ -14,6 +14,7 @@ from tests.engine import process_handlers as handlers
 from tests.engine.shop import Shop
 from tests.waiting import PATIENCE
 from windlass.model import State
+from windlass.observe import health
 from windlass.retry import fixed
 from windlass.work.context import Context
 
@@ -67,11 +68,39 @@ def test_a_thread_that_does_not_stop_loses_its_processor_and_holds_up_nobody(
     (span,) = shop.store.jobs.timeline(job.id)
     assert span.processor == "stuck-processor-1" and span.ran is not None and span.ran.total_seconds() >= 0.2
     assert engine.report().phases["stuck"].error == 1 and engine.report().phases["stuck"].idle == 1
+    listed = [(name, state, held) for name, state, held, _ in engine.processors() if name.startswith("stuck")]
+    assert listed == [("stuck-processor-1", "idle", None), ("stuck-processor-1", "error", job.id)]
+    assert health.unwell(engine.report())["pools"] == "processors in error: stuck-processor-1"
     other.enqueue()
     shop.drained(engine)
     release.set()
     shop.until(lambda: engine.report().phases["stuck"].error == 0)
+    assert [state for name, state, *_ in engine.processors() if name.startswith("stuck")] == ["idle"]
     assert shop.job(job).state is State.FAILED, "what it still did changed nothing"
+
+
+def test_a_coroutine_that_outran_its_limit_puts_its_processor_in_error(shop: Shop) -> None:
+    """Until it has stopped, which may take it a while; then the processor is idle again."""
+    stopping, may_end = threading.Event(), threading.Event()
+
+    @shop.app.job(timeout=0.2, processors=1, retry=fixed(1))
+    async def slow() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            stopping.set()
+            await asyncio.to_thread(may_end.wait, PATIENCE)
+
+    job = slow.enqueue()
+    engine = shop.serve(cancel_grace=60.0)
+    assert stopping.wait(PATIENCE)
+    ((name, state, held, _),) = engine.processors()
+    assert (name, state, held) == ("slow-processor-1", "error", job.id)
+    assert health.unwell(engine.report())["pools"] == "processors in error: slow-processor-1"
+    may_end.set()
+    shop.drained(engine)
+    ((_, state, held, _),) = engine.processors()
+    assert (state, held) == ("idle", None) and "pools" not in health.unwell(engine.report())
 
 
 @pytest.mark.parametrize(

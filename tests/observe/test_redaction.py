@@ -125,7 +125,7 @@ def test_no_way_leads_past(style: str) -> None:
         except ValueError:
             app.exception("it broke", stack_info=True)
         logging.getLogger(CANARY).info("x")
-    assert len(lines.all) == 7
+    assert len(lines.heads) == 7
     # The line of this file that raises is quoted in the traceback; the secret itself is not in it.
     for secret in (CANARY, "short'", '"short"', "p@ss", "p%40ss"):
         assert secret not in lines.text, [line for line in lines.all if secret in line]

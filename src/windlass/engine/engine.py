@@ -375,7 +375,7 @@ class Engine:
             started_at=self._started_at,
             state=self.state,
             phases={
-                name: PhaseReport(pool.idle, pool.busy, pool.error, waiting)
+                name: PhaseReport(pool.idle, pool.busy, len(pool.in_error), waiting, list(pool.in_error))
                 for name, (pool, waiting) in self._floor.report().items()
             },
             lease_left=self._heartbeat.left if has_begun else 0.0,
@@ -393,7 +393,8 @@ class Engine:
         self._duties.unserved.run()
 
     def processors(self) -> list[tuple[str, str, str | None, float]]:
-        """Each processor: name, state, the job it runs, and for how many seconds."""
+        """Each processor: name, state (idle, busy, error), the job it runs, and for how many seconds. One whose job outran its time limit
+        is in error until the job has stopped, also beside the processor that took its place under the same name."""
         return self._floor.processors()
 
 

@@ -108,7 +108,7 @@ class Floor:
     def _end(self, running: Running) -> bool:
         pool = self._pools[running.processor.phase]
         if running.is_over:  # given up before, and its processor replaced
-            pool.forget()
+            pool.forget(running.processor)
             return False
         running.is_over = True
         pool.release(running.processor)
@@ -134,6 +134,8 @@ class Floor:
                 return False
             running.stop = reason
             running.stopped = self._monotonic()
+            if reason is Stop.TIME_LIMIT:
+                self._pools[running.processor.phase].fail(running.processor)
         if running.context is not None:
             running.context.ask_to_stop()
         return True
@@ -202,7 +204,8 @@ class Floor:
             return {name: (pool.report(), self._queue.size(name)) for name, pool in self._pools.items()}
 
     def processors(self) -> list[tuple[str, str, str | None, float]]:
-        """Each processor: name, state, the job it runs, and for how many seconds."""
+        """Each processor: name, state, the job it runs, and for how many seconds. One that was replaced while its job still runs is listed
+        as well, in error, under the name that its successor has, too."""
         now = self._monotonic()
         with self._lock:
             return [

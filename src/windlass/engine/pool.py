@@ -1,7 +1,8 @@
 """The processors of one phase in one instance: named, and each idle, busy or in error.
 
-One thread owns a pool (the step thread). A processor in error holds a job that outran its time limit in a thread nobody can
-stop; it is replaced by a fresh one, so that the pool keeps its size.
+One thread owns a pool (the step thread). A processor in error holds a job that outran its time limit. It is idle again once the job has
+stopped; where the job does not stop, a fresh processor of the same name takes its place, so that the pool keeps its size, and the one in
+error is listed until its job ends.
 """
 
 from __future__ import annotations
@@ -45,11 +46,11 @@ class Processor:
 
 @dataclass(slots=True)
 class PoolReport:
-    """How many processors are in which state; those in error were replaced, and their threads still run."""
+    """How many processors are in which state, and the names of those in error."""
 
     idle: int = 0
     busy: int = 0
-    error: int = 0
+    in_error: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -61,7 +62,7 @@ class Pool:
     monotonic: Callable[[], float] = time.monotonic
     _processors: list[Processor] = field(init=False)
     _idle: deque[Processor] = field(init=False)
-    _lost: int = field(default=0, init=False)
+    _lost: list[Processor] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
         self._processors = [Processor(self.phase, number) for number in range(1, self.size + 1)]
@@ -89,33 +90,35 @@ class Pool:
 
     def release(self, processor: Processor) -> None:
         """A processor is finished with its job. One that was replaced meanwhile is forgotten."""
-        if processor.state is ProcessorState.BUSY:
-            processor.state, processor.lease = ProcessorState.IDLE, None
-            self._idle.append(processor)
+        if processor.state is not ProcessorState.BUSY and (
+            processor.state is ProcessorState.IDLE or processor in self._lost
+        ):
+            return
+        processor.state, processor.lease = ProcessorState.IDLE, None
+        self._idle.append(processor)
+
+    def fail(self, processor: Processor) -> None:
+        """A processor's job outran its time limit: in error until the job has stopped."""
+        processor.state = ProcessorState.ERROR
 
     def replace(self, processor: Processor) -> Processor:
         """Put a processor in error and a fresh one of the same name in its place."""
         processor.state = ProcessorState.ERROR
-        self._lost += 1
+        self._lost.append(processor)
         fresh = Processor(processor.phase, processor.number)
         self._processors[self._processors.index(processor)] = fresh
         self._idle.append(fresh)
         return fresh
 
-    def overdue(self, limit: float) -> Iterator[Processor]:
-        """Busy processors whose job began, or last showed progress, more than ``limit`` seconds ago."""
-        now = self.monotonic()
-        for processor in self._processors:
-            if processor.state is ProcessorState.BUSY and now - processor.progress_at > limit:
-                yield processor
-
     def report(self) -> PoolReport:
         busy = sum(processor.state is ProcessorState.BUSY for processor in self._processors)
-        return PoolReport(idle=len(self._processors) - busy, busy=busy, error=self._lost)
+        in_error = tuple(processor.name for processor in self if processor.state is ProcessorState.ERROR)
+        return PoolReport(idle=len(self._idle), busy=busy, in_error=in_error)
 
-    def forget(self) -> None:
+    def forget(self, processor: Processor) -> None:
         """A replaced processor's job has ended after all."""
-        self._lost -= 1
+        self._lost.remove(processor)
 
     def __iter__(self) -> Iterator[Processor]:
-        return iter(self._processors)
+        """All processors, and those that were replaced and still run their job."""
+        return iter([*self._processors, *self._lost])

@@ -1,4 +1,4 @@
-"""The health check's voice: a log line when an instance's health changes, and none while it stays as it is.
+"""The health check's voice: a log line with an instance's health each time it looks.
 
 Run it every ``settings.health`` seconds. It looks at the same report as /healthz, so that the log and the answer never differ.
 """
@@ -12,11 +12,8 @@ from windlass.observe.report import EngineReport
 
 
 class HealthCheck:
-    """Remembers what it said last."""
-
     def __init__(self, report: Callable[[], EngineReport]) -> None:
         self._report = report
-        self._told: tuple[str, frozenset[str]] = (health.OK, frozenset())
 
     def look(self) -> str:
         """Look once; answers the status (ok, degraded, down)."""
@@ -24,8 +21,13 @@ class HealthCheck:
         status, parts = health.status(report), health.unwell(report)
         if report.state not in ("running", "stopped"):  # on the way there, and nothing to complain about
             return status
-        found = (status, frozenset(parts))
-        if found != self._told:
-            self._told = found
-            events.health(status, parts)
+        phases = report.phases.values()
+        events.health(
+            status,
+            parts,
+            busy=sum(phase.busy for phase in phases),
+            idle=sum(phase.idle for phase in phases),
+            in_error=[name for phase in phases for name in phase.in_error],
+            waiting=sum(phase.waiting for phase in phases),
+        )
         return status

@@ -362,16 +362,29 @@ def loop_blocked(lease: Lease | None, seconds: float, stack: str) -> None:
     emit("loop.blocked", message, blocked_seconds=round(seconds, 3), stack=stack, **fields)
 
 
-def health(status: str, parts: Mapping[str, str]) -> None:
-    """What the health check found, for whoever calls it when that changes; ``parts`` are the ones that are not well."""
+def health(
+    status: str,
+    parts: Mapping[str, str],
+    *,
+    busy: int = 0,
+    idle: int = 0,
+    in_error: Sequence[str] = (),
+    waiting: int = 0,
+) -> None:
+    """What the health check found; ``parts`` are the ones that are not well."""
     level = logging.INFO if status == "ok" else logging.WARNING
     told = "; ".join(f"{name}: {text}" for name, text in parts.items())
+    queue = f"{busy:,} processors busy, {idle:,} idle, {jobs_wait(waiting)} in memory"
     emit(
         "instance.health",
-        f"{status}: {told}" if told else status,
+        f"{status}: {told}; {queue}" if told else f"{status}: {queue}",
         level=level,
         status=status,
         parts=dict(parts),
+        busy=busy,
+        idle=idle,
+        in_error=list(in_error),
+        waiting=waiting,
     )
 
 

@@ -28,7 +28,7 @@ _STANDARD = frozenset(vars(logging.LogRecord("", 0, "", 0, "", None, None))) | {
 _LEVELS = {"WARNING": "WARN", "CRITICAL": "FATAL"}
 _COLOURS = {"DEBUG": "2", "INFO": "32", "WARNING": "33", "ERROR": "31", "CRITICAL": "31;1"}
 
-SAID = frozenset({"job.summary"})  # events whose message has all that their fields have
+SAID = frozenset({"instance.health", "job.summary"})  # events whose message has all that their fields have
 
 
 class _Formatter(logging.Formatter, ABC):

@@ -43,6 +43,10 @@ class Part:
     advice: str = ""
 
 
+LISTED = 10
+"""So many processors in error are named."""
+
+
 def live(report: EngineReport) -> Answer:
     """Whether the process should be left running."""
     reasons = []
@@ -166,12 +170,17 @@ def _loop(report: EngineReport, reason: str) -> Part:
 
 
 def _pools(report: EngineReport, reason: str) -> Part:
-    in_error = {name: phase.error for name, phase in report.phases.items() if phase.error}
+    in_error = [
+        name
+        for label, phase in report.phases.items()
+        for name in phase.in_error or ([f"{phase.error} of {label}"] if phase.error else [])
+    ]
     if not in_error:
         return Part("pools", DEGRADED, reason) if reason else Part("pools", OK, "no processor is in error")
-    listed = ", ".join(f"{count} of {name}" for name, count in in_error.items())
+    more = f" and {len(in_error) - LISTED} more" if len(in_error) > LISTED else ""
+    listed = ", ".join(in_error[:LISTED]) + more
     advice = (
-        "Their jobs outran the time limit and do not stop; they were replaced, but their threads still run. "
+        "Their jobs outran the time limit and have not stopped; other processors take their place, but their threads still run. "
         "Look at ctx.should_stop in these handlers, or run them with executor='process'."
     )
     return Part("pools", DEGRADED, f"processors in error: {listed}", advice)

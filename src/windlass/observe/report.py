@@ -22,12 +22,13 @@ BUCKETS = len(BOUNDS_MS) + 1
 
 @dataclass(frozen=True, slots=True)
 class PhaseReport:
-    """Processors of one phase by state, and claimed jobs that wait in memory for one."""
+    """Processors of one phase by state, claimed jobs that wait in memory for one, and the names of the processors in error."""
 
     idle: int
     busy: int
     error: int
     waiting: int
+    in_error: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
