@@ -1,4 +1,4 @@
-"""A coroutine blocks its event loop for three leases: nobody takes its job away, and a warning names it."""
+"""A coroutine blocks its event loop for two leases: nobody takes its job away, and a warning names it."""
 
 from __future__ import annotations
 
