@@ -10,6 +10,7 @@ A phase is looked at
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -55,7 +56,8 @@ class Discovery:
         now = monotonic()
         self._looks = {phase: _Look(now) for phase in phases}
         self._order = list(self._looks)
-        self._turn = 0
+        # Anywhere: where instances come and go, each would begin with the same phases, and the others have nobody.
+        self._turn = random.randrange(len(self._order)) if self._order else 0
         self._held: set[str] = set()
         self._scan = settings.scan_unheard
         self._lock = threading.Lock()
