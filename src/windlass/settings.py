@@ -58,6 +58,7 @@ RANGES: Mapping[str, Range] = {
     "margin": _WAIT,
     "recovery": _INTERVAL,
     "crash_cap": Range(1, 1000, is_whole=True),
+    "death_cap": Range(1, 1000, is_whole=True),
     "scan": _INTERVAL,
     "scan_unheard": _INTERVAL,
     "batch": Range(1, 10_000, is_whole=True),
@@ -91,7 +92,8 @@ class Settings:
     heartbeat: float = 10.0  # renewals; three fit into a lease
     margin: float = 5.0  # an instance that could not renew stops its jobs this long before the lease ends
     recovery: float = 5.0  # how often somebody looks for leases that ran out
-    crash_cap: int = 3  # a job that took its process down this often fails
+    crash_cap: int = 3  # a job that took its own process down this often fails
+    death_cap: int = 10  # a job that was running at so many deaths of its instance fails
 
     # Finding jobs
     scan: float = 5.0  # the net under notifications

@@ -27,17 +27,22 @@ async def body(kind: str, n: int, place: str, how: str, url: str, ctx: Context) 
             await hand.execute(f"INSERT INTO broken VALUES ({n}, 'an effect without its end')")
             await hand.commit()
             return
-        await hand.execute(f"INSERT INTO effect VALUES ({n}, {ctx.attempt})")
+        await hand.execute(f"INSERT INTO effect VALUES ({n}, {_run_of(ctx)})")
         await _pass("after the insert", hand, place, how, url, ctx)
-        await hand.complete(ctx, ctx.attempt)
+        await hand.complete(ctx, _run_of(ctx))
         await _pass("after the end", hand, place, how, url, ctx)
         await hand.commit()
         if how != "cut":
             await _pass("after the commit", hand, place, how, url, ctx)
 
 
+def _run_of(ctx: Context) -> int:
+    """Which run this is. The death of an instance spends no attempt."""
+    return ctx.attempt + int(ctx.lease.is_recovered)
+
+
 async def _pass(here: str, hand: Hand, place: str, how: str, url: str, ctx: Context) -> None:
-    if here != place or ctx.attempt > 1:
+    if here != place or _run_of(ctx) > 1:
         return
     if how == "exit":
         os._exit(9)

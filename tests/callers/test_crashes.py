@@ -36,7 +36,7 @@ def prepare(shop: Shop) -> None:
 
 
 def assert_both_or_neither(shop: Shop, jobs: dict[int, tuple[str, Any]]) -> None:
-    """Every job is completed, by the attempt whose effect is there, and that is one."""
+    """Every job is completed, by the run whose effect is there, and that is one."""
     assert shop.run("SELECT n, what FROM broken") == []
     effects = dict(shop.run("SELECT n, attempt FROM effect"))
     assert len(shop.run("SELECT n FROM effect")) == len(effects) == len(jobs)

@@ -71,25 +71,27 @@ def _release_and_cancel(store: Store, holder: Holder, lease: Any, clock: ManualC
 
 
 def _die_three_times(store: Store, holder: Holder, lease: Any, clock: ManualClock) -> None:
-    """Released once (the place is kept), then retried later (it is freed)."""
+    """Released twice (the place is kept), then retried later (it is freed)."""
     clock.advance(31)
-    assert [item.verdict for item in store.recovery.recover()] == ["released"]
-    assert gate(store).admitted == 1
-    second = store.join(lease=timedelta(seconds=1))
-    assert [item.id for item in second.claim(PHASE, 9)] == [lease.id]
-    clock.advance(2)
+    for _ in range(2):
+        assert [item.verdict for item in store.recovery.recover()] == ["released"]
+        assert gate(store).admitted == 1
+        other = store.join(lease=timedelta(seconds=1))
+        (again,) = other.claim(PHASE, 9)
+        assert again.id == lease.id and other.start([again])
+        clock.advance(2)
     assert [item.verdict for item in store.recovery.recover()] == ["retried"]
 
 
 def _die_at_the_cap(store: Store, holder: Holder, lease: Any, clock: ManualClock) -> None:
     clock.advance(31)
-    assert [item.verdict for item in store.recovery.recover(crash_cap=1)] == ["failed"]
+    assert [item.verdict for item in store.recovery.recover(death_cap=1)] == ["failed"]
 
 
 def _orphan(store: Store, holder: Holder, lease: Any, clock: ManualClock) -> None:
     with store.db.effect(5) as tx:
         tx.connection.execute(f"DELETE FROM {prefix(store)}claim")
-    assert [item.verdict for item in store.recovery.sweep_orphans(crash_cap=1)] == ["failed"]
+    assert [item.verdict for item in store.recovery.sweep_orphans(death_cap=1)] == ["failed"]
 
 
 def _child_process(store: Store, holder: Holder, lease: Any, clock: ManualClock) -> None:

@@ -126,7 +126,8 @@ def test_the_sweep_takes_over_held_jobs_that_no_claim_covers(shop: Shop) -> None
         sweep.run()
     (line,) = [line for line in lines.objects if line["event"] == "job.recovered"]
     assert (line["job_id"], line["correlation_id"], line["phase"]) == (job.id, "req-1", "work")
-    assert shop.job(job).attempt == 1 and shop.job(job).crashes == 1
+    (lost,) = shop.store.jobs.attempts(job.id)
+    assert shop.job(job).attempt == 0 and (lost.error or {})["code"] == "instance_died"
 
 
 def test_the_last_minute_is_written_when_an_instance_stops(shop: Shop) -> None:

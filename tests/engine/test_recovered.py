@@ -36,10 +36,10 @@ def put_result(holder: Holder, lease: Lease) -> None:
     ("attempts", "before", "verdict", "code"),
     [
         (1, nothing, "failed", "instance_died"),
-        (9, nothing, "failed", "crash_cap"),
+        (9, nothing, "failed", "death_cap"),
         (1, put_result, "completed", None),
     ],
-    ids=["out of attempts", "crash cap", "output found"],
+    ids=["one attempt", "death cap", "output found"],
 )
 def test_an_end_by_recovery_is_an_end_of_its_phase(
     shop: Shop,
@@ -60,7 +60,7 @@ def test_an_end_by_recovery_is_an_end_of_its_phase(
     (lease,) = dying.claim("work", 1)
     before(dying, lease)
     with written() as lines:
-        engine = shop.serve(crash_cap=1 if code == "crash_cap" else 3, recovery=0.1, rollup=3600.0)
+        engine = shop.serve(death_cap=1 if code == "death_cap" else 10, recovery=0.1, rollup=3600.0)
         shop.until(lambda: shop.job(job).state is State(verdict))
         shop.until(lambda: f"job.{verdict}" in [line["event"] for line in lines.objects])
         engine.stop()

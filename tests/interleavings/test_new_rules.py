@@ -131,7 +131,7 @@ def test_upkeep_looks_again_soon_and_then_less_often(
         store,
         holder=store.join,
         phases={},
-        crash_cap=3,
+        death_cap=10,
         record=lambda _outcome: None,
         in_thread=lambda call: call(),
         on_recovered=lambda _recovered: None,

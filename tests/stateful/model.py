@@ -28,6 +28,8 @@ class ModelJob:
     token: int | None = None
     holder: int | None = None
     started: bool = False
+    deaths: int = 0
+    is_recovered: bool = False
     cancel_asked: bool = False
     done: int | None = None
     saved: int | None = None
@@ -42,17 +44,20 @@ class ModelJob:
         self.cancel_asked = self.is_for_parent = False
         self.saved, self.done = self.done, None
 
-    def give_back(self, *, returned: bool, crashed: bool = False) -> None:
+    def give_back(self, *, returned: bool) -> None:
         self.state = State.QUEUED
         self.token = self.holder = None
         self.attempt -= int(returned)
-        self.crashes += int(crashed)
 
-    def retry_at(self, when: float, *, crashed: bool = False) -> None:
+    def retry_at(self, when: float) -> None:
         self.state = State.SCHEDULED
         self.token = self.holder = None
         self.run_at = when
-        self.crashes += int(crashed)
+
+    def begin_anew(self) -> None:
+        """A new phase, or a new life."""
+        self.attempt = self.crashes = self.deaths = 0
+        self.is_recovered = False
 
 
 @dataclass

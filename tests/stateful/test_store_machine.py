@@ -44,7 +44,7 @@ from windlass.model import (
 )
 from windlass.store import Store, open_store
 from windlass.store.holder import Holder
-from windlass.store.recovery import CRASH_CAP, crash_delay
+from windlass.store.recovery import DEATH_CAP
 
 LEASE = 30.0
 KEEP = timedelta(hours=1)
@@ -141,8 +141,9 @@ class StoreMachine(RuleBasedStateMachine):
             job.tokens.append(lease.token)
             job.state, job.token, job.holder = State.PROCESSING, lease.token, known.number
             job.attempt += 1
-            job.started = True
-            assert lease.attempt == job.attempt
+            assert lease.attempt == job.attempt and lease.is_recovered is job.is_recovered
+            assert lease.is_suspect is (job.deaths >= 2)
+            job.started = not job.is_recovered
             self.leases.append((lease, known.number))
         new = {lease.token for lease in leases}
         assert len(new) <= 1 and not new & self.tokens
@@ -194,13 +195,23 @@ class StoreMachine(RuleBasedStateMachine):
             case "advance":
                 job.give_back(returned=False)
                 job.phase = "next"
-                job.attempt = job.crashes = 0
+                job.begin_anew()
                 job.max_attempts, job.ready, job.done = 2, self.now, None
             case _:
                 if job.attempt >= job.max_attempts:
                     self._end(job, State.FAILED)
                 else:
                     job.retry_at(self.now + 10)
+
+    @precondition(lambda self: self.leases)
+    @rule(data=st.data())
+    def start(self, data: st.DataObject) -> None:
+        lease, number = data.draw(st.sampled_from(self.leases), label="lease")
+        job = self.jobs.get(lease.id)
+        is_held = job is not None and job.token == lease.token
+        assert self.holders[number][0].start([lease]) == ({lease.id} if is_held else set())
+        if job is not None and is_held:
+            job.started = True
 
     @precondition(lambda self: self.leases)
     @rule(data=st.data(), done=st.integers(0, 5))
@@ -240,7 +251,8 @@ class StoreMachine(RuleBasedStateMachine):
             return
         self.store.jobs.retry(job.id, dependents=dependents)
         job.done = None if job.state is State.COMPLETED else job.saved
-        job.state, job.attempt, job.crashes, job.ready = State.QUEUED, 0, 0, self.now
+        job.state, job.ready = State.QUEUED, self.now
+        job.begin_anew()
         job.generation += 1
         self.ended_at.pop(job.id)
         if dependents:
@@ -272,19 +284,29 @@ class StoreMachine(RuleBasedStateMachine):
         recovered = {item.job_id: item.verdict for item in self.store.recovery.recover()}
         assert set(recovered) == {job.id for job in lost}
         for job in lost:
-            crashes = job.crashes + 1
+            deaths = job.deaths + 1
             if job.cancel_asked:
                 assert recovered[job.id] == "cancelled"
                 self._end(job, State.CANCELLED)
-            elif crashes >= CRASH_CAP or job.attempt >= job.max_attempts:
+            elif not job.started:
+                assert recovered[job.id] == "released"
+                job.give_back(returned=True)
+                job.is_recovered = True
+            elif deaths >= DEATH_CAP or job.max_attempts == 1:
                 assert recovered[job.id] == "failed"
                 self._end(job, State.FAILED)
-            elif delay := crash_delay(crashes).total_seconds():
+            elif deaths > 2:
                 assert recovered[job.id] == "retried"
-                job.retry_at(self.now + delay, crashed=True)
+                job.attempt, job.deaths = job.attempt - 1, deaths
+                run_at = self.store.jobs.get(job.id).run_at
+                assert run_at is not None and run_at > self.clock.now(), (
+                    "a wait that nobody can tell beforehand"
+                )
+                job.retry_at(self.now + (run_at - self.clock.now()).total_seconds())
             else:
                 assert recovered[job.id] == "released"
-                job.give_back(returned=False, crashed=True)
+                job.give_back(returned=True)
+                job.deaths, job.is_recovered = deaths, True
 
     @rule()
     def prune(self) -> None:
@@ -370,7 +392,8 @@ class StoreMachine(RuleBasedStateMachine):
         for entry in self.family.get(parent.id, []):
             child = self.jobs.get(entry.split()[0])
             if child is not None and child.state is State.CANCELLED and child.is_for_parent:
-                child.state, child.attempt, child.crashes, child.done = State.WAITING, 0, 0, None
+                child.state, child.done = State.WAITING, None
+                child.begin_anew()
                 child.generation += 1
                 self.ended_at.pop(child.id)
                 self.children.setdefault(parent.id, []).append(entry)

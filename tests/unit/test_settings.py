@@ -14,7 +14,13 @@ from windlass.settings import PROCESSORS, TIME_LIMIT, Settings
 
 def test_defaults_hold_together() -> None:
     made = Settings()
-    assert (made.lease, made.heartbeat, made.margin, made.crash_cap) == (30.0, 10.0, 5.0, 3)
+    assert (made.lease, made.heartbeat, made.margin, made.crash_cap, made.death_cap) == (
+        30.0,
+        10.0,
+        5.0,
+        3,
+        10,
+    )
     assert (made.capacity, made.per_cycle, made.health) == (1000, 3, 30.0)
 
 
@@ -45,6 +51,7 @@ def test_gentle_has_the_figures_of_systems_that_only_poll() -> None:
         ({"heartbeat": 25.0}, "lease"),
         ({"margin": -1}, "margin"),
         ({"crash_cap": 0}, "crash_cap"),
+        ({"death_cap": 0}, "death_cap"),
         ({"batch": 1.5}, "batch"),
         ({"batch": 20_000}, "batch"),
         ({"capacity": 0}, "capacity"),

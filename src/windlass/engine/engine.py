@@ -174,7 +174,7 @@ class Engine:
             self._store,
             holder=lambda: self._heartbeat.holder,
             phases=phases,
-            crash_cap=settings.crash_cap,
+            death_cap=settings.death_cap,
             record=board.record,
             in_thread=self._hosts.in_thread,
             on_recovered=board.on_recovered,

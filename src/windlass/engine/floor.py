@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,9 +18,12 @@ from windlass.engine.queue import Queue, Refusal
 from windlass.engine.running import Running, Stop
 from windlass.model import Flag, Lease
 from windlass.settings import Settings
-from windlass.work.kind import Phase
+from windlass.work.kind import Phase, Where
 
 _STARTED, _SUSPECT = int(Flag.STARTED), int(Flag.SUSPECT)
+_RECOVERED = int(Flag.SUSPECT | Flag.RECOVERED)
+MOST_ALONE = 4
+"""Suspects that run at once, each in a process of its own. Those that wait for a place hold no processor: other jobs go on beside them."""
 CLAIMS_KEPT = 10_000
 and_ = int.__and__  # a Flag's own costs a microsecond
 
@@ -53,6 +57,8 @@ class Floor:
             self._queue, self._pools, list(phases), per_cycle=settings.per_cycle, limit=self._limit
         )
         self._running: dict[str, Running] = {}
+        self._alone = 0
+        self._apart: dict[str, Lease] = {}  # suspects that wait for a place, the oldest first
         self._claimed: dict[int, float] = {}
         self._lock = threading.Lock()
         self._closed = False
@@ -88,15 +94,43 @@ class Floor:
     def _assign(self) -> list[Running]:
         if self._closed:
             return []
-        made = []
+        made = self._let_in() if self._apart else []
         now, phases, running, claimed = self._monotonic(), self._phases, self._running, self._claimed
-        for processor, lease in self._coordinator.assign():
-            at = claimed.get(lease.token, now)
-            started = Running(
-                lease, phases[lease.phase], processor, at, now, and_(lease.flags, _SUSPECT) != 0
-            )
-            running[lease.id] = started
-            made.append(started)
+        is_done = False
+        while not is_done:
+            is_done = True
+            for processor, lease in self._coordinator.assign():
+                phase = phases[lease.phase]
+                is_alone = and_(lease.flags, _SUSPECT) != 0 and phase.where is not Where.PROCESS
+                if is_alone:
+                    if self._alone >= MOST_ALONE:
+                        self._apart[lease.id] = lease
+                        self._pools[lease.phase].release(processor)
+                        is_done = False  # the processor is for another job
+                        continue
+                    self._alone += 1
+                at = claimed.get(lease.token, now)
+                started = Running(lease, phase, processor, at, now, is_alone)
+                running[lease.id] = started
+                made.append(started)
+        return made
+
+    def _let_in(self) -> list[Running]:
+        """Suspects that wait, for the places that became free; before all others, for they have waited longest."""
+        made = []
+        now = self._monotonic()
+        for lease in list(self._apart.values()):
+            is_full = self._limit is not None and len(self._running) >= self._limit
+            if self._alone >= MOST_ALONE or is_full:
+                break
+            pool = self._pools[lease.phase]
+            if pool.free:
+                del self._apart[lease.id]
+                self._alone += 1
+                at = self._claimed.get(lease.token, now)
+                started = Running(lease, self._phases[lease.phase], pool.assign(lease), at, now, True)
+                self._running[lease.id] = started
+                made.append(started)
         return made
 
     def end(self, ended: Sequence[Running]) -> tuple[list[bool], list[Running]]:
@@ -111,6 +145,8 @@ class Floor:
             pool.forget(running.processor)
             return False
         running.is_over = True
+        if running.is_alone:
+            self._alone -= 1
         pool.release(running.processor)
         if self._running.get(running.lease.id) is running:
             del self._running[running.lease.id]
@@ -146,6 +182,8 @@ class Floor:
             if running.is_over:
                 return False
             running.is_over = True
+            if running.is_alone:
+                self._alone -= 1
             self._pools[running.processor.phase].replace(running.processor)
             if self._running.get(running.lease.id) is running:
                 del self._running[running.lease.id]
@@ -158,12 +196,21 @@ class Floor:
             running = self._running.get(job_id)
             if running is not None:
                 return running if running.lease.token == token else None
+            apart = self._apart.get(job_id)
+            if apart is not None:
+                return self._leave(apart) if apart.token == token else None
             return self._queue.drop(job_id, token)
 
     def clear(self) -> list[Lease]:
         """Take out everything that waits, to give it back."""
         with self._lock:
-            return self._queue.drain()
+            return [*map(self._leave, list(self._apart.values())), *self._queue.drain()]
+
+    def _leave(self, lease: Lease) -> Lease:
+        """Take out a suspect that waits for a place."""
+        del self._apart[lease.id]
+        self._queue.done(lease.id)
+        return lease
 
     def close(self) -> None:
         """Start nothing from here on."""
@@ -196,12 +243,16 @@ class Floor:
     @property
     def is_empty(self) -> bool:
         with self._lock:
-            return not self._running and not len(self._queue)
+            return not self._running and not self._apart and not len(self._queue)
 
     def report(self) -> dict[str, tuple[PoolReport, int]]:
         """For each phase its processors by state and how many jobs wait in memory."""
         with self._lock:
-            return {name: (pool.report(), self._queue.size(name)) for name, pool in self._pools.items()}
+            apart = Counter(lease.phase for lease in self._apart.values())
+            return {
+                name: (pool.report(), self._queue.size(name) + apart[name])
+                for name, pool in self._pools.items()
+            }
 
     def processors(self) -> list[tuple[str, str, str | None, float]]:
         """Each processor: name, state, the job it runs, and for how many seconds. One that was replaced while its job still runs is listed
@@ -221,6 +272,7 @@ class Floor:
 
 
 def needs_start(lease: Lease) -> bool:
-    """Whether it must be durable that this job runs before it does: where a crash has to be counted against it and no other."""
+    """Whether it must be durable that this job runs before it does: where it met a death before, so that the next one is charged to those
+    that were entered and to no other; and where it may be run once only."""
     flags = lease.flags
-    return and_(flags, _SUSPECT) != 0 or (lease.attempt >= lease.max_attempts and not and_(flags, _STARTED))
+    return and_(flags, _RECOVERED) != 0 or (lease.max_attempts == 1 and not and_(flags, _STARTED))

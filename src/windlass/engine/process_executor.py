@@ -1,4 +1,4 @@
-"""Handlers in processes of their own: heavy ones, and *suspects*, whose instance died while it held them.
+"""Handlers in processes of their own: heavy ones, and *suspects*, which may be what killed their instances.
 
     any thread:   submit, stop_job ──> inbox ──wake──> supervisor thread ──> on_ended(batch)
     supervisor:   sockets, output pipes and exits of all children (crew.py), deadlines
@@ -17,7 +17,6 @@ import socket
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from typing import Any
@@ -37,14 +36,10 @@ from windlass.model import Lease, Outcome, Released
 from windlass.observe import logs
 from windlass.store.recovery import CRASH_CAP
 from windlass.work.address import Address, locate, main_script, refuse_in_main_script
-from windlass.work.kind import Phase, Where
+from windlass.work.kind import Phase
 
 log = get_logger("windlass.engine")
 
-MOST_SUSPECTS = 4
-"""Suspects that run at once. When an instance dies, all it had claimed become suspects, mostly for nothing: hundreds of processes would
-take the machine down."""
-FOREVER = 1e9
 IDLE_KEPT = 2
 IDLE_SECONDS = 60.0
 TRIES = 2  # children that may end before they begin with a job
@@ -74,7 +69,6 @@ class ProcessExecutor:
         crash_cap: int = CRASH_CAP,
         cancel_grace: float = 5.0,
         memory_limit: int | None = None,
-        most_suspects: int = MOST_SUSPECTS,
         log_level: int | None = None,
         idle_kept: int = IDLE_KEPT,
         idle_seconds: float = IDLE_SECONDS,
@@ -105,9 +99,6 @@ class ProcessExecutor:
         self._closing_at: float | None = None
         self._numbers = itertools.count(1)
         self._ended: list[Ended] = []
-        self._most_suspects = most_suspects
-        self._suspects: set[int] = set()
-        self._line: deque[Running] = deque()
 
     # ------------------------------------------------------------------ from any thread
 
@@ -192,7 +183,6 @@ class ProcessExecutor:
                         self._begin(crew, running)
                     else:
                         self._stop(crew, running)
-                self._let_in(crew)
                 crew.enforce(self._closing_at)
             except Exception:
                 log.exception("the supervisor of processes met an error it did not expect; it goes on")
@@ -203,7 +193,7 @@ class ProcessExecutor:
     def _is_over(self, crew: Crew) -> bool:
         """Whether everything is done; from then on nothing is taken in."""
         with self._lock:
-            if self._closing_at is None or len(crew) or self._inbox or self._line or self._wake is None:
+            if self._closing_at is None or len(crew) or self._inbox or self._wake is None:
                 return False
             self._wake.close()
             self._wake = None
@@ -253,7 +243,7 @@ class ProcessExecutor:
             self._ends.after_end(work.running, message)
             return None
         running, phase = work.running, work.phase
-        if message.get("unloadable") and running.is_alone and phase.where is not Where.PROCESS:
+        if message.get("unloadable") and running.is_alone:
             self._addresses[phase.name] = phase, None  # from here on its suspects run beside the others
             log.warning(
                 "the handler of phase %s cannot be loaded by another process (%s); job %s is given back, to run beside the others",
@@ -281,21 +271,8 @@ class ProcessExecutor:
             self._ended.append(Ended(running, self._ends.unhostable(running)))
             return
         work = Hosted(running, phase, address, next(self._numbers))
-        if running.is_alone and phase.where is not Where.PROCESS:
-            if len(self._suspects) >= self._most_suspects:
-                self._line.append(running)
-                running.processor.touch(time.monotonic() + FOREVER)  # its time has not begun
-                return
-            self._suspects.add(work.number)
         running.handle = work
         self._assign(crew, work)
-
-    def _let_in(self, crew: Crew) -> None:
-        """Suspects that wait take the places that became free; when this closes, all of them go."""
-        while self._line and (self._closing_at is not None or len(self._suspects) < self._most_suspects):
-            running = self._line.popleft()
-            running.processor.touch(time.monotonic())
-            self._begin(crew, running)
 
     def _assign(self, crew: Crew, work: Hosted) -> None:
         running = work.running
@@ -312,10 +289,6 @@ class ProcessExecutor:
 
     def _stop(self, crew: Crew, running: Running) -> None:
         work = running.handle
-        if running in self._line:
-            self._line.remove(running)
-            self._begin(crew, running)  # which sees that it should stop
-            return
         if not isinstance(work, Hosted) or work.child is None:
             return  # it has ended
         if running.stop is Stop.TIME_LIMIT:
@@ -347,7 +320,6 @@ class ProcessExecutor:
 
     def _end(self, work: Hosted, outcome: Outcome | None) -> None:
         work.child = None
-        self._suspects.discard(work.number)
         self._ended.append(Ended(work.running, outcome))
 
     def _recorded(self, work: Hosted) -> None:

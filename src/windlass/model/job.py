@@ -38,8 +38,10 @@ class State(StrEnum):
 class Flag(IntFlag):
     """What a job row carries beside the plain path; kept unindexed so that changing one is a HOT update."""
 
-    SUSPECT = 1  # was in flight when its instance died: run it where only it can die
-    STARTED = 2  # known to have been started in this attempt (a claimed job may still be waiting in memory)
+    SUSPECT = 1  # was running at two deaths of its instance, or took its own process down: run it where only it can die
+    STARTED = (
+        2  # its handler may have been entered in this attempt (a claimed job may still be waiting in memory)
+    )
     CHECKPOINT = 4  # has a row in `checkpoint`
     DEPENDENTS = 8  # other jobs wait for it
     KEY = 16  # holds a unique key that its end must free
@@ -47,6 +49,7 @@ class Flag(IntFlag):
     RULES = 64  # its kind is the parent of a rule
     LIMIT = 128  # has rows in `job_limit`: it may have to wait for a place or for its phase's rate, and its end frees the place
     PRINCIPAL = 256  # somebody asked for it: has a row in `principal`, or had one that was erased
+    RECOVERED = 512  # was held by an instance that died: from here on it is noted exactly when it is run
 
 
 def has_flag(flags: int, wanted: int) -> bool:

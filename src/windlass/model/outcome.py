@@ -39,6 +39,11 @@ class Lease:
     def is_suspect(self) -> bool:
         return has_flag(self.flags, Flag.SUSPECT)
 
+    @property
+    def is_recovered(self) -> bool:
+        """Whether an instance that held this job has died: it may have been run before, without that being an attempt spent."""
+        return has_flag(self.flags, Flag.RECOVERED)
+
 
 @dataclass(frozen=True, slots=True)
 class Want:
@@ -84,7 +89,7 @@ class Failed:
 class Retried:
     """The attempt failed and the job is to run again after ``delay``.
 
-    ``crashed`` makes it a suspect and counts towards the crash cap. ``counted=False`` gives the attempt back.
+    ``crashed`` (its own process died under it) makes it a suspect and counts towards the crash cap. ``counted=False`` gives the attempt back.
     A counted retry of the last attempt is recorded as a failure: the budget is not the caller's to overdraw.
     """
 
@@ -123,11 +128,13 @@ class Advanced:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """The claim is given back unrun (or stopped in the middle); ``counted`` keeps the attempt spent."""
+    """The claim is given back unrun (or stopped in the middle); ``counted`` keeps the attempt spent. An ``error`` is kept on the job's
+    timeline."""
 
     lease: Lease
     counted: bool = False
     run: Run | None = None
+    error: JobError | None = None
 
 
 Outcome = Completed | Failed | Retried | Cancelled | Advanced | Released
@@ -150,7 +157,8 @@ class Recovered:
 
     ``lease`` is the dead holder's; with the verdict ``held``, ours, under which a probe is asked. ``outcome`` is what was recorded
     in the dead holder's name and ``standing`` what the database made of it; None where the job went back to its queue or is held.
-    ``error`` is what was charged to the attempt, ``crashed`` says that a crash was counted against the job.
+    ``error`` is what was charged to the attempt: the death of its instance, where its handler was entered. ``deaths`` are those that were
+    charged to a held job before.
     """
 
     lease: Lease
@@ -158,7 +166,7 @@ class Recovered:
     outcome: Outcome | None = None
     standing: Verdict = Verdict.RECORDED
     error: JobError | None = None
-    crashed: bool = False
+    deaths: int = 0
 
     @property
     def job_id(self) -> str:

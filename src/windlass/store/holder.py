@@ -357,7 +357,7 @@ class Holder(JobWrites):
                 apply(self._db, self._enqueuer, tx, cancelled)
             free = [lease for lease, row in zip(leases, rows, strict=True) if not row[15]]
             if free:
-                tx.run("record.release", outcomes=array(release_row(lease, returned=True) for lease in free))
+                tx.run("record.release", outcomes=array(release_row(Released(lease)) for lease in free))
                 self._db.tell(tx, {lease.phase for lease in free}, nudge=True)
             tx.run("unclaim", tokens=list(tokens), instance=self.id)
             return leases

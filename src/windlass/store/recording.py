@@ -32,7 +32,6 @@ from windlass.model import (
     Outcome,
     Released,
     Retried,
-    Run,
     State,
     Verdict,
 )
@@ -50,6 +49,8 @@ from windlass.store.rows import (
     run_json,
     traceback_json,
 )
+
+KEPT = int(Flag.SUSPECT | Flag.RECOVERED)
 
 
 @dataclass(slots=True)
@@ -165,27 +166,20 @@ def _sort(writes: _Writes, outcome: Outcome, flags: Flag, cancel: str | None, re
                 return Verdict.RECORDED
         case Released():
             if not cancel_asked:
-                writes.releases.append(release_row(lease, returned=not outcome.counted, run=outcome.run))
+                writes.releases.append(release_row(outcome))
                 writes.nudged.add(lease.phase)
                 return Verdict.RECORDED
     _end(writes, Cancelled(lease, cancel or ON_REQUEST, outcome.run), flags, recovered)
     return Verdict.CANCELLED
 
 
-def release_row(
-    lease: Lease,
-    *,
-    returned: bool,
-    crashed: bool = False,
-    suspect: bool = False,
-    error: str = "null",
-    run: Run | None = None,
-) -> str:
-    """The JSON row that gives a job back to its queue; a suspect stays one."""
-    suspect = suspect or lease.is_suspect
+def release_row(outcome: Released) -> str:
+    """The JSON row that gives a job back to its queue; what its lease says of recovery is noted on the job."""
+    lease = outcome.lease
+    error = "null" if outcome.error is None else error_json(lease, outcome.error)
     return (
-        f'{{"id":"{lease.id}","token":{lease.token},"returned":{int(returned)},"crashed":{int(crashed)},'
-        f'"suspect":{int(suspect)},"outcome":"recovered","error":{error}{run_json(run)}}}'
+        f'{{"id":"{lease.id}","token":{lease.token},"returned":{int(not outcome.counted)},'
+        f'"marks":{int.__and__(lease.flags, KEPT)},"outcome":"recovered","error":{error}{run_json(outcome.run)}}}'
     )
 
 

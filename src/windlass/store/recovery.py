@@ -1,21 +1,22 @@
 """Recovery of what dead instances held; any instance may do it, none is in charge.
 
-A job whose phase has its output already is moved on as done. Otherwise it goes back to its queue, and the next run is an
-isolated one, because this job may be what killed the instance (a *suspect*):
+A job whose phase has its output already is moved on as done. Any other goes back to its old place in its queue at once, with its attempt:
+whoever died, it was hardly this job. Only a job whose handler was entered is charged with the death:
 
-* known to have been started: its attempt stays spent and a crash is counted; out of attempts or at the crash cap it
-  fails; after the first crash it also waits a little longer each time;
-* the same, but a suspect already, whose caller says that suspects run apart (``isolated_cap``): it has hardly taken the instance
-  down, so its attempt is given back, and it takes more crashes to make it fail;
-* claimed but not known to have been started: its attempt is given back and no crash is counted.
+* at the second death it met that way it becomes a *suspect*, whose next runs are isolated, because it may be what kills its instances;
+* from the third on it waits a little, each time longer, and not as long as the others that died with it;
+* at the tenth (``death_cap``) it fails, so that nothing loops for ever;
+* a job that may be attempted once only fails at the first: it is not run twice.
 
-Without that difference one poison job fails its neighbours: 870 of 9,900 good jobs in simulation.
+Deaths are counted by the attempts that the job's timeline has of them. How an entered job is known, and why a death counts that little:
+docs/decisions/0004-recovery.md.
 """
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -33,6 +34,7 @@ from windlass.model import (
     Lease,
     Outcome,
     Recovered,
+    Released,
     Retried,
     Verdict,
 )
@@ -40,12 +42,15 @@ from windlass.store.contract import Database, Transaction
 from windlass.store.enqueueing import Enqueuer
 from windlass.store.holder import Holder
 from windlass.store.ids import SMALLEST
-from windlass.store.recording import apply, release_row
-from windlass.store.rows import array, error_json, to_lease
+from windlass.store.recording import apply
+from windlass.store.rows import to_lease
 
 log = get_logger("windlass.store")
 
 CRASH_CAP = 3
+DEATH_CAP = 10
+ISOLATED_FROM = 2
+"""Deaths of its instance after which a job runs in a process of its own."""
 LONGEST_WAIT = timedelta(seconds=60)
 
 
@@ -56,19 +61,10 @@ def crash_delay(crashes: int) -> timedelta:
     return min(LONGEST_WAIT, timedelta(seconds=2 ** min(crashes - 2, 10)))
 
 
-@dataclass(frozen=True, slots=True)
-class Caps:
-    """After how many crashes a job fails: as a rule, and where it ran apart when its instance died."""
-
-    crashes: int
-    isolated: int | None = None
-
-    def was_apart(self, lease: Lease) -> bool:
-        """Whether a held job ran in a process of its own, which could die without taking its instance along."""
-        return self.isolated is not None and bool(lease.flags & Flag.SUSPECT)
-
-    def of(self, lease: Lease) -> int:
-        return self.isolated if self.isolated is not None and self.was_apart(lease) else self.crashes
+def death_delay(deaths: int) -> timedelta:
+    """How long a job waits after the n-th death of its instance: not at all twice, then as after crashes, give or take a half, so that the
+    one that kills its instances does not meet the same neighbours every time."""
+    return crash_delay(deaths - 1) * random.uniform(0.5, 1.5)
 
 
 class Recovery:
@@ -83,26 +79,24 @@ class Recovery:
         self,
         *,
         limit: int = 500,
-        crash_cap: int = CRASH_CAP,
-        isolated_cap: int | None = None,
+        death_cap: int = DEATH_CAP,
         holder: Holder | None = None,
         probed: Iterable[str] = (),
     ) -> list[Recovered]:
         """Declare instances dead whose lease ran out (never ``holder``'s own) and take care of up to ``limit`` of their jobs.
 
         Jobs of phases in ``probed`` are not decided but handed to ``holder`` under a new token (verdict ``held``), so
-        that the user's own "is my output there?" can be asked outside of any transaction. Call again while it answers
+        that the user's own "is my output there?" can be asked outside of any transaction. Call again while it returns
         as many as ``limit``. Jobs in an open effect transaction are left out; they are met again next time.
-
-        ``isolated_cap`` is the crash cap of jobs that were suspects already, where those run in processes of their own.
         """
-        caps = Caps(crash_cap, isolated_cap)
         own = holder.id if holder else None
         if not self._db.is_worth("recover", own=own):
             return []
         self._db.run("recover.bury", own=own)
         decided = self._db.transact(
-            lambda tx: self._recover(tx, limit, caps, holder, frozenset(probed) if holder else frozenset())
+            lambda tx: self._recover(
+                tx, limit, death_cap, holder, frozenset(probed) if holder else frozenset()
+            )
         )
         if holder:
             for item in decided:
@@ -114,130 +108,104 @@ class Recovery:
             log.warning("could not sweep the claims of dead instances; the next recovery will", exc_info=True)
         return decided
 
-    def sweep_orphans(
-        self, *, limit: int = 1000, crash_cap: int = CRASH_CAP, isolated_cap: int | None = None
-    ) -> list[Recovered]:
+    def sweep_orphans(self, *, limit: int = 1000, death_cap: int = DEATH_CAP) -> list[Recovered]:
         """One page of the net under the nets: held jobs that no claim row covers. Goes through the whole table, page by
         page, over many calls."""
-        caps = Caps(crash_cap, isolated_cap)
 
         def sweep(tx: Transaction) -> tuple[list[Recovered], str]:
             rows = tx.run("recover.orphans", after=self._orphans_after, limit=limit)
-            cases = []
+            outcomes: list[Outcome] = []
             for row in rows:
                 if row[1] is not None:
                     lease = _bare_lease(self._db, row[:14])
-                    cancel_asked, has_output, output, next_phase, next_max_attempts = row[14:]
-                    if has_output:
-                        cases.append(_done(lease, output, next_phase, next_max_attempts))
-                    else:
-                        cases.append(_judge(lease, bool(cancel_asked), caps))
+                    outcomes.append(_decide(lease, row[14:], death_cap))
             last = rows[-1][0] if len(rows) == limit else SMALLEST
-            return self._carry_out(tx, cases), last
+            return self._carry_out(tx, outcomes), last
 
         recovered, self._orphans_after = self._db.transact(sweep)
         return recovered
 
     def _recover(
-        self, tx: Transaction, limit: int, caps: Caps, holder: Holder | None, probed: frozenset[str]
+        self, tx: Transaction, limit: int, death_cap: int, holder: Holder | None, probed: frozenset[str]
     ) -> list[Recovered]:
         held: list[Recovered] = []
-        cases: list[_Case] = []
+        outcomes: list[Outcome] = []
         for row in tx.run("recover.pick", tokens=None, limit=limit):
             lease = to_lease(self._db, row[:15])
-            cancel_asked, has_output, output, next_phase, next_max_attempts = row[15:]
-            if has_output:
-                cases.append(_done(lease, output, next_phase, next_max_attempts))
-            elif holder and lease.phase in probed and not cancel_asked:
+            cancel_asked, has_output, *_, deaths = row[15:]
+            if holder and lease.phase in probed and not has_output and not cancel_asked:
                 token, at = tx.run("recover.hold", id=lease.id, token=lease.token, instance=holder.id)[0]
-                held.append(Recovered(_taken_over(self._db, row, token, at), "held"))
+                held.append(Recovered(_taken_over(self._db, row, token, at), "held", deaths=deaths))
             else:
-                cases.append(_judge(lease, bool(cancel_asked), caps))
-        return [*self._carry_out(tx, cases), *held]
+                outcomes.append(_decide(lease, row[15:], death_cap))
+        return [*self._carry_out(tx, outcomes), *held]
 
-    def _carry_out(self, tx: Transaction, cases: Sequence[_Case]) -> list[Recovered]:
-        outcomes = [case.outcome for case in cases if case.outcome is not None]
-        standing: dict[str, Verdict] = {}
-        if outcomes:
-            judged = frozenset(outcome.lease.id for outcome in outcomes)
-            standing = apply(self._db, self._enqueuer, tx, outcomes, recovering=judged)
-        releases = [case.release for case in cases if case.release is not None]
-        if releases:
-            tx.run("record.release", outcomes=array(releases))
-            phases = {case.lease.phase for case in cases if case.release is not None}
-            self._db.tell(tx, phases, nudge=True)
-        return [
-            Recovered(
-                case.lease,
-                case.verdict,
-                case.outcome,
-                standing.get(case.lease.id, Verdict.RECORDED),
-                case.error,
-                crashed=case.error is not None,
-            )
-            for case in cases
-        ]
+    def _carry_out(self, tx: Transaction, outcomes: Sequence[Outcome]) -> list[Recovered]:
+        if not outcomes:
+            return []
+        judged = frozenset(outcome.lease.id for outcome in outcomes)
+        standing = apply(self._db, self._enqueuer, tx, outcomes, recovering=judged)
+        return [_told(outcome, standing[outcome.lease.id]) for outcome in outcomes]
 
 
-class _Case:
-    """One decision: an outcome to record for the dead holder, or a release; and the error where that is a crash."""
-
-    __slots__ = ("error", "lease", "outcome", "release", "verdict")
-
-    def __init__(
-        self,
-        lease: Lease,
-        verdict: str,
-        outcome: Outcome | None = None,
-        release: str | None = None,
-        *,
-        error: JobError | None = None,
-    ) -> None:
-        self.lease, self.verdict, self.outcome, self.release = lease, verdict, outcome, release
-        self.error = error
-
-
-def _done(lease: Lease, output: str, next_phase: str | None, next_max_attempts: int | None) -> _Case:
-    """The phase's output is there: the job moves on, a cancel asked for meanwhile notwithstanding its next phase."""
-    if next_phase is None or next_max_attempts is None:
-        return _Case(lease, "completed", Completed(lease, Json(output)))
-    return _Case(lease, "advanced", Advanced(lease, next_phase, Json(output), next_max_attempts))
-
-
-def _judge(lease: Lease, cancel_asked: bool, caps: Caps) -> _Case:
+def _decide(lease: Lease, found: Sequence[Any], death_cap: int) -> Outcome:
+    cancel_asked, has_output, output, next_phase, next_max_attempts, deaths = found
+    if has_output:  # a cancel asked for meanwhile notwithstanding, which stops the job in its next phase
+        if next_phase is None or next_max_attempts is None:
+            return Completed(lease, Json(output))
+        return Advanced(lease, next_phase, Json(output), next_max_attempts)
     if cancel_asked:
-        return _Case(lease, "cancelled", Cancelled(lease, ON_REQUEST))
+        return Cancelled(lease, ON_REQUEST)
+    return judge(lease, deaths, death_cap)
+
+
+def judge(lease: Lease, deaths: int, death_cap: int) -> Outcome:
+    """What becomes of a job whose instance died and whose output is not there; ``deaths`` are those it was charged with before."""
     if not lease.flags & Flag.STARTED:
-        return _Case(lease, "released", release=release_row(lease, returned=True, suspect=True))
-    crashes = lease.crashes + 1
+        return Released(replace(lease, flags=lease.flags | Flag.RECOVERED))
+    deaths += 1
     error = JobError(
         type="InstanceDied",
         code="instance_died",
-        message="the instance that ran this attempt stopped renewing its lease",
-        details={"crashes": crashes},
+        message="the instance that ran this attempt stopped renewing its lease, and its output is not there",
+        details={"deaths": deaths},
     )
-    was_apart = caps.was_apart(lease)
-    if crashes >= caps.of(lease):
-        error = capped(error, crashes)
-        return _Case(lease, "failed", Failed(lease, error), error=error)
-    if lease.attempt >= lease.max_attempts and not was_apart:
-        return _Case(lease, "failed", Failed(lease, error), error=error)
-    delay = crash_delay(crashes)
-    if delay:
-        again = Retried(lease, error, delay, crashed=True, counted=not was_apart)
-        return _Case(lease, "retried", again, error=error)
-    row = release_row(lease, returned=was_apart, crashed=True, suspect=True, error=error_json(lease, error))
-    return _Case(lease, "released", release=row, error=error)
+    if lease.max_attempts == 1:
+        return Failed(lease, error)
+    if deaths >= death_cap:
+        return Failed(lease, _capped(error, deaths))
+    if delay := death_delay(deaths):
+        return Retried(lease, error, delay, counted=False)
+    flags = Flag.RECOVERED | Flag.SUSPECT if deaths >= ISOLATED_FROM else Flag.RECOVERED
+    return Released(replace(lease, flags=lease.flags | flags), error=error)
 
 
-def capped(error: JobError, crashes: int) -> JobError:
-    """The error of a job that took its process down once too often."""
-    return JobError(
-        type=error.type,
-        code="crash_cap",
-        message=f"the process that ran this job died {crashes} times; look at what it does to its process, then retry it: app.store.jobs.retry(id)",
-        details=error.details,
+def _capped(error: JobError, deaths: int) -> JobError:
+    """The error of a job that was running when its instance died once too often."""
+    return replace(
+        error,
+        code="death_cap",
+        message=(
+            f"{deaths} instances died while they ran this job; look at what it does to its process and to the one above it, "
+            "then retry it: app.store.jobs.retry(id)"
+        ),
     )
+
+
+_VERDICTS: dict[type, str] = {
+    Completed: "completed",
+    Advanced: "advanced",
+    Cancelled: "cancelled",
+    Failed: "failed",
+    Retried: "retried",
+    Released: "released",
+}
+
+
+def _told(outcome: Outcome, standing: Verdict) -> Recovered:
+    error = outcome.error if isinstance(outcome, Failed | Retried | Released) else None
+    is_back = isinstance(outcome, Released)
+    return Recovered(outcome.lease, _VERDICTS[type(outcome)], None if is_back else outcome, standing, error)
 
 
 def _taken_over(db: Database, row: Sequence[Any], token: int, at: Any) -> Lease:

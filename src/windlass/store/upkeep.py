@@ -24,7 +24,7 @@ Archive = Callable[[Sequence[Archived]], None]
 @dataclass(frozen=True, slots=True)
 class AgendaItems:
     """What there is to see to. ``due_in`` is None when nothing is scheduled, ``tick_in`` when no schedule fires,
-    ``resume_in`` when no pause ends by itself."""
+    ``resume_in`` when no pause ends by itself, ``expires_in`` (when the next lease can run out) when no instance lives."""
 
     due_in: float | None
     has_unlinked: bool
@@ -36,6 +36,7 @@ class AgendaItems:
     has_paced: bool = False
     has_flow: bool = False
     resume_in: float | None = None
+    expires_in: float | None = None
 
 
 class Upkeep:
@@ -65,9 +66,8 @@ class Upkeep:
 
     def agenda(self) -> AgendaItems:
         """Everything an instance should see to, in one read."""
-        due_in, unlinked, dead, counted, tick_in, kinds, parked, paced, flow, resume_in = self._db.read(
-            "agenda"
-        )[0]
+        (row,) = self._db.read("agenda")
+        due_in, unlinked, dead, counted, tick_in, kinds, parked, paced, flow, resume_in, expires_in = row
         return AgendaItems(
             due_in=due_in,
             has_unlinked=bool(unlinked),
@@ -79,6 +79,7 @@ class Upkeep:
             has_paced=bool(paced),
             has_flow=bool(flow),
             resume_in=resume_in,
+            expires_in=expires_in,
         )
 
     def next_due(self) -> datetime | None:

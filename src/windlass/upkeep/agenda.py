@@ -7,6 +7,7 @@ seconds.
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable
 
@@ -18,6 +19,7 @@ from windlass.upkeep.troubles import Troubles
 LIMIT = 1000
 FOLD_EVERY = 2.0
 SOONEST_LOOK = 0.1
+SPREAD = 0.25  # seconds over which the instances of a fleet come to look at a lease that may have run out
 
 
 class Agenda:
@@ -48,8 +50,9 @@ class Agenda:
 
     def run(self) -> float:
         """See to everything that is due; seconds until there is more, as far as is known."""
+        looked = time.monotonic()
         agenda = self._store.upkeep.agenda()
-        due_in = agenda.due_in
+        due_in, expires_in = agenda.due_in, agenda.expires_in
         self._resume(agenda.resume_in)
         if agenda.tick_in is not None:
             self._on_tick(max(0.0, agenda.tick_in))
@@ -68,6 +71,10 @@ class Agenda:
         # Last: it may take long.
         look_in = self._do("rules", True, lambda: self._look(agenda.has_new_kinds))
         times = [seconds for seconds in (due_in, agenda.resume_in, let_in, look_in) if seconds is not None]
+        if (
+            expires_in is not None
+        ):  # the timer is the net: recovery is due when the next lease can have run out
+            times.append(expires_in + SPREAD * random.random() - (time.monotonic() - looked))
         return max(0.0, min([self._every, *times]))
 
     def _look(self, has_new_kinds: bool) -> float:

@@ -2,7 +2,7 @@
 
 The store looks at outputs that phases stored with it. A phase may also have a probe of its user's ("is my output there?"): such a
 job is held by this instance while the probe is asked, outside of any transaction. Where the probe says no, the job becomes what the store
-would have made of it: one that was only claimed gets its attempt back, one that was started has crashed once more.
+would have made of it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from windlass.errors import WindlassError
@@ -23,21 +22,16 @@ from windlass.model import (
     Lease,
     Outcome,
     Recovered,
-    Released,
-    Retried,
 )
 from windlass.observe.current import lease_fields
 from windlass.store import Store
 from windlass.store.holder import Holder
-from windlass.store.recovery import Caps, capped, crash_delay
+from windlass.store.recovery import judge
 from windlass.work.kind import Phase
 
 log = get_logger("windlass.upkeep")
 
 LIMIT = 500
-ISOLATED = 2
-"""How many times as many crashes a suspect may have: it runs in a process of its own, and when its instance dies, others are likelier to be
-why. (Two of 10,000 good jobs met three such deaths beside 100 jobs that kill their instance.)"""
 
 
 class Recoverer:
@@ -49,7 +43,7 @@ class Recoverer:
         *,
         holder: Callable[[], Holder],
         phases: Mapping[str, Phase],
-        crash_cap: int,
+        death_cap: int,
         record: Callable[[Outcome], None],
         in_thread: Callable[[Callable[[], None]], None],
         on_recovered: Callable[[Recovered], None],
@@ -59,7 +53,7 @@ class Recoverer:
         self._holder = holder
         self._phases = phases
         self._probed = [name for name, phase in phases.items() if phase.probe is not None]
-        self._caps = Caps(crash_cap, ISOLATED * crash_cap)
+        self._death_cap = death_cap
         self._record = record
         self._in_thread = in_thread
         self._on_recovered = on_recovered
@@ -69,35 +63,29 @@ class Recoverer:
         """Recover until nothing is left to recover."""
         while True:
             found = self._store.recovery.recover(
-                limit=LIMIT,
-                crash_cap=self._caps.crashes,
-                isolated_cap=self._caps.isolated,
-                holder=self._holder(),
-                probed=self._probed,
+                limit=LIMIT, death_cap=self._death_cap, holder=self._holder(), probed=self._probed
             )
             for item in found:
                 self._note(item)
                 if item.is_held:
-                    self._ask(item.lease)
+                    self._ask(item)
             if len(found) < LIMIT:
                 return
 
     def sweep(self) -> None:
         """One page of the net under the nets."""
-        for item in self._store.recovery.sweep_orphans(
-            crash_cap=self._caps.crashes, isolated_cap=self._caps.isolated
-        ):
+        for item in self._store.recovery.sweep_orphans(death_cap=self._death_cap):
             self._note(item)
 
     def _note(self, item: Recovered) -> None:
         self._on_recovered(item)
-        if item.crashed:
+        if item.error is not None:
             self._on_crash()
 
-    def _ask(self, lease: Lease) -> None:
-        self._in_thread(lambda: self._record(self._judge(lease)))
+    def _ask(self, item: Recovered) -> None:
+        self._in_thread(lambda: self._record(self._judge(item.lease, item.deaths)))
 
-    def _judge(self, lease: Lease) -> Outcome:
+    def _judge(self, lease: Lease, deaths: int) -> Outcome:
         """What becomes of a job whose probe can be asked; a probe that raises says "I do not know", which is no."""
         phase = self._phases[lease.phase]
         try:
@@ -113,7 +101,7 @@ class Recoverer:
         if found is None or found is False:
             if lease.flags & Flag.STARTED:
                 self._on_crash()
-            return _again(lease, self._caps)
+            return judge(lease, deaths, self._death_cap)
         try:  # True says that it is there, not what it is: there is nothing to compare with the annotation
             text = None if found is True else Json(phase.signature.encode_result(found))
         except WindlassError as error:
@@ -130,18 +118,3 @@ def probe(phase: Phase, lease: Lease) -> Any:
 
 async def _awaited(answer: Awaitable[Any]) -> Any:
     return await answer
-
-
-def _again(lease: Lease, caps: Caps) -> Outcome:
-    if not lease.flags & Flag.STARTED:
-        return Released(replace(lease, flags=lease.flags | Flag.SUSPECT))
-    crashes = lease.crashes + 1
-    error = JobError(
-        type="InstanceDied",
-        code="instance_died",
-        message="the instance that ran this attempt stopped renewing its lease, and its output is not there",
-        details={"crashes": crashes},
-    )
-    if crashes >= caps.of(lease):
-        return Failed(lease, capped(error, crashes))
-    return Retried(lease, error, crash_delay(crashes), crashed=True, counted=not caps.was_apart(lease))

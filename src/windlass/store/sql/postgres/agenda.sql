@@ -4,8 +4,8 @@
 -- Seconds until the next job is due (NULL: none is scheduled), whether there are jobs to link, anything to recover (as
 -- recover.due judges it), and counts to fold; seconds until the next tick is due (NULL: no schedule fires);
 -- whether kinds have got rules whose jobs are to be looked through (as rule.kinds.new judges it); whether there are limited jobs that nobody
--- has looked at or places that were given up, jobs that wait for their phase's rate, and phases with flow control at all; and seconds until the
--- next pause of a phase is over (NULL: none ends by itself).
+-- has looked at or places that were given up, jobs that wait for their phase's rate, and phases with flow control at all; seconds until the
+-- next pause of a phase is over (NULL: none ends by itself); and seconds until the next lease of an instance can run out (NULL: nobody is there).
 SELECT EXTRACT(epoch FROM (
         SELECT min(l.run_at)
         FROM windlass.job_later AS l
@@ -32,5 +32,11 @@ SELECT EXTRACT(epoch FROM (
     OR EXISTS (SELECT FROM windlass.job_limit AS t WHERE t.gone) AS parked,
     (SELECT l.phase FROM windlass.job_later AS l WHERE l.reason = 'paced' ORDER BY l.phase LIMIT 1) IS NOT NULL AS paced,
     EXISTS (SELECT FROM windlass.flow) AS flowing,
-    EXTRACT(epoch FROM (SELECT min(p.paused_until) FROM windlass.phase AS p WHERE p.paused_until > clock.at) - clock.at)::double precision AS resume_in
+    EXTRACT(epoch FROM (SELECT min(p.paused_until) FROM windlass.phase AS p WHERE p.paused_until > clock.at) - clock.at)::double precision AS resume_in,
+    EXTRACT(epoch FROM (
+        SELECT min(i.heartbeat_at + i.lease)
+        FROM windlass.instance AS i
+        WHERE i.dead_at IS NULL
+            AND i.heartbeat_at + i.lease >= clock.at
+    ) - clock.at)::double precision AS expires_in
 FROM (SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at) AS clock;

@@ -111,12 +111,21 @@ RETURNING i.id;
 
 -- name: recover.pick
 -- Locks jobs that dead instances hold (or, with :tokens, those of given claims), leaving out the ones an open effect
--- transaction has: its holder may still be committing, and they are met again next time.
+-- transaction has: its holder may still be committing, and they are met again next time. Returns with each how many deaths of its
+-- instance it was charged with before, in this phase.
 SELECT j.id, j.token, j.kind, j.phase, j.lane, j.generation, j.attempt, j.max_attempts, j.crashes, j.flags, j.args,
     j.correlation, GREATEST(LEAST(j.created_at, '9999-01-01'), '0002-01-01') AS created_at,
     GREATEST(LEAST(j.ready_at, '9999-01-01'), '0002-01-01') AS ready_at,
     GREATEST(LEAST(j.claimed_at, '9999-01-01'), '0002-01-01') AS claimed_at, j.cancel_at IS NOT NULL AS cancel_asked,
-    o.job IS NOT NULL AS has_output, o.value AS output, o.next_phase, o.next_max_attempts
+    o.job IS NOT NULL AS has_output, o.value AS output, o.next_phase, o.next_max_attempts,
+    CASE WHEN j.flags & 512 <> 0 THEN (
+        SELECT count(*)
+        FROM windlass.attempt AS a
+        WHERE a.job = j.id
+            AND a.generation = j.generation
+            AND a.phase = j.phase
+            AND a.error ->> 'code' = 'instance_died'
+    ) ELSE 0 END AS deaths
 FROM windlass.claim AS c
 CROSS JOIN LATERAL unnest(c.lanes, c.los, c.his) AS r (lane, lo, hi)
 CROSS JOIN LATERAL (
@@ -202,7 +211,15 @@ WITH page AS MATERIALIZED (
 )
 SELECT p.id, o.token, o.kind, o.phase, o.lane, o.generation, o.attempt, o.max_attempts, o.crashes, o.flags, o.correlation,
     o.created_at, o.ready_at, o.claimed_at, o.cancel_asked, u.job IS NOT NULL AS has_output,
-    u.value AS output, u.next_phase, u.next_max_attempts
+    u.value AS output, u.next_phase, u.next_max_attempts,
+    CASE WHEN o.flags & 512 <> 0 THEN (
+        SELECT count(*)
+        FROM windlass.attempt AS a
+        WHERE a.job = o.id
+            AND a.generation = o.generation
+            AND a.phase = o.phase
+            AND a.error ->> 'code' = 'instance_died'
+    ) ELSE 0 END AS deaths
 FROM page AS p
 LEFT JOIN orphan AS o ON o.id = p.id
 LEFT JOIN windlass.output AS u ON u.job = o.id AND u.generation = o.generation AND u.phase = o.phase AND u.name = ''

@@ -187,7 +187,7 @@ WITH clock AS MATERIALIZED (
     SET token = h.token,
         claimed_at = h.at,
         attempt = LEAST(j.attempt + 1, 32767),
-        flags = CASE WHEN (j.lane, j.ready_at, j.id) >= (p.lane, p.ready_at, p.id) THEN j.flags & ~2 ELSE j.flags | 2 END
+        flags = CASE WHEN j.flags & 513 <> 0 OR (j.lane, j.ready_at, j.id) >= (p.lane, p.ready_at, p.id) THEN j.flags & ~2 ELSE j.flags | 2 END
     FROM held AS h
     LEFT JOIN prefetched AS p ON TRUE
     WHERE j.ctid = ANY(ARRAY(SELECT tid FROM picked))
@@ -398,7 +398,7 @@ WITH clock AS MATERIALIZED (
         attempt = 0,
         crashes = 0,
         risen = NULL,
-        flags = (j.flags & ~(1 | 2 | 4)) | 32
+        flags = (j.flags & ~(1 | 2 | 4 | 512)) | 32
     FROM given AS g
     CROSS JOIN clock AS c
     WHERE j.id = g.id
@@ -428,14 +428,14 @@ SELECT m.id, m.token
 FROM moved AS m;
 
 -- name: record.release
--- Gives held jobs back to their queue at their old place (ready_at stays). `returned` gives the attempt back, `crashed`
--- counts a crash, `suspect` makes the next run an isolated one; a release that spent its attempt leaves a trace.
+-- Gives held jobs back to their queue at their old place (ready_at stays). `returned` gives the attempt back, `marks` are flags to
+-- set; a release that spent its attempt, or has an error, leaves a trace.
 WITH clock AS MATERIALIZED (
     SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at
 ), given AS MATERIALIZED (
     SELECT g.*
     FROM json_to_recordset(:outcomes::json) AS g (
-        id uuid, token bigint, returned smallint, crashed smallint, suspect smallint, outcome text, error jsonb,
+        id uuid, token bigint, returned smallint, marks smallint, outcome text, error jsonb,
         p smallint, w integer, r integer
     )
 ), held AS MATERIALIZED (
@@ -448,10 +448,9 @@ WITH clock AS MATERIALIZED (
     UPDATE windlass.job AS j
     SET token = NULL,
         claimed_at = NULL,
-        started_at = CASE WHEN g.returned = 1 THEN j.started_at ELSE COALESCE(j.started_at, j.claimed_at) END,
+        started_at = CASE WHEN g.returned = 1 AND g.error IS NULL THEN j.started_at ELSE COALESCE(j.started_at, j.claimed_at) END,
         attempt = j.attempt - g.returned,
-        crashes = LEAST(j.crashes, 32766) + g.crashed,
-        flags = (j.flags & ~2) | g.suspect
+        flags = (j.flags & ~2) | g.marks
     FROM given AS g
     WHERE j.id = g.id
         AND j.token = g.token
@@ -463,6 +462,7 @@ WITH clock AS MATERIALIZED (
     FROM held AS h
     CROSS JOIN clock AS c
     WHERE h.returned = 0
+        OR h.error IS NOT NULL
 ), counted AS (
     INSERT INTO windlass.delta (phase, queued, processing)
     SELECT m.phase, count(*), -count(*)

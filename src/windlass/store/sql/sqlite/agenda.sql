@@ -4,8 +4,8 @@
 -- Seconds until the next job is due (NULL: none is scheduled), whether there are jobs to link, anything to recover (as
 -- recover.due judges it), and counts to fold; seconds until the next tick is due (NULL: no schedule fires);
 -- whether kinds have got rules whose jobs are to be looked through (as rule.kinds.new judges it); whether there are limited jobs that nobody
--- has looked at or places that were given up, jobs that wait for their phase's rate, and phases with flow control at all; and seconds until the
--- next pause of a phase is over (NULL: none ends by itself).
+-- has looked at or places that were given up, jobs that wait for their phase's rate, and phases with flow control at all; seconds until the
+-- next pause of a phase is over (NULL: none ends by itself); and seconds until the next lease of an instance can run out (NULL: nobody is there).
 SELECT ((
         SELECT min(l.run_at)
         FROM windlass_job_later AS l
@@ -32,4 +32,10 @@ SELECT ((
     OR EXISTS (SELECT 1 FROM windlass_job_limit AS t WHERE t.gone) AS parked,
     EXISTS (SELECT 1 FROM windlass_job_later AS l WHERE l.reason = 'paced') AS paced,
     EXISTS (SELECT 1 FROM windlass_flow) AS flowing,
-    ((SELECT min(p.paused_until) FROM windlass_phase AS p WHERE p.paused_until > :now) - :now) / 1000000.0 AS resume_in;
+    ((SELECT min(p.paused_until) FROM windlass_phase AS p WHERE p.paused_until > :now) - :now) / 1000000.0 AS resume_in,
+    ((
+        SELECT min(i.heartbeat_at + i.lease)
+        FROM windlass_instance AS i
+        WHERE i.dead_at IS NULL
+            AND i.heartbeat_at + i.lease >= :now
+    ) - :now) / 1000000.0 AS expires_in;

@@ -74,10 +74,19 @@ WHERE dead_at IS NULL
 RETURNING id;
 
 -- name: recover.pick
--- The jobs that dead instances hold (or, with :tokens, those of given claims).
+-- The jobs that dead instances hold (or, with :tokens, those of given claims), each with how many deaths of its instance it was
+-- charged with before, in this phase.
 SELECT j.id, j.token, j.kind, j.phase, j.lane, j.generation, j.attempt, j.max_attempts, j.crashes, j.flags, j.args,
     j.correlation, j.created_at, j.ready_at, j.claimed_at, j.cancel_at IS NOT NULL AS cancel_asked, o.job IS NOT NULL AS has_output,
-    o.value AS output, o.next_phase, o.next_max_attempts
+    o.value AS output, o.next_phase, o.next_max_attempts,
+    CASE WHEN j.flags & 512 <> 0 THEN (
+        SELECT count(*)
+        FROM windlass_attempt AS a
+        WHERE a.job = j.id
+            AND a.generation = j.generation
+            AND a.phase = j.phase
+            AND a.error ->> '$.code' = 'instance_died'
+    ) ELSE 0 END AS deaths
 FROM windlass_claim AS c
 LEFT JOIN windlass_instance AS i ON i.id = c.instance
 CROSS JOIN windlass_job AS j ON j.token = c.token
@@ -120,7 +129,15 @@ WHERE dead_at < :now - 3600000000
 -- The net under the nets: held jobs whose claim row is gone, one page of the table at a time.
 SELECT p.id, CASE WHEN p.orphan THEN p.token END AS token, p.kind, p.phase, p.lane, p.generation, p.attempt, p.max_attempts, p.crashes,
     p.flags, p.correlation, p.created_at, p.ready_at, p.claimed_at, p.cancel_at IS NOT NULL AS cancel_asked,
-    u.job IS NOT NULL AS has_output, u.value AS output, u.next_phase, u.next_max_attempts
+    u.job IS NOT NULL AS has_output, u.value AS output, u.next_phase, u.next_max_attempts,
+    CASE WHEN p.flags & 512 <> 0 THEN (
+        SELECT count(*)
+        FROM windlass_attempt AS a
+        WHERE a.job = p.id
+            AND a.generation = p.generation
+            AND a.phase = p.phase
+            AND a.error ->> '$.code' = 'instance_died'
+    ) ELSE 0 END AS deaths
 FROM (
     SELECT j.*, j.token IS NOT NULL AND NOT EXISTS (SELECT 1 FROM windlass_claim AS c WHERE c.token = j.token) AS orphan
     FROM windlass_job AS j

@@ -119,7 +119,7 @@ UPDATE windlass_job
 SET token = :token,
     claimed_at = :now,
     attempt = attempt + 1,
-    flags = CASE WHEN picked.place > :starting THEN windlass_job.flags & ~2 ELSE windlass_job.flags | 2 END
+    flags = CASE WHEN windlass_job.flags & 513 <> 0 OR picked.place > :starting THEN windlass_job.flags & ~2 ELSE windlass_job.flags | 2 END
 FROM (
     SELECT j.rowid AS row, row_number() OVER () AS place
     FROM (
@@ -362,15 +362,15 @@ SET phase = g.value ->> '$.phase',
     attempt = 0,
     crashes = 0,
     risen = NULL,
-    flags = (flags & ~(1 | 2 | 4)) | 32
+    flags = (flags & ~(1 | 2 | 4 | 512)) | 32
 FROM json_each(:outcomes) AS g
 WHERE windlass_job.id = g.value ->> '$.id'
     AND windlass_job.token = g.value ->> '$.token'
 RETURNING id, NULL AS token;
 
 -- name: record.release
--- Gives held jobs back to their queue at their old place (ready_at stays). `returned` gives the attempt back, `crashed`
--- counts a crash, `suspect` makes the next run an isolated one; a release that spent its attempt leaves a trace.
+-- Gives held jobs back to their queue at their old place (ready_at stays). `returned` gives the attempt back, `marks` are flags to
+-- set; a release that spent its attempt, or has an error, leaves a trace.
 INSERT INTO windlass_attempt (job, token, started_at, ended_at, generation, attempt, outcome, phase, error,
     instance, processor, waited_ms, ran_ms)
 SELECT j.id, j.token, j.claimed_at, :now, j.generation, j.attempt, g.value ->> '$.outcome', j.phase, g.value -> '$.error',
@@ -379,7 +379,10 @@ FROM json_each(:outcomes) AS g
 CROSS JOIN windlass_job AS j ON j.id = g.value ->> '$.id'
 LEFT JOIN windlass_claim AS h ON h.token = j.token
 WHERE j.token = g.value ->> '$.token'
-    AND g.value ->> '$.returned' = 0;
+    AND (
+        g.value ->> '$.returned' = 0
+        OR g.value ->> '$.error' IS NOT NULL
+    );
 INSERT INTO windlass_delta (phase, queued, processing)
 SELECT j.phase, count(*), -count(*)
 FROM json_each(:outcomes) AS g
@@ -389,10 +392,9 @@ GROUP BY j.phase;
 UPDATE windlass_job
 SET token = NULL,
     claimed_at = NULL,
-    started_at = CASE WHEN g.value ->> '$.returned' = 1 THEN started_at ELSE COALESCE(started_at, claimed_at) END,
+    started_at = CASE WHEN g.value ->> '$.returned' = 1 AND g.value ->> '$.error' IS NULL THEN started_at ELSE COALESCE(started_at, claimed_at) END,
     attempt = attempt - (g.value ->> '$.returned'),
-    crashes = crashes + (g.value ->> '$.crashed'),
-    flags = (flags & ~2) | (g.value ->> '$.suspect')
+    flags = (flags & ~2) | (g.value ->> '$.marks')
 FROM json_each(:outcomes) AS g
 WHERE windlass_job.id = g.value ->> '$.id'
     AND windlass_job.token = g.value ->> '$.token'

@@ -1,0 +1,119 @@
+"""Jobs of dead instances: they run again at once and in the worker; only a suspect runs in a process of its own, and what waits for one holds
+nobody up."""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.engine import process_handlers as handlers
+from tests.engine.shop import Shop
+from windlass.engine.engine import Engine
+from windlass.engine.floor import MOST_ALONE
+from windlass.model import Enqueued, State
+
+pytestmark = pytest.mark.timeout(240)
+
+BRIEF = timedelta(seconds=0.3)
+
+
+def die(shop: Shop, phase: str) -> None:
+    """An instance that claims the one job of a phase, enters its handler, and is never heard of again."""
+    holder = shop.store.join(lease=BRIEF)
+    assert holder.start(holder.claim(phase, 1))
+    shop.until(shop.store.recovery.recover)
+
+
+@pytest.mark.parametrize(("deaths", "is_apart"), [(1, False), (2, True)])
+def test_a_job_that_was_running_at_two_deaths_runs_in_a_process_of_its_own(
+    shop: Shop, deaths: int, is_apart: bool
+) -> None:
+    """I-9, I-14."""
+    job = shop.app.job(handlers.pid).enqueue()
+    for _ in range(deaths):
+        die(shop, "pid")
+    shop.drained(shop.serve())
+    assert (shop.job(job).result != os.getpid()) is is_apart
+
+
+def suspects(shop: Shop, folder: Path, count: int) -> list[Enqueued]:
+    """Suspects that run until there is a file ``go``, and say that they began."""
+    work = shop.app.job(processors=MOST_ALONE + 1)(handlers.wait_for)
+    jobs = [work.enqueue(path=str(folder / f"begun-{n}"), go=str(folder / "go")) for n in range(count)]
+    table = "windlass_job" if shop.store.db.dialect == "sqlite" else "windlass.job"
+    shop.run(f"UPDATE {table} SET flags = flags | 513")
+    return jobs
+
+
+def begun(folder: Path) -> int:
+    return len(list(folder.glob("begun-?")))
+
+
+def waiting(engine: Engine) -> int:
+    return engine.report().phases["wait_for"].waiting
+
+
+def test_those_that_wait_for_a_process_hold_no_processor(shop: Shop, tmp_path: Path) -> None:
+    """Seven suspects for four places, and five processors: the fifth is for the others."""
+    jobs = suspects(shop, tmp_path, MOST_ALONE + 3)
+    engine = shop.serve()
+    shop.until(lambda: begun(tmp_path) == MOST_ALONE and waiting(engine) == 3)
+    fresh = tmp_path / "fresh"
+    fresh.mkdir()
+    (fresh / "go").touch()
+    for n in range(3):
+        job = shop.app.enqueue("wait_for", path=str(fresh / f"begun-{n}"), go=str(fresh / "go"))
+        shop.until(lambda: shop.job(job).state is State.COMPLETED)  # noqa: B023
+    assert begun(tmp_path) == MOST_ALONE and waiting(engine) == 3
+    (tmp_path / "go").touch()
+    shop.drained(engine)
+    assert [shop.job(job).state for job in jobs] == [State.COMPLETED] * len(jobs)
+
+
+def test_one_that_waits_for_a_process_is_not_known_to_run(shop: Shop, tmp_path: Path) -> None:
+    """Its instance may die before it is entered, and that is not to be charged to it."""
+    jobs = suspects(shop, tmp_path, MOST_ALONE + 1)
+    engine = shop.serve()
+    shop.until(lambda: begun(tmp_path) == MOST_ALONE and waiting(engine) == 1)
+    table = "windlass_job" if shop.store.db.dialect == "sqlite" else "windlass.job"
+    started = {str(row[0]) for row in shop.run(f"SELECT id FROM {table} WHERE flags & 2 <> 0")}
+    assert len(started) == MOST_ALONE and started < {job.id for job in jobs}
+    (tmp_path / "go").touch()
+    shop.drained(engine)
+
+
+def test_one_that_waits_for_a_process_can_be_cancelled_and_is_given_back(shop: Shop, tmp_path: Path) -> None:
+    jobs = suspects(shop, tmp_path, MOST_ALONE + 2)
+    engine = shop.serve()
+    shop.until(lambda: begun(tmp_path) == MOST_ALONE and waiting(engine) == 2)
+    *_, cancelled, left = [job for job in jobs if not (tmp_path / f"begun-{jobs.index(job)}").exists()]
+    shop.store.jobs.cancel(cancelled.id)
+    shop.until(lambda: shop.job(cancelled).state is State.CANCELLED)
+    assert waiting(engine) == 1
+    engine.stop(grace=0)
+    assert shop.job(left).state is State.QUEUED and shop.job(left).attempt == 0
+    assert begun(tmp_path) == MOST_ALONE
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_recovery_comes_when_the_lease_can_have_run_out(shop: Shop, when: str) -> None:
+    """I-9: the timer is the net, and here it is ten minutes away. An instance that came after the last look is found in time, too."""
+
+    @shop.app.job
+    def work() -> None: ...
+
+    @shop.app.job
+    def other() -> None: ...
+
+    if when == "after":
+        shop.serve(phases=("other",), recovery=600.0)
+        done = other.enqueue()
+        shop.until(lambda: shop.job(done).state is State.COMPLETED)
+    job = work.enqueue()
+    assert shop.store.join(lease=BRIEF * 3).claim("work", 1)
+    if when == "before":
+        shop.serve(phases=("other",), recovery=600.0)
+    shop.until(lambda: shop.job(job).state is State.QUEUED)
