@@ -33,7 +33,7 @@ def main(
 ) -> None:
     """Run experiments (all, without a NAME): real workers, real kills, and a ledger of what was lost or doubled.
 
-    Ends with 1 if a promise was broken. Experiments: kill, poison, cut, freeze, block, term, restart, bad, children,
+    Ends with 1 if a promise was broken. Experiments: kill, storm, deaths, poison, cut, freeze, block, term, restart, bad, children,
     pipeline, chunks, cancel, cron.
     """
     for name in names:

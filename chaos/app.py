@@ -10,7 +10,9 @@ import ctypes
 import math
 import os
 import signal
+import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import windlass
@@ -39,6 +41,9 @@ def die(how: str | None) -> None:
             os._exit(3)
         case "kill":
             os.kill(os.getpid(), signal.SIGKILL)
+        case "instance":
+            is_child = "windlass.engine.child" in sys.modules
+            os.kill(os.getppid() if is_child else os.getpid(), signal.SIGKILL)
     time.sleep(60)
 
 
@@ -106,6 +111,16 @@ def hog(ctx: Context, megabytes: int) -> int:
     note_start(ctx.lease)
     hoard = [b"x" * 1024**2 for _ in range(megabytes)]
     return len(hoard)
+
+
+@app.job
+def witness(ctx: Context, go: str) -> None:
+    """A good one that runs until there is a file."""
+    note_start(ctx.lease)
+    while not Path(go).exists():
+        ctx.sleep(0.02)
+    with ctx.transaction() as tx:
+        tx.connection.execute(*effect(ctx))
 
 
 # ---------------------------------------------------------------------- jobs that came out wrong

@@ -17,6 +17,8 @@ from windlass.store.migrate import migrate
 
 NAMES = (
     "kill",
+    "storm",
+    "deaths",
     "poison",
     "cut",
     "freeze",

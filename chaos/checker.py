@@ -10,7 +10,7 @@ from typing import Any
 from chaos.bed import Bed
 from chaos.findings import Findings
 
-WITH_EFFECT = frozenset({"order", "letter", "press", "blocker"})
+WITH_EFFECT = frozenset({"order", "letter", "press", "blocker", "witness"})
 FINAL = frozenset({"completed", "failed", "cancelled"})
 
 

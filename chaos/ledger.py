@@ -40,6 +40,7 @@ class Start(NamedTuple):
     crashes: int
     pid: int
     at: float
+    is_suspect: bool
 
 
 def note_start(lease: Lease) -> None:
@@ -48,7 +49,9 @@ def note_start(lease: Lease) -> None:
     if pid not in _files:
         path = Path(os.environ[FOLDER]) / "starts"
         _files[pid] = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-    start = Start(lease.id, lease.token, lease.kind, lease.attempt, lease.crashes, pid, time.time())
+    start = Start(
+        lease.id, lease.token, lease.kind, lease.attempt, lease.crashes, pid, time.time(), lease.is_suspect
+    )
     os.write(_files[pid], f"{' '.join(map(str, start))}\n".encode())
 
 
@@ -80,5 +83,5 @@ class Ledger:
 
 
 def _parsed(line: str) -> Start:
-    job, token, kind, attempt, crashes, pid, at = line.split()
-    return Start(job, int(token), kind, int(attempt), int(crashes), int(pid), float(at))
+    job, token, kind, attempt, crashes, pid, at, suspect = line.split()
+    return Start(job, int(token), kind, int(attempt), int(crashes), int(pid), float(at), suspect == "True")

@@ -36,6 +36,7 @@ class Leases:
 
 
 DEFAULT = Leases()
+BRIEF = Leases(lease=3.0, heartbeat=1.0, margin=0.5)
 QUICK = Leases(lease=2.0, heartbeat=0.5, margin=0.5, recovery=0.3)
 STEADY = Leases(lease=10.0, heartbeat=0.5, margin=0.5, recovery=0.3)
 """For experiments in which no lease may end: on a busy machine a heartbeat may come seconds late."""

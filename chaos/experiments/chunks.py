@@ -32,7 +32,7 @@ SHORT = Plan(chunks=150, kills=3)
 def run(bed: Bed, plan: Plan, findings: Findings) -> None:
     """One worker after the other is killed while it works; the next goes on at the checkpoint."""
     bed.query(CREATE_STEPS)
-    settings = {**plan.leases.settings, "crash_cap": 1000}
+    settings = {**plan.leases.settings, "death_cap": 1000}
     (job,) = bed.enqueue(
         "ledger", [{"chunks": plan.chunks, "size": plan.size, "ms": plan.ms}], max_attempts=1000
     )

@@ -32,7 +32,7 @@ SHORT = Plan(jobs=150, leases=QUICK)
 def run(bed: Bed, plan: Plan, findings: Findings) -> None:
     """Workers serve; two of them are killed with jobs in their hands."""
     bed.query(CREATE_STEPS)
-    settings = {**plan.leases.settings, "crash_cap": 30}
+    settings = plan.leases.settings
     serving = [bed.worker(settings=settings) for _ in range(plan.workers)]
     bed.enqueue("line", ({"n": n, "trouble": plan.trouble} for n in range(plan.jobs)), phase="line:first")
     killed = 0

@@ -40,13 +40,25 @@ def holds(name: str, bed: Bed) -> None:
 
 @both
 def test_killed_workers_lose_and_double_nothing(bed: Bed) -> None:
-    """I-6, I-9: what they held is taken over within lease + recovery interval + 1 s."""
+    """I-6, I-9: what they held runs again."""
     holds("kill", bed)
+
+
+@both
+def test_a_storm_of_kills_fails_nobody(bed: Bed) -> None:
+    """I-6, I-9, I-14: with the caps as they are; pipelines, chunks, fan-ins and schedules, too."""
+    holds("storm", bed)
+
+
+@both
+def test_deaths_are_charged_to_those_that_cause_them(bed: Bed) -> None:
+    """I-14: crashes of its own process, deaths of its instance, and a good job that others die with."""
+    holds("deaths", bed)
 
 
 @postgres
 def test_poison_jobs_fail_and_spare_their_neighbours(bed: Bed) -> None:
-    """I-14: each runs at most crash cap + 1 times, and says how it died."""
+    """I-14: each runs a bounded number of times, and says how it died."""
     holds("poison", bed)
 
 
