@@ -70,6 +70,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--lives", default=None, help="random lives the store's state machine tries (default: 60 and 40)"
     )
     parser.addoption(
+        "--crowd",
+        default="20000",
+        help="rows in every table beside which plans made on empty tables are judged (default: 20000)",
+    )
+    parser.addoption(
         "--transitions",
         default="120",
         help="how many changes of zones' clocks the cron oracle walks through, or: all (default: 120)",
@@ -85,6 +90,7 @@ OLDER_TOO = frozenset(
         "test_recovery",
         "test_hot_plans",
         "test_claim_limit",
+        "test_stale_plans",
     }
 )
 """Modules that run on the oldest PostgreSQL found too. The others run on the newest, unless WINDLASS_TEST_PG_VERSIONS=all: the whole run

@@ -6,6 +6,7 @@ a million rows is shown by test_hot_plans.py.
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -47,7 +48,7 @@ def test_a_claim_row_leads_to_its_jobs_through_the_index(
     """The token alone would decide, and no index has it: phase, lane and ready_at are what the index can look up."""
     plan = explain(postgres_dsn, verb, **parameters)
     (condition,) = (line for line in plan.splitlines() if "Index Cond" in line and "ready_at" in line)
-    condition = condition.replace("c_1.", "c.")
+    condition = re.sub(r"\bc_\d\.", "c.", condition)
     for part in ("phase = c.phase", "lane = r.lane", "ready_at >= r.lo", "ready_at <= r.hi"):
         assert part in condition, plan
 

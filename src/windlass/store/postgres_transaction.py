@@ -33,6 +33,7 @@ class PostgresTransaction:
         self._is_foreign = is_foreign
         # In a session that we could not set, times as text have the form that its DateStyle says, and the driver reads one form only.
         self._is_binary = is_foreign or not prepare
+        self._is_steered = not is_foreign
 
     def run(self, verb: str, **parameters: object) -> list[Row]:
         if self._is_foreign:  # the handler's own errors are its own; ours are translated here
@@ -43,9 +44,13 @@ class PostgresTransaction:
     def confirm(self) -> None:
         with translated():  # a lost connection, or a time-out of the server's, is no deed of the handler's
             try:
-                self.connection.execute(f"RELEASE SAVEPOINT {EFFECT}")
+                self.connection.execute(
+                    f"RELEASE SAVEPOINT {EFFECT}; SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off",
+                    prepare=False,
+                )
             except (pg.InvalidSavepointSpecification, pg.NoActiveSqlTransaction) as error:
                 raise StoreError(ENDED_BY_HANDLER) from error
+        self._is_steered = True
 
     def _run(self, verb: str, parameters: dict[str, object]) -> list[Row]:
         rows: list[Row] = []
@@ -54,7 +59,9 @@ class PostgresTransaction:
                 parameters["now"] = self._clock.now() if self._clock else None
             cursor = self._cursor()
             values = {name: parameters[name] for name in names}
-            cursor.execute(text, values, prepare=self._prepare, binary=self._is_binary or verb in BINARY)
+            # While the handler's own statements are still to come the session has its settings, and a plan made so is not to be kept.
+            prepare = self._prepare and (self._is_steered or verb in INSERTS)
+            cursor.execute(text, values, prepare=prepare, binary=self._is_binary or verb in BINARY)
             if cursor.description is not None:
                 rows = cursor.fetchall()
         return rows
@@ -98,6 +105,7 @@ def _compiled() -> dict[str, list[tuple[bytes, frozenset[str]]]]:
 
 
 STATEMENTS = _compiled()
+INSERTS = {"enqueue"}  # looks nothing up
 BINARY = {"step"}  # its answer has many times in it: to write and read them as text costs 1 us a job
 
 

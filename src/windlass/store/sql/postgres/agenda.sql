@@ -7,9 +7,11 @@
 -- has looked at or places that were given up, jobs that wait for their phase's rate, and phases with flow control at all; seconds until the
 -- next pause of a phase is over (NULL: none ends by itself); and seconds until the next lease of an instance can run out (NULL: nobody is there).
 SELECT EXTRACT(epoch FROM (
-        SELECT min(l.run_at)
+        SELECT l.run_at
         FROM windlass.job_later AS l
         WHERE l.reason IN ('scheduled', 'retry', 'inbox')
+        ORDER BY l.run_at
+        LIMIT 1
     ) - clock.at)::double precision AS due_in,
     EXISTS (SELECT FROM windlass.job_later AS l WHERE l.reason = 'unlinked') AS unlinked,
     EXISTS (

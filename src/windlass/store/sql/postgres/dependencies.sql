@@ -26,8 +26,8 @@ WITH child AS MATERIALIZED (
     FOR UPDATE SKIP LOCKED
 )
 SELECT d.child, d.parent, d.policy, d.parent_state
-FROM windlass.job_dep AS d
-JOIN child AS c ON c.id = d.child
+FROM child AS c
+CROSS JOIN LATERAL (SELECT e.* FROM windlass.job_dep AS e WHERE e.child = c.id OFFSET 0) AS d
 ORDER BY d.child, d.parent;
 
 -- name: link.flag_live
@@ -35,30 +35,26 @@ ORDER BY d.child, d.parent;
 -- queued: claims at the same moment pass over a row that is locked here, so they have to be told to look again.
 WITH parent AS MATERIALIZED (
     SELECT j.id
-    FROM windlass.job AS j
-    WHERE j.id = ANY(:parents::uuid[])
-    ORDER BY j.id
-    FOR NO KEY UPDATE SKIP LOCKED
+    FROM (SELECT g.id FROM unnest(:parents::uuid[]) AS g (id) ORDER BY g.id) AS g
+    CROSS JOIN LATERAL (SELECT l.id FROM windlass.job AS l WHERE l.id = g.id FOR NO KEY UPDATE SKIP LOCKED) AS j
 )
 UPDATE windlass.job AS j
 SET flags = j.flags | 8
 FROM parent AS p
-WHERE j.id = p.id
+WHERE j.id = ANY(ARRAY[p.id])
 RETURNING j.id, CASE WHEN j.token IS NULL THEN j.phase END AS phase;
 
 -- name: link.flag_later
 -- Flags waiting and scheduled parents, leaving out locked ones; answers those that carry the flag now.
 WITH parent AS MATERIALIZED (
     SELECT l.id
-    FROM windlass.job_later AS l
-    WHERE l.id = ANY(:parents::uuid[])
-    ORDER BY l.id
-    FOR NO KEY UPDATE SKIP LOCKED
+    FROM (SELECT g.id FROM unnest(:parents::uuid[]) AS g (id) ORDER BY g.id) AS g
+    CROSS JOIN LATERAL (SELECT w.id FROM windlass.job_later AS w WHERE w.id = g.id FOR NO KEY UPDATE SKIP LOCKED) AS l
 )
 UPDATE windlass.job_later AS l
 SET flags = l.flags | 8
 FROM parent AS p
-WHERE l.id = p.id
+WHERE l.id = ANY(ARRAY[p.id])
 RETURNING l.id;
 
 -- name: link.ended
@@ -75,8 +71,8 @@ UPDATE windlass.job_dep AS d
 SET parent_state = g.state,
     parent_ended_at = g.ended_at
 FROM json_to_recordset(:edges::json) AS g (parent uuid, child uuid, state text, ended_at timestamptz)
-WHERE d.parent = g.parent
-    AND d.child = g.child;
+WHERE (d.parent, d.child) >= (g.parent, g.child)
+    AND (d.parent, d.child) <= (g.parent, g.child);
 
 -- name: link.done
 -- Children whose edges are linked: from now on they wait for `pending` parents, or are due if there are none left.
@@ -85,8 +81,8 @@ WITH linked AS (
     SET reason = CASE WHEN g.pending > 0 THEN 'waiting' ELSE 'scheduled' END,
         pending = g.pending
     FROM json_to_recordset(:children::json) AS g (id uuid, pending integer)
-    WHERE l.id = g.id
-        AND l.reason = 'unlinked'
+    WHERE l.id = ANY(ARRAY[g.id])
+        AND l.reason || '' = 'unlinked'
     RETURNING l.id, l.pending, l.phase
 ), counted AS (
     INSERT INTO windlass.delta (phase, waiting, scheduled)
@@ -106,8 +102,8 @@ WITH ended AS MATERIALIZED (
     FROM json_to_recordset(:ended::json) AS g (id uuid, state text)
 ), open AS MATERIALIZED (
     SELECT d.parent, d.child, e.state
-    FROM windlass.job_dep AS d
-    JOIN ended AS e ON e.id = d.parent
+    FROM ended AS e
+    CROSS JOIN LATERAL (SELECT o.* FROM windlass.job_dep AS o WHERE o.parent = e.id OFFSET 0) AS d
     WHERE d.parent_state IS NULL
     ORDER BY d.child, d.parent
     FOR UPDATE OF d
@@ -116,21 +112,29 @@ UPDATE windlass.job_dep AS d
 SET parent_state = o.state,
     parent_ended_at = COALESCE(:now::timestamptz, clock_timestamp())
 FROM open AS o
-WHERE d.parent = o.parent
-    AND d.child = o.child
+WHERE (d.parent, d.child) >= (o.parent, o.child)
+    AND (d.parent, d.child) <= (o.parent, o.child)
 RETURNING d.child, d.policy, d.parent_state;
 
 -- name: settle.lock
 -- Locks, in id order, the children that are counted down and those that are cancelled: one after the other they would be
 -- locked in two orders, and two parents' ends could wait for each other.
 SELECT l.id
-FROM windlass.job_later AS l
-WHERE (
-        (l.id = ANY(:counted::uuid[]) AND l.reason = 'waiting')
-        OR (l.id = ANY(:doomed::uuid[]) AND l.reason = ANY(:reasons::text[]))
-    )
-ORDER BY l.id
-FOR UPDATE;
+FROM (
+    SELECT c.id, ARRAY['waiting'] AS reasons
+    FROM unnest(:counted::uuid[]) AS c (id)
+    UNION ALL
+    SELECT d.id, :reasons::text[]
+    FROM unnest(:doomed::uuid[]) AS d (id)
+    ORDER BY id
+) AS g
+CROSS JOIN LATERAL (
+    SELECT w.id
+    FROM windlass.job_later AS w
+    WHERE w.id = g.id
+        AND w.reason = ANY(g.reasons)
+    FOR UPDATE
+) AS l;
 
 -- name: settle.count
 -- Counts down waiting children on their locked rows; those that reach zero are due.
@@ -138,19 +142,21 @@ WITH given AS MATERIALIZED (
     SELECT g.id, g.satisfied
     FROM json_to_recordset(:children::json) AS g (id uuid, satisfied integer)
 ), child AS MATERIALIZED (
-    SELECT l.id
-    FROM windlass.job_later AS l
-    JOIN given AS g ON g.id = l.id
-    WHERE l.reason = 'waiting'
-    ORDER BY l.id
-    FOR UPDATE OF l
+    SELECT l.id, g.satisfied
+    FROM (SELECT s.id, s.satisfied FROM given AS s ORDER BY s.id) AS g
+    CROSS JOIN LATERAL (
+        SELECT w.id
+        FROM windlass.job_later AS w
+        WHERE w.id = g.id
+            AND w.reason = 'waiting'
+        FOR UPDATE
+    ) AS l
 ), counted_down AS (
     UPDATE windlass.job_later AS l
-    SET pending = l.pending - g.satisfied,
-        reason = CASE WHEN l.pending - g.satisfied > 0 THEN 'waiting' ELSE 'scheduled' END
+    SET pending = l.pending - c.satisfied,
+        reason = CASE WHEN l.pending - c.satisfied > 0 THEN 'waiting' ELSE 'scheduled' END
     FROM child AS c
-    JOIN given AS g ON g.id = c.id
-    WHERE l.id = c.id
+    WHERE l.id = ANY(ARRAY[c.id])
     RETURNING l.id, l.pending, l.phase
 ), counted AS (
     INSERT INTO windlass.delta (phase, waiting, scheduled)
@@ -171,7 +177,7 @@ WITH clock AS MATERIALIZED (
 ), moved AS (
     DELETE FROM windlass.job_later AS l
     WHERE l.id = ANY(:ids::uuid[])
-        AND l.reason = 'scheduled'
+        AND l.reason || '' = 'scheduled'
         AND l.run_at <= (SELECT at FROM clock)
         AND l.flags & 128 = 0
     RETURNING l.*
@@ -179,7 +185,7 @@ WITH clock AS MATERIALIZED (
     UPDATE windlass.job_later AS l
     SET reason = 'limited'
     WHERE l.id = ANY(:ids::uuid[])
-        AND l.reason = 'scheduled'
+        AND l.reason || '' = 'scheduled'
         AND l.run_at <= (SELECT at FROM clock)
         AND l.flags & 128 <> 0
     RETURNING l.phase
@@ -217,12 +223,13 @@ WHERE d.parent = ANY(:ids::uuid[])
     AND d.parent_state <> 'completed'
     AND d.policy <> 'run'
     AND (
-        EXISTS (SELECT FROM windlass.job_later AS l WHERE l.id = d.child AND l.reason = 'waiting')
+        EXISTS (SELECT FROM windlass.job_later AS l WHERE l.id = d.child AND l.reason = 'waiting' OFFSET 0)
         OR EXISTS (
             SELECT FROM windlass.job_done AS e
             WHERE e.id = d.child
-                AND e.state = 'cancelled'
+                AND e.state || '' = 'cancelled'
                 AND e.error ->> 'code' = 'parent_not_completed'
+            OFFSET 0
         )
     )
 RETURNING d.child;
@@ -241,8 +248,8 @@ FOR UPDATE;
 WITH taken AS (
     DELETE FROM windlass.job_done AS d
     USING json_to_recordset(:children::json) AS g (id uuid, pending integer)
-    WHERE d.id = g.id
-        AND d.state = 'cancelled'
+    WHERE d.id = ANY(ARRAY[g.id])
+        AND d.state || '' = 'cancelled'
         AND d.error ->> 'code' = 'parent_not_completed'
     RETURNING d.*, g.pending
 ), later AS (
@@ -251,7 +258,7 @@ WITH taken AS (
     SELECT t.id, t.created_at, COALESCE(:now::timestamptz, clock_timestamp()), t.pending, t.lane, t.generation + 1, t.max_attempts,
         (t.flags & (16 | 128 | 256))
             | CASE WHEN t.kind IN (SELECT k.kind FROM windlass.rule_kind AS k) THEN 64 ELSE 0 END
-            | CASE WHEN EXISTS (SELECT FROM windlass.job_dep AS e WHERE e.parent = t.id) THEN 8 ELSE 0 END,
+            | CASE WHEN EXISTS (SELECT FROM windlass.job_dep AS e WHERE e.parent = t.id OFFSET 0) THEN 8 ELSE 0 END,
         'waiting', t.kind, t.phase, t.correlation, t.args
     FROM taken AS t
 ), limits AS (

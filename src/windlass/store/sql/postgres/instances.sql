@@ -138,7 +138,15 @@ CROSS JOIN LATERAL (
     LIMIT :limit -- belt: the outer one decides; this one bounds what a plan that reads ahead may lock
     FOR UPDATE SKIP LOCKED
 ) AS j
-LEFT JOIN windlass.output AS o ON o.job = j.id AND o.generation = j.generation AND o.phase = j.phase AND o.name = ''
+LEFT JOIN LATERAL (
+    SELECT p.*
+    FROM windlass.output AS p
+    WHERE p.job = j.id
+        AND p.generation = j.generation
+        AND p.phase = j.phase
+        AND p.name = ''
+    LIMIT 1
+) AS o ON TRUE
 WHERE (
         c.token = ANY(:tokens::bigint[])
         OR (:tokens::bigint[] IS NULL AND EXISTS (SELECT FROM windlass.instance AS i WHERE i.id = c.instance AND i.dead_at IS NOT NULL))
@@ -167,12 +175,17 @@ RETURNING j.token, j.claimed_at;
 
 -- name: recover.sweep
 -- Removes claim rows of dead instances that cover no job any more, then the dead instances without claims.
-WITH emptied AS (
-    DELETE FROM windlass.claim AS c
+WITH dead AS MATERIALIZED (
+    SELECT c.token
+    FROM windlass.claim AS c
     WHERE (
             EXISTS (SELECT FROM windlass.instance AS i WHERE i.id = c.instance AND i.dead_at IS NOT NULL)
             OR NOT EXISTS (SELECT FROM windlass.instance AS i WHERE i.id = c.instance)
         )
+), emptied AS (
+    DELETE FROM windlass.claim AS c
+    USING dead AS d
+    WHERE c.token = ANY(ARRAY[d.token])
         AND NOT EXISTS (
             SELECT FROM unnest(c.lanes, c.los, c.his) AS r (lane, lo, hi)
             CROSS JOIN LATERAL (
@@ -202,12 +215,15 @@ WITH page AS MATERIALIZED (
         GREATEST(LEAST(j.created_at, '9999-01-01'), '0002-01-01') AS created_at,
         GREATEST(LEAST(j.ready_at, '9999-01-01'), '0002-01-01') AS ready_at,
         GREATEST(LEAST(j.claimed_at, '9999-01-01'), '0002-01-01') AS claimed_at, j.cancel_at IS NOT NULL AS cancel_asked
-    FROM windlass.job AS j
-    JOIN page AS p ON p.id = j.id
-    WHERE j.token IS NOT NULL
-        AND NOT EXISTS (SELECT FROM windlass.claim AS c WHERE c.token = j.token)
-    ORDER BY j.id
-    FOR UPDATE OF j SKIP LOCKED
+    FROM page AS p
+    CROSS JOIN LATERAL (
+        SELECT l.*
+        FROM windlass.job AS l
+        WHERE l.id = p.id
+            AND l.token IS NOT NULL
+            AND NOT EXISTS (SELECT FROM windlass.claim AS c WHERE c.token = l.token OFFSET 0)
+        FOR UPDATE OF l SKIP LOCKED
+    ) AS j
 )
 SELECT p.id, o.token, o.kind, o.phase, o.lane, o.generation, o.attempt, o.max_attempts, o.crashes, o.flags, o.correlation,
     o.created_at, o.ready_at, o.claimed_at, o.cancel_asked, u.job IS NOT NULL AS has_output,
@@ -222,7 +238,15 @@ SELECT p.id, o.token, o.kind, o.phase, o.lane, o.generation, o.attempt, o.max_at
     ) ELSE 0 END AS deaths
 FROM page AS p
 LEFT JOIN orphan AS o ON o.id = p.id
-LEFT JOIN windlass.output AS u ON u.job = o.id AND u.generation = o.generation AND u.phase = o.phase AND u.name = ''
+LEFT JOIN LATERAL (
+    SELECT r.*
+    FROM windlass.output AS r
+    WHERE r.job = o.id
+        AND r.generation = o.generation
+        AND r.phase = o.phase
+        AND r.name = ''
+    LIMIT 1
+) AS u ON TRUE
 ORDER BY p.id;
 
 -- name: instances

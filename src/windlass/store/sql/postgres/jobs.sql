@@ -4,6 +4,14 @@
 -- last. Whoever locks many rows of
 -- `job` and is not their holder uses SKIP LOCKED, so that nobody waits for a holder's effect transaction and no cycle
 -- can form. Every write of a holder names (id, token): a holder whose lease ended changes nothing.
+-- PLANS DEPEND ON NO STATISTICS. A session plans each statement once, perhaps while the tables are empty, and keeps that plan while they grow
+-- (tests/plans/test_stale_plans.py). Whole tables are never scanned (enable_seqscan is off in the store's own sessions); what else has to
+-- be kept from a plan that seems cheap beside nothing:
+--   rows of a table that are looked up for others: LATERAL (… LIMIT 1), (… OFFSET 0) or (… FOR UPDATE), which stay on the inner side
+--   rows that are updated or deleted: id = ANY(ARRAY[g.id]), an index condition that can be neither hashed nor merged; of two columns a
+--     range of rows, which only the index of both can serve
+--   EXISTS (… OFFSET 0): looked up row by row, not hashed
+--   column || '' = …: no condition for an index, also not for a partial one's
 -- Parameters are :names; the loader turns them into the driver's form. Guards stand one to a line (./dev mutate-sql).
 
 -- The enqueue verbs also run on callers' own connections, whose drivers make objects of uuids: they answer ids as text.
@@ -127,7 +135,7 @@ WITH clock AS MATERIALIZED (
 ), finished AS (
     DELETE FROM windlass.job AS j
     USING given AS g
-    WHERE j.id = g.id
+    WHERE j.id = ANY(ARRAY[g.id])
         AND j.token = g.token
         AND j.flags & :aside::smallint = 0
     RETURNING j.id, j.created_at, j.claimed_at, j.started_at, j.token, j.lane, j.generation, j.attempt, j.crashes,
@@ -244,9 +252,9 @@ WHERE NOT EXISTS (
 -- What became of attempts that a step did not finish: still held (its end needs the long way), recorded before, or lost.
 SELECT g.id, g.token,
     CASE
-        WHEN EXISTS (SELECT FROM windlass.job AS j WHERE j.id = g.id AND j.token = g.token) THEN 'held'
-        WHEN EXISTS (SELECT FROM windlass.job_done AS d WHERE d.id = g.id AND d.token = g.token) THEN 'already'
-        WHEN EXISTS (SELECT FROM windlass.attempt AS a WHERE a.job = g.id AND a.token = g.token AND a.outcome <> 'recovered') THEN 'already'
+        WHEN EXISTS (SELECT FROM windlass.job AS j WHERE j.id = g.id AND j.token = g.token OFFSET 0) THEN 'held'
+        WHEN EXISTS (SELECT FROM windlass.job_done AS d WHERE d.id = g.id AND d.token = g.token OFFSET 0) THEN 'already'
+        WHEN EXISTS (SELECT FROM windlass.attempt AS a WHERE a.job = g.id AND a.token = g.token AND a.outcome <> 'recovered' OFFSET 0) THEN 'already'
         ELSE 'lost'
     END AS standing
 FROM json_to_recordset(:leases::json) AS g (id uuid, token bigint);
@@ -254,11 +262,18 @@ FROM json_to_recordset(:leases::json) AS g (id uuid, token bigint);
 -- name: record.lock
 -- Locks held jobs in id order and answers what a fence must know: flags, whether a cancel was asked for, and why.
 SELECT j.id, j.token, j.flags, j.cancel_at IS NOT NULL AS cancel_asked, j.cancel_reason
-FROM windlass.job AS j
-JOIN json_to_recordset(:leases::json) AS g (id uuid, token bigint) ON g.id = j.id
-WHERE j.token = g.token
-ORDER BY j.id
-FOR UPDATE OF j;
+FROM (
+    SELECT l.id, l.token
+    FROM json_to_recordset(:leases::json) AS l (id uuid, token bigint)
+    ORDER BY l.id
+) AS g
+CROSS JOIN LATERAL (
+    SELECT h.id, h.token, h.flags, h.cancel_at, h.cancel_reason
+    FROM windlass.job AS h
+    WHERE h.id = g.id
+        AND h.token = g.token
+    FOR UPDATE
+) AS j;
 
 -- name: record.finish
 -- Ends held jobs whatever their flags, with outputs and progress folded into history. The caller tidies the side tables.
@@ -272,7 +287,7 @@ WITH clock AS MATERIALIZED (
         id uuid, token bigint, state text, result jsonb, error jsonb, traceback text, recovered boolean,
         p smallint, w integer, r integer
     )
-    WHERE j.id = g.id
+    WHERE j.id = ANY(ARRAY[g.id])
         AND j.token = g.token
     RETURNING j.*, g.state, g.result, g.error, g.traceback, g.recovered, g.p, g.w, g.r
 ), history AS (
@@ -307,7 +322,7 @@ WITH clock AS MATERIALIZED (
         ) END
     FROM finished AS f
     CROSS JOIN clock AS c
-    LEFT JOIN windlass.claim AS h ON h.token = f.token
+    LEFT JOIN windlass.claim AS h ON h.token = ANY(ARRAY[f.token])
 ), counted AS (
     INSERT INTO windlass.delta (phase, processing, completed, failed, cancelled)
     SELECT f.phase, -count(*),
@@ -331,7 +346,7 @@ WITH outputs AS (
 )
 DELETE FROM windlass.job_key AS k
 WHERE k.job = ANY(:ids::uuid[])
-    AND k.scope = 'live';
+    AND k.scope || '' = 'live';
 
 -- name: record.retry
 -- Moves held jobs to a later run and keeps what went wrong. A job that crashed its process becomes a suspect.
@@ -343,7 +358,7 @@ WITH clock AS MATERIALIZED (
         id uuid, token bigint, delay double precision, error jsonb, traceback text, crashed smallint, returned smallint, outcome text,
         p smallint, w integer, r integer
     )
-    WHERE j.id = g.id
+    WHERE j.id = ANY(ARRAY[g.id])
         AND j.token = g.token
     RETURNING j.*, g.delay, g.error, g.traceback, g.crashed, g.returned, g.outcome, g.p, g.w, g.r
 ), later AS (
@@ -361,7 +376,7 @@ WITH clock AS MATERIALIZED (
         h.instance, m.p, m.w, m.r
     FROM moved AS m
     CROSS JOIN clock AS c
-    LEFT JOIN windlass.claim AS h ON h.token = m.token
+    LEFT JOIN windlass.claim AS h ON h.token = ANY(ARRAY[m.token])
 ), counted AS (
     INSERT INTO windlass.delta (phase, processing, scheduled)
     SELECT m.phase, -count(*), count(*)
@@ -383,9 +398,9 @@ WITH clock AS MATERIALIZED (
     )
 ), held AS MATERIALIZED (
     SELECT j.id, j.token, j.claimed_at, j.generation, j.attempt, j.phase, g.outcome, h.instance, g.p, g.w, g.r
-    FROM windlass.job AS j
-    JOIN given AS g ON g.id = j.id
-    LEFT JOIN windlass.claim AS h ON h.token = j.token
+    FROM given AS g
+    CROSS JOIN LATERAL (SELECT l.* FROM windlass.job AS l WHERE l.id = g.id LIMIT 1) AS j
+    LEFT JOIN windlass.claim AS h ON h.token = ANY(ARRAY[j.token])
     WHERE j.token = g.token
 ), moved AS (
     UPDATE windlass.job AS j
@@ -401,7 +416,7 @@ WITH clock AS MATERIALIZED (
         flags = (j.flags & ~(1 | 2 | 4 | 512)) | 32
     FROM given AS g
     CROSS JOIN clock AS c
-    WHERE j.id = g.id
+    WHERE j.id = ANY(ARRAY[g.id])
         AND j.token = g.token
     RETURNING j.id, g.token, j.phase
 ), tried AS (
@@ -413,7 +428,7 @@ WITH clock AS MATERIALIZED (
 ), unfinished AS (
     DELETE FROM windlass.checkpoint AS p
     USING held AS h
-    WHERE p.job = h.id
+    WHERE p.job = ANY(ARRAY[h.id])
 ), counted AS (
     INSERT INTO windlass.delta (phase, queued, processing)
     SELECT h.phase, 0, -count(*)
@@ -440,9 +455,9 @@ WITH clock AS MATERIALIZED (
     )
 ), held AS MATERIALIZED (
     SELECT j.id, j.token, j.claimed_at, j.generation, j.attempt, j.phase, g.returned, g.outcome, g.error, h.instance, g.p, g.w, g.r
-    FROM windlass.job AS j
-    JOIN given AS g ON g.id = j.id
-    LEFT JOIN windlass.claim AS h ON h.token = j.token
+    FROM given AS g
+    CROSS JOIN LATERAL (SELECT l.* FROM windlass.job AS l WHERE l.id = g.id LIMIT 1) AS j
+    LEFT JOIN windlass.claim AS h ON h.token = ANY(ARRAY[j.token])
     WHERE j.token = g.token
 ), moved AS (
     UPDATE windlass.job AS j
@@ -452,7 +467,7 @@ WITH clock AS MATERIALIZED (
         attempt = j.attempt - g.returned,
         flags = (j.flags & ~2) | g.marks
     FROM given AS g
-    WHERE j.id = g.id
+    WHERE j.id = ANY(ARRAY[g.id])
         AND j.token = g.token
     RETURNING j.id, g.token, j.phase
 ), tried AS (
@@ -484,7 +499,7 @@ WHERE NOT s.own BETWEEN 1 AND :milliseconds::double precision;
 UPDATE windlass.job AS j
 SET flags = j.flags | 2
 FROM json_to_recordset(:leases::json) AS g (id uuid, token bigint)
-WHERE j.id = g.id
+WHERE j.id = ANY(ARRAY[g.id])
     AND j.token = g.token
 RETURNING j.id, j.token;
 
@@ -593,15 +608,18 @@ FROM ended AS e;
 -- Ends jobs that wait for one of these reasons, locking them in id order.
 WITH found AS MATERIALIZED (
     SELECT l.id
-    FROM windlass.job_later AS l
-    WHERE l.id = ANY(:ids::uuid[])
-        AND l.reason = ANY(:reasons::text[])
-    ORDER BY l.id
-    FOR UPDATE
+    FROM (SELECT g.id FROM unnest(:ids::uuid[]) AS g (id) ORDER BY g.id) AS g
+    CROSS JOIN LATERAL (
+        SELECT w.id
+        FROM windlass.job_later AS w
+        WHERE w.id = g.id
+            AND w.reason = ANY(:reasons::text[])
+        FOR UPDATE
+    ) AS l
 ), ended AS (
     DELETE FROM windlass.job_later AS l
     USING found AS f
-    WHERE l.id = f.id
+    WHERE l.id = ANY(ARRAY[f.id])
     RETURNING l.*
 ), history AS (
     INSERT INTO windlass.job_done (id, created_at, finished_at, started_at, lane, generation, attempt, crashes, max_attempts,
@@ -658,7 +676,7 @@ WITH clock AS MATERIALIZED (
     SELECT t.id, t.created_at, c.at, t.lane, t.generation + 1, t.max_attempts,
         (t.flags & (16 | 128 | 256))
             | CASE WHEN t.kind IN (SELECT k.kind FROM windlass.rule_kind AS k) THEN 64 ELSE 0 END
-            | CASE WHEN EXISTS (SELECT FROM windlass.job_dep AS e WHERE e.parent = t.id) THEN 8 ELSE 0 END
+            | CASE WHEN EXISTS (SELECT FROM windlass.job_dep AS e WHERE e.parent = t.id OFFSET 0) THEN 8 ELSE 0 END
             | CASE WHEN EXISTS (
                 SELECT FROM jsonb_array_elements(t.outputs) AS o
                 WHERE (o ->> 'phase' <> t.phase OR (o ->> 'name' <> '' AND t.state <> 'completed'))

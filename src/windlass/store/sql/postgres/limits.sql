@@ -89,11 +89,9 @@ WHERE k.scope = 'debounce'
 -- Takes queued jobs that have come to a phase where they are limited out of their queue again; answers how many.
 WITH parked AS (
     DELETE FROM windlass.job AS j
-    USING windlass.job_limit AS t
     WHERE j.id = ANY(:ids::uuid[])
         AND j.token IS NULL
-        AND t.job = j.id
-        AND t.phase = j.phase
+        AND EXISTS (SELECT FROM windlass.job_limit AS t WHERE t.job = j.id AND t.phase = j.phase OFFSET 0)
     RETURNING j.*
 ), later AS (
     INSERT INTO windlass.job_later (id, created_at, run_at, started_at, lane, generation, attempt, crashes, max_attempts,
@@ -114,8 +112,8 @@ FROM parked;
 -- Locks limited jobs that nobody has looked at yet, a page of them in id order, and answers what limits they have in their phase.
 SELECT l.id, l.phase, t.key, t.lim, t.rate, t.burst, f.phase IS NOT NULL AS is_known
 FROM windlass.job_later AS l
-LEFT JOIN windlass.job_limit AS t ON t.job = l.id AND t.phase = l.phase
-LEFT JOIN windlass.flow AS f ON f.phase = l.phase
+LEFT JOIN windlass.job_limit AS t ON t.job = ANY(ARRAY[l.id]) AND t.phase = l.phase
+LEFT JOIN windlass.flow AS f ON f.phase = ANY(ARRAY[l.phase])
 WHERE l.reason = 'limited'
     AND l.gate IS NULL
     AND t.gone IS NOT TRUE
@@ -130,14 +128,14 @@ UPDATE windlass.job_later AS l
 SET gate = g.gate,
     reason = CASE WHEN g.gate IS NULL THEN 'paced' ELSE 'limited' END
 FROM json_to_recordset(:jobs::json) AS g (id uuid, gate text)
-WHERE l.id = g.id;
+WHERE l.id = ANY(ARRAY[g.id]);
 
 -- name: gate.open
 -- Makes the gates that are missing. Those that are there are left out first: an insert that conflicts waits for whoever is updating the row.
 INSERT INTO windlass.gate (phase, key, used_at, admitted)
 SELECT g.phase, g.key, COALESCE(:now::timestamptz, clock_timestamp()), 0
 FROM json_to_recordset(:gates::json) AS g (phase text, key text)
-WHERE NOT EXISTS (SELECT FROM windlass.gate AS o WHERE o.phase = g.phase AND o.key = g.key)
+WHERE NOT EXISTS (SELECT FROM windlass.gate AS o WHERE o.phase = g.phase AND o.key = g.key OFFSET 0)
 ORDER BY g.phase, g.key
 ON CONFLICT (phase, key) DO NOTHING;
 
@@ -160,13 +158,17 @@ WITH held AS MATERIALIZED (
     SELECT DISTINCT t.phase, t.key
     FROM windlass.job_limit AS t
     WHERE t.job = ANY(:ids::uuid[])
-        AND t.admitted
+        AND t.admitted::integer = 1
 )
 SELECT g.phase, g.key
-FROM windlass.gate AS g
-JOIN held AS h ON h.phase = g.phase AND h.key = g.key
-ORDER BY g.phase, g.key
-FOR UPDATE OF g;
+FROM (SELECT w.phase, w.key FROM held AS w ORDER BY w.phase, w.key) AS h
+CROSS JOIN LATERAL (
+    SELECT o.phase, o.key
+    FROM windlass.gate AS o
+    WHERE o.phase = h.phase
+        AND o.key = h.key
+    FOR UPDATE
+) AS g;
 
 -- name: free.later
 -- Notes that jobs give up their places, in a transaction that may stay open for long; upkeep frees them after its commit, and is told. The
@@ -179,7 +181,7 @@ WITH ended AS (
     UPDATE windlass.job_limit AS t
     SET gone = TRUE
     WHERE t.job = ANY(:ids::uuid[])
-        AND t.admitted
+        AND t.admitted::integer = 1
     RETURNING t.job
 )
 SELECT pg_notify('windlass', w.phase)::text
@@ -194,8 +196,8 @@ SELECT t.job, t.phase, t.key
 FROM windlass.job_limit AS t
 WHERE t.gone
     AND t.job >= :job::uuid -- belt: implied by the next line; the index has the job alone
-    AND (t.job, t.phase) > (:job::uuid, :phase::text)
-ORDER BY t.job, t.phase
+    AND (t.job > :job::uuid OR t.phase > :phase::text)
+ORDER BY t.job, t.phase || ''
 LIMIT :limit
 FOR UPDATE SKIP LOCKED;
 
@@ -209,8 +211,7 @@ WITH given AS MATERIALIZED (
 ), ended AS (
     DELETE FROM windlass.job_limit AS t
     USING given AS g
-    WHERE t.job = ANY(ARRAY(SELECT o.job FROM given AS o)) -- belt: implied by what follows; keeps a crowd from being read whole (test_limit_plans.py)
-        AND t.job = g.job
+    WHERE t.job = ANY(ARRAY[g.job])
         AND t.phase = g.phase
         AND t.gone
         AND NOT g.is_living
@@ -220,8 +221,7 @@ WITH given AS MATERIALIZED (
     SET admitted = FALSE,
         gone = FALSE
     FROM given AS g
-    WHERE t.job = ANY(ARRAY(SELECT o.job FROM given AS o)) -- belt: implied by what follows; keeps a crowd from being read whole (test_limit_plans.py)
-        AND t.job = g.job
+    WHERE t.job = ANY(ARRAY[g.job])
         AND t.phase = g.phase
         AND t.gone
         AND g.is_living
@@ -234,8 +234,8 @@ FROM (
     FROM (SELECT e.phase, e.key FROM ended AS e UNION ALL SELECT m.phase, m.key FROM moved AS m) AS s
     GROUP BY s.phase, s.key
 ) AS f
-WHERE g.phase = f.phase
-    AND g.key = f.key;
+WHERE (g.phase, g.key) >= (f.phase, f.key)
+    AND (g.phase, g.key) <= (f.phase, f.key);
 
 -- name: admit
 -- Frees the places of jobs that ended or went elsewhere, each once (those that ended lose their limits with them), and gives the free places of
@@ -254,7 +254,7 @@ WITH clock AS MATERIALIZED (
     SET admitted = FALSE,
         gone = FALSE
     WHERE t.job = ANY(:moved::uuid[])
-        AND t.admitted
+        AND t.admitted::integer = 1
     RETURNING t.phase, t.key
 ), freed AS MATERIALIZED (
     SELECT s.phase, s.key, sum(s.n) AS n
@@ -298,8 +298,7 @@ WITH clock AS MATERIALIZED (
     UPDATE windlass.job_limit AS t
     SET admitted = TRUE
     FROM picked AS p
-    WHERE t.job = ANY(ARRAY(SELECT c.id FROM picked AS c)) -- belt: implied by what follows; keeps a crowd from being read whole (test_limit_plans.py)
-        AND t.job = p.id
+    WHERE t.job = ANY(ARRAY[p.id])
         AND t.phase = p.phase
     RETURNING t.job, t.phase, t.key, t.rate IS NOT NULL AND p.rate IS NOT NULL AS is_paced, p.places, p.place
 ), counted AS (
@@ -309,22 +308,18 @@ WITH clock AS MATERIALIZED (
     FROM room AS r
     LEFT JOIN (SELECT p.phase, p.key, count(*) AS n FROM placed AS p GROUP BY p.phase, p.key) AS n ON n.phase = r.phase AND n.key = r.key
     CROSS JOIN clock AS c
-    WHERE g.ctid = ANY(ARRAY(SELECT o.tid FROM room AS o)) -- belt: implied by what follows; the row is locked, so it is where it was
-        AND g.phase = r.phase
-        AND g.key = r.key
+    WHERE g.ctid = r.tid -- the row is locked, so it is where it was
 ), passed AS (
     UPDATE windlass.job_later AS l
     SET reason = 'paced',
         gate = NULL
     FROM placed AS p
-    WHERE l.id = ANY(ARRAY(SELECT c.job FROM placed AS c)) -- belt: implied by what follows; keeps a crowd from being read whole (test_limit_plans.py)
-        AND l.id = p.job
+    WHERE l.id = ANY(ARRAY[p.job])
         AND p.is_paced
 ), moved AS (
     DELETE FROM windlass.job_later AS l
     USING placed AS p
-    WHERE l.id = ANY(ARRAY(SELECT c.job FROM placed AS c)) -- belt: implied by what follows; keeps a crowd from being read whole (test_limit_plans.py)
-        AND l.id = p.job
+    WHERE l.id = ANY(ARRAY[p.job])
         AND NOT p.is_paced
     RETURNING l.*, p.place
 ), live AS (
@@ -357,8 +352,8 @@ WITH clock AS MATERIALIZED (
 ), moved AS (
     DELETE FROM windlass.job_later AS l
     USING unnest(:ids::uuid[]) WITH ORDINALITY AS g (id, place)
-    WHERE l.id = g.id
-        AND l.reason = 'paced'
+    WHERE l.id = ANY(ARRAY[g.id])
+        AND l.reason || '' = 'paced'
     RETURNING l.*, g.place
 ), live AS (
     INSERT INTO windlass.job (id, created_at, ready_at, started_at, lane, generation, attempt, crashes, max_attempts, flags,
@@ -388,7 +383,7 @@ GROUP BY m.phase;
 -- Phases where jobs wait for the rate, those that are paused left out.
 SELECT f.phase
 FROM windlass.flow AS f
-WHERE EXISTS (SELECT FROM windlass.job_later AS l WHERE l.reason = 'paced' AND l.phase = f.phase)
+WHERE EXISTS (SELECT FROM windlass.job_later AS l WHERE l.reason = 'paced' AND l.phase = f.phase OFFSET 0)
     AND NOT EXISTS (
         SELECT FROM windlass.phase AS p
         WHERE p.name = f.phase
@@ -452,7 +447,7 @@ WITH clock AS MATERIALIZED (
     SET lane = j.lane - o.lanes,
         risen = COALESCE(j.risen, 0) + o.lanes
     FROM old AS o
-    WHERE j.id = o.id
+    WHERE j.id = ANY(ARRAY[o.id])
     RETURNING j.id
 )
 SELECT count(*)
@@ -478,7 +473,7 @@ WITH clock AS MATERIALIZED (
     SET lane = l.lane - o.lanes,
         risen = COALESCE(l.risen, 0) + o.lanes
     FROM old AS o
-    WHERE l.id = o.id
+    WHERE l.id = ANY(ARRAY[o.id])
     RETURNING l.id
 )
 SELECT count(*)

@@ -4,7 +4,7 @@
 -- The phases that jobs have been through, by their own outputs.
 SELECT o.job, o.phase
 FROM windlass.output AS o
-JOIN windlass.job AS j ON j.id = o.job AND j.generation = o.generation
+CROSS JOIN LATERAL (SELECT FROM windlass.job AS l WHERE l.id = o.job AND l.generation = o.generation LIMIT 1) AS j
 WHERE o.job = ANY(:ids::uuid[])
     AND o.name = '';
 
@@ -18,11 +18,14 @@ WITH given AS MATERIALIZED (
     )
 ), held AS MATERIALIZED (
     SELECT j.id, j.generation, j.phase, g.name, g.value, g.next_phase, g.next_max_attempts
-    FROM windlass.job AS j
-    JOIN given AS g ON g.id = j.id
-    WHERE j.token = g.token
-    ORDER BY j.id
-    FOR NO KEY UPDATE OF j
+    FROM (SELECT o.* FROM given AS o ORDER BY o.id) AS g
+    CROSS JOIN LATERAL (
+        SELECT l.id, l.generation, l.phase
+        FROM windlass.job AS l
+        WHERE l.id = g.id
+            AND l.token = g.token
+        FOR NO KEY UPDATE
+    ) AS j
 ), stored AS (
     INSERT INTO windlass.output (job, generation, phase, name, at, value, next_phase, next_max_attempts)
     SELECT h.id, h.generation, h.phase, h.name, COALESCE(:now::timestamptz, clock_timestamp()), h.value, h.next_phase, h.next_max_attempts
@@ -33,13 +36,20 @@ WITH given AS MATERIALIZED (
     UPDATE windlass.job AS j
     SET flags = j.flags | 32
     FROM held AS h
-    WHERE j.id = h.id
+    WHERE j.id = ANY(ARRAY[h.id])
         AND j.flags & 32 = 0 -- belt: saves the row's copy where the flag is there already
 )
-SELECT h.id, h.phase, h.name, s.job IS NOT NULL AS created, COALESCE(o.value, h.value) AS value
+SELECT h.id, h.phase, h.name, (h.id, h.name) IN (SELECT s.job, s.name FROM stored AS s) AS created, COALESCE(o.value, h.value) AS value
 FROM held AS h
-LEFT JOIN stored AS s ON s.job = h.id AND s.name = h.name
-LEFT JOIN windlass.output AS o ON o.job = h.id AND o.generation = h.generation AND o.phase = h.phase AND o.name = h.name;
+LEFT JOIN LATERAL (
+    SELECT e.value
+    FROM windlass.output AS e
+    WHERE e.job = h.id
+        AND e.generation = h.generation
+        AND e.phase = h.phase
+        AND e.name = h.name
+    LIMIT 1
+) AS o ON TRUE;
 
 -- name: outputs
 -- All outputs of a job so far, in the order they were stored.

@@ -50,8 +50,8 @@ UPDATE windlass.principal AS p
 SET alive_at = COALESCE(:now::timestamptz, clock_timestamp())
 WHERE p.job = ANY(:ids::uuid[])
     AND (
-        EXISTS (SELECT FROM windlass.job AS j WHERE j.id = p.job)
-        OR EXISTS (SELECT FROM windlass.job_later AS l WHERE l.id = p.job)
+        EXISTS (SELECT FROM windlass.job AS j WHERE j.id = p.job OFFSET 0)
+        OR EXISTS (SELECT FROM windlass.job_later AS l WHERE l.id = p.job OFFSET 0)
     )
 RETURNING p.job;
 
@@ -60,7 +60,7 @@ RETURNING p.job;
 UPDATE windlass.principal AS p
 SET alive_at = g.ended_at
 FROM json_to_recordset(:ended::json) AS g (job uuid, ended_at timestamptz)
-WHERE p.job = g.job;
+WHERE p.job = ANY(ARRAY[g.job]);
 
 -- name: erase
 -- Removes principals, with the tokens kept beside them.

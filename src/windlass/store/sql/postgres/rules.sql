@@ -196,7 +196,7 @@ RETURNING parent, rule;
 -- Removes what was left of earlier generations of jobs that have made their child now.
 DELETE FROM windlass.rule_hit AS h
 USING json_to_recordset(:hits::json) AS g (parent uuid, rule text, generation smallint)
-WHERE h.parent = g.parent
+WHERE h.parent = ANY(ARRAY[g.parent])
     AND h.rule = g.rule
     AND h.generation < g.generation
     AND h.child IS NULL;
@@ -214,16 +214,22 @@ RETURNING f.id, f.rule, f.key, f.round, f.missing, f.bad;
 -- name: fan_in.counting
 -- The hits that count for these kinds in these rounds.
 SELECT h.fan_in, h.kind, h.parent, h.generation, h.state
-FROM windlass.rule_hit AS h
-JOIN json_to_recordset(:kinds::json) AS g (fan_in bigint, round integer, kind text)
-    ON g.fan_in = h.fan_in AND g.round = h.round AND g.kind = h.kind
-WHERE h.counts;
+FROM json_to_recordset(:kinds::json) AS g (fan_in bigint, round integer, kind text)
+CROSS JOIN LATERAL (
+    SELECT t.*
+    FROM windlass.rule_hit AS t
+    WHERE t.fan_in = g.fan_in
+        AND t.round = g.round
+        AND t.kind = g.kind
+        AND t.counts
+    LIMIT 1
+) AS h;
 
 -- name: fan_in.earlier
 -- The rounds that these jobs belong to already, through an earlier end of theirs.
 SELECT h.parent, h.rule, h.generation, h.fan_in, h.round
-FROM windlass.rule_hit AS h
-JOIN json_to_recordset(:hits::json) AS g (parent uuid, rule text) ON g.parent = h.parent AND g.rule = h.rule
+FROM json_to_recordset(:hits::json) AS g (parent uuid, rule text)
+CROSS JOIN LATERAL (SELECT t.* FROM windlass.rule_hit AS t WHERE t.parent = g.parent AND t.rule = g.rule OFFSET 0) AS h
 WHERE h.fan_in IS NOT NULL;
 
 -- name: fan_in.outdo
@@ -231,7 +237,7 @@ WHERE h.fan_in IS NOT NULL;
 UPDATE windlass.rule_hit AS h
 SET counts = FALSE
 FROM json_to_recordset(:hits::json) AS g (parent uuid, rule text, generation smallint)
-WHERE h.parent = g.parent
+WHERE h.parent = ANY(ARRAY[g.parent])
     AND h.rule = g.rule
     AND h.generation = g.generation;
 
@@ -242,37 +248,55 @@ SET missing = g.missing,
     bad = g.bad,
     opened_at = COALESCE(f.opened_at, :now::timestamptz, clock_timestamp())
 FROM json_to_recordset(:fan_ins::json) AS g (id bigint, missing smallint, bad smallint)
-WHERE f.id = g.id;
+WHERE f.id = ANY(ARRAY[g.id]);
 
 -- name: fan_in.parts
 -- What counts in the rounds of these fan-ins, and whether somebody asked for it of whom nobody can say any more who it was.
 SELECT h.fan_in, h.kind, h.parent, h.asked,
     h.asked
-        AND NOT EXISTS (SELECT FROM windlass.job_done AS d WHERE d.id = h.parent)
-        AND NOT EXISTS (SELECT FROM windlass.job AS j WHERE j.id = h.parent)
-        AND NOT EXISTS (SELECT FROM windlass.job_later AS l WHERE l.id = h.parent) AS lost,
+        AND NOT EXISTS (SELECT FROM windlass.job_done AS d WHERE d.id = h.parent OFFSET 0)
+        AND NOT EXISTS (SELECT FROM windlass.job AS j WHERE j.id = h.parent OFFSET 0)
+        AND NOT EXISTS (SELECT FROM windlass.job_later AS l WHERE l.id = h.parent OFFSET 0) AS lost,
     h.data::text
-FROM windlass.rule_hit AS h
-JOIN json_to_recordset(:fan_ins::json) AS g (id bigint, round integer) ON g.id = h.fan_in AND g.round = h.round
-WHERE h.counts;
+FROM json_to_recordset(:fan_ins::json) AS g (id bigint, round integer)
+CROSS JOIN LATERAL (
+    SELECT t.*
+    FROM windlass.rule_hit AS t
+    WHERE t.fan_in = g.id
+        AND t.round = g.round
+        AND t.counts
+    OFFSET 0
+) AS h;
 
 -- name: fan_in.close
 -- Ends rounds whose children are made (or could not be): the hits name the child, and the fan-in rests until its next round.
+WITH part AS MATERIALIZED (
+    SELECT p.parent, p.rule, p.generation, g.child, g.error
+    FROM json_to_recordset(:fan_ins::json) AS g (id bigint, round integer, child uuid, error text)
+    CROSS JOIN LATERAL (
+        SELECT t.parent, t.rule, t.generation
+        FROM windlass.rule_hit AS t
+        WHERE t.fan_in = g.id
+            AND t.round = g.round
+            AND t.counts
+        OFFSET 0
+    ) AS p
+)
 UPDATE windlass.rule_hit AS h
-SET child = g.child,
-    error = g.error,
+SET child = p.child,
+    error = p.error,
     data = NULL
-FROM json_to_recordset(:fan_ins::json) AS g (id bigint, round integer, child uuid, error text)
-WHERE h.fan_in = g.id
-    AND h.round = g.round
-    AND h.counts;
+FROM part AS p
+WHERE h.parent = ANY(ARRAY[p.parent])
+    AND h.rule = p.rule
+    AND h.generation = p.generation;
 UPDATE windlass.fan_in AS f
 SET round = g.round + 1,
     missing = g.width,
     bad = 0,
     opened_at = NULL
 FROM json_to_recordset(:fan_ins::json) AS g (id bigint, round integer, width smallint)
-WHERE f.id = g.id;
+WHERE f.id = ANY(ARRAY[g.id]);
 
 -- name: fan_in.undo
 -- Forgets what has arrived for children of a rule that are not made; answers the parents, to be counted again.

@@ -18,14 +18,14 @@ WITH clock AS MATERIALIZED (
 ), moved AS (
     DELETE FROM windlass.job_later AS l
     USING due AS d
-    WHERE l.id = d.id
+    WHERE l.id = ANY(ARRAY[d.id])
         AND NOT d.is_limited
     RETURNING l.*
 ), parked AS (
     UPDATE windlass.job_later AS l
     SET reason = 'limited'
     FROM due AS d
-    WHERE l.id = d.id
+    WHERE l.id = ANY(ARRAY[d.id])
         AND d.is_limited
     RETURNING l.phase, l.run_at
 ), live AS (
@@ -60,9 +60,13 @@ GROUP BY m.phase;
 
 -- name: next_due
 -- When the next job becomes due.
-SELECT min(l.run_at)
-FROM windlass.job_later AS l
-WHERE l.reason IN ('scheduled', 'retry', 'inbox');
+SELECT (
+    SELECT l.run_at
+    FROM windlass.job_later AS l
+    WHERE l.reason IN ('scheduled', 'retry', 'inbox')
+    ORDER BY l.run_at
+    LIMIT 1
+);
 
 -- name: fold
 -- Folds delta rows into the tally.
