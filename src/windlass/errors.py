@@ -10,6 +10,7 @@ do next; the facts are attributes too, so that callers need not parse text.
     ├── StoreError                  the database refused or could not be reached
     │   ├── StoreUnreachableError   no connection; nothing was written, or it is unknown whether it was
     │   │   └── StoreBusyError      SQLite's one write lock was not to be had in time; nothing was written
+    │   │   └── EnqueueUnknownError ... about jobs: repeat the call with the ids that the error has
     │   ├── StoreInterruptedError   the server gave this call up (a time-out, a lock, a limit); nothing of it was written
     │   ├── SchemaError             the tables are missing, older than this release, or not as it made them
     │   ├── StoreReadOnlyError      the database or file takes no writes
@@ -93,9 +94,28 @@ class StoreError(WindlassError):
 
 
 class StoreUnreachableError(StoreError):
-    """The database does not answer, or the connection broke in the middle of a call."""
+    """The database does not answer, or the connection broke in the middle of a call. ``is_unsent`` says that nothing was asked of it."""
 
     code = "store_unreachable"
+
+    def __init__(self, message: str, *, is_unsent: bool = False) -> None:
+        super().__init__(message)
+        self.is_unsent = is_unsent
+
+
+class EnqueueUnknownError(StoreUnreachableError):
+    """Jobs were sent, the reply was lost, and to ask again failed, too: they are stored, all of them, or none is. ``ids`` are theirs, in the
+    order of the call. A call that is repeated with these ids makes no second job."""
+
+    code = "enqueue_unknown"
+
+    def __init__(self, ids: Sequence[str], why: str) -> None:
+        many = f"{len(ids)} jobs were" if len(ids) > 1 else f"job {ids[0]} was"
+        super().__init__(
+            f"whether {many} stored is unknown: the reply of the database was lost, and it could not be asked again ({why}). Repeat the "
+            "call with the same ids (`ids` of this error; the option `id`, or NewJob(id=...)): what is stored is not stored twice"
+        )
+        self.ids, self.why = tuple(ids), why
 
 
 class StoreBusyError(StoreUnreachableError):

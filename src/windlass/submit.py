@@ -16,7 +16,7 @@ from contextlib import suppress
 from functools import partial
 
 from windlass import forking
-from windlass.errors import StoreUnreachableError, WindlassError
+from windlass.errors import EnqueueUnknownError, StoreUnreachableError, WindlassError
 from windlass.model import Enqueued, NewJob
 from windlass.store import Store
 from windlass.store.bulk import Alike
@@ -219,6 +219,10 @@ class Submitter:
         try:
             for request, answer in zip(batch, self._store.enqueue([item.job for item in batch]), strict=True):
                 request.answer = answer
+        except EnqueueUnknownError as error:
+            for request, job_id in zip(batch, error.ids, strict=True):  # each with its own id
+                request.error = EnqueueUnknownError([job_id], error.why)
+                request.error.__cause__ = error
         except StoreUnreachableError as error:
             for request in batch:
                 request.error = error

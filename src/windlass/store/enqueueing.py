@@ -17,7 +17,13 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from windlass.errors import KeyConflictError, StoreUnreachableError, UnknownParentError
+from windlass.errors import (
+    EnqueueUnknownError,
+    KeyConflictError,
+    StoreError,
+    StoreUnreachableError,
+    UnknownParentError,
+)
 from windlass.model import HIGHEST_PRIORITY, After, Enqueued, Flag, Flow, Json, KeyScope, NewJob, has_flag
 from windlass.payload import body_hash
 from windlass.store import debouncing, limits
@@ -28,6 +34,7 @@ from windlass.store.inheritance import Heir, inherit
 from windlass.store.principals import principal_row, read_all
 from windlass.store.rows import array
 from windlass.store.speakers import INBOX, Speakers
+from windlass.urls import without_secrets
 
 FLOWS_EVERY = 5.0
 
@@ -280,7 +287,8 @@ class Enqueuer(Inserter):
         """Store jobs durably, all or none; answers in the order given.
 
         Repeating a call with the same ids makes no second job. When the connection breaks in the middle it is unknown
-        whether the jobs are there: they are looked up and the call is repeated once.
+        whether the jobs are there: they are looked up and the call is repeated once. Where that fails, too, it stays unknown, and
+        ``EnqueueUnknownError`` has the ids.
         """
         entries = check(jobs)
         if not entries:
@@ -291,8 +299,8 @@ class Enqueuer(Inserter):
                 self._insert_plain(entries)
                 return made([entry.id for entry in entries])
             return self._db.transact(lambda tx: self.insert(tx, entries, inbox=False, is_repeat=way == ALONE))
-        except StoreUnreachableError:
-            return self._db.transact(lambda tx: self.insert(tx, entries, inbox=False, is_repeat=True))
+        except StoreUnreachableError as lost:
+            return self._repeated(entries, lost)
 
     def enqueue_alike(self, alike: Alike) -> list[Enqueued]:
         """The same for jobs that differ in nothing but their arguments; many of them are streamed as their arguments are encoded."""
@@ -307,13 +315,23 @@ class Enqueuer(Inserter):
         try:
             lines = partial(stream.lines, has_rules=like.job.kind in kinds_with_rules(self._db))
             told = self._db.bulk(lines, phases_json({like.phase: count}, loud))
-        except StoreUnreachableError:
+        except StoreUnreachableError as lost:
             entries = [
                 Entry(replace(like.job, args=Json(args)), job, like.phase, args) for job, args in stream.all()
             ]
-            return self._db.transact(lambda tx: self.insert(tx, entries, inbox=False, is_repeat=True))
+            return self._repeated(entries, lost)
         self.speakers.note_told([row[0] for row in told])
         return stream.answers
+
+    def _repeated(self, entries: Sequence[Entry], lost: StoreUnreachableError) -> list[Enqueued]:
+        """What an enqueue whose reply was lost comes to when it is made again."""
+        if lost.is_unsent:
+            raise lost
+        try:
+            return self._db.transact(lambda tx: self.insert(tx, entries, inbox=False, is_repeat=True))
+        except StoreError as error:  # whatever it says of this try, the first one may have stored them
+            why = str(error.__cause__ or lost.__cause__ or type(error).__name__).partition("\n")[0]
+            raise EnqueueUnknownError([entry.id for entry in entries], without_secrets(why)) from error
 
     def _insert_plain(self, entries: Sequence[Entry]) -> None:
         """One statement; many jobs that are all ready now are streamed instead, which is twice as fast."""

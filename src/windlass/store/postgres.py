@@ -206,10 +206,12 @@ class PostgresDatabase:
                         threading.Thread(target=pool.check, daemon=True).start()
         except PoolTimeout as error:
             raise StoreUnreachableError(
-                "no connection to PostgreSQL became free in time; check that the server runs, or raise max_connections"
+                "no connection to PostgreSQL became free in time; nothing was asked of it. Check that the server runs, or raise "
+                "max_connections",
+                is_unsent=True,
             ) from error
         except PoolClosed as error:
-            raise StoreUnreachableError("this store is closed; open another one") from error
+            raise StoreUnreachableError("this store is closed; open another one", is_unsent=True) from error
 
     def _on(self, connection: psycopg.Connection) -> PostgresTransaction:
         return PostgresTransaction(connection, self._clock, prepare=not self._pooled)

@@ -41,7 +41,7 @@ def translate(error: sqlite3.Error, path: str) -> WindlassError:
             f"{path} is damaged or its disk fails ({error}); check the disk, then restore a backup"
         )
     if isinstance(error, sqlite3.ProgrammingError) and "closed database" in str(error):
-        return StoreUnreachableError("this store is closed; open another one")
+        return StoreUnreachableError("this store is closed; open another one", is_unsent=True)
     return StoreError(f"{path}: SQLite refused a statement ({error})")
 
 
@@ -49,7 +49,8 @@ def locked(path: str, who: str) -> StoreBusyError:
     """The error for a write that could not have the file's one write lock in time."""
     return StoreBusyError(
         f"{path} is locked: {who} kept a write transaction open for too long; nothing was stored. "
-        "Make that transaction shorter, or move to PostgreSQL"
+        "Make that transaction shorter, or move to PostgreSQL",
+        is_unsent=True,
     )
 
 

@@ -91,9 +91,26 @@ WHERE w.phase IN (SELECT g.phase FROM given AS g WHERE g.tell)
     AND w.waiting_until > clock_timestamp();
 
 -- name: enqueue.lock
--- Makes enqueues that name the same ids take turns until their transactions end.
-SELECT pg_advisory_xact_lock(hashtextextended(g.id, 0))::text
-FROM unnest(:ids::text[]) AS g (id);
+-- Makes enqueues that name the same ids take turns until their transactions end. Up to 64 ids are locked one by one. Beyond that 64 locks
+-- stand for all ids there are: the server has room for some thousand locks of all its sessions together. Whoever locks single ids
+-- shares those that stand for them, so that the two see each other. Always in the same order, so that nobody waits in a circle.
+WITH given AS MATERIALIZED (
+    SELECT hashtextextended(g.id, 0) AS hash
+    FROM unnest(:ids::text[]) AS g (id)
+), standing AS MATERIALIZED (
+    SELECT DISTINCT (g.hash & 63)::integer AS n
+    FROM given AS g
+    ORDER BY 1
+)
+SELECT CASE
+        WHEN cardinality(:ids::text[]) > 64 THEN pg_advisory_xact_lock(1465282, s.n)::text
+        ELSE pg_advisory_xact_lock_shared(1465282, s.n)::text
+    END
+FROM standing AS s
+UNION ALL
+SELECT pg_advisory_xact_lock(g.hash)::text
+FROM given AS g
+WHERE cardinality(:ids::text[]) <= 64;
 
 -- name: enqueue.keys
 -- Takes unique keys in sorted order and answers who holds each: a caller that finds its own job's id has won it. Waits
