@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import timedelta
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from uuid import UUID
@@ -18,11 +19,12 @@ from psycopg.rows import dict_row
 from tests.conformance.life import claim_one, enqueue, one
 from tests.waiting import PATIENCE, eventually
 from windlass.embedded.postgres import PostgresServer
-from windlass.errors import StoreUnreachableError
-from windlass.model import Lease, Verdict
-from windlass.store import open_store
+from windlass.errors import SchemaError, StoreInterruptedError, StoreUnreachableError
+from windlass.model import Failed, JobError, Key, Lease, NewJob, Verdict
+from windlass.store import Store, open_store
 from windlass.store.holder import Beat
 from windlass.store.migrate import migrate
+from windlass.store.postgres_transaction import PostgresTransaction
 
 pytestmark = pytest.mark.timing
 
@@ -43,11 +45,97 @@ def test_handlers_that_keep_every_effect_open_stop_nobody_else(postgres_dsn: str
         assert len(holder.claim("work", 5)) == 1
 
 
+@contextmanager
+def waiters(dsn: str, store: Store, count: int) -> Iterator[list[Future[object]]]:
+    """So many enqueues that wait for a key which a transaction of somebody else's holds until the end of the block."""
+    job = NewJob(kind="keyed", key=Key("order-7"))
+    with psycopg.connect(dsn) as user, ThreadPoolExecutor(count) as threads:
+        store.enqueuer.enqueue_in(PostgresTransaction(user, None, prepare=False, is_foreign=True), [job])
+        calls: list[Future[object]] = [threads.submit(store.enqueue, [job]) for _ in range(count)]
+        with psycopg.connect(dsn, autocommit=True) as admin:
+            look = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+            eventually(lambda: admin.execute(look).fetchone() != (0,), "somebody waits for the key")
+        try:
+            yield calls
+        finally:
+            user.rollback()
+
+
 def test_a_beat_gets_through_when_every_other_connection_is_taken(postgres_dsn: str) -> None:
+    """The whole beat: what it reads after it renewed the lease has no other connection either."""
     with open_store(postgres_dsn, max_connections=1, connect_timeout=1) as store:
+        enqueue(store, n=3)
         holder = store.join()
+        asked, lost, _ = holder.claim("work", 1)[0], holder.claim("work", 1)[0], holder.claim("work", 1)
+        store.jobs.cancel(asked.id)
+        del holder._left[lost.token]  # as if the claim's reply had never come
         with store.db._connection():  # type: ignore[attr-defined] # as a verb that takes for ever would
-            assert store.db.run("beat", instance=holder.id, known=[], grace=5.0)
+            beat = holder.beat(unknown_grace=timedelta(0))
+            assert ([item.job for item in beat.cancelled], beat.released) == ([asked.id], 1)
+
+
+def test_a_beat_counts_although_what_comes_after_it_is_refused(postgres_dsn: str) -> None:
+    """Its lease is renewed; to call that a failure would stop jobs for nothing."""
+    with open_store(postgres_dsn) as store, psycopg.connect(postgres_dsn) as other:
+        enqueue(store)
+        holder = store.join()
+        claim_one(holder)
+        other.execute("ALTER TABLE windlass.job RENAME TO job_away")
+        other.commit()
+        assert holder.beat() == Beat([], 0)
+        with pytest.raises(SchemaError):
+            holder.cancels()
+
+
+def test_waiters_for_a_key_starve_nobody(postgres_dsn: str) -> None:
+    """Eight enqueues wait for a key in a store of eight connections: beats, steps and plain enqueues go on beside them."""
+    with open_store(postgres_dsn) as store:
+        enqueue(store, n=2)
+        holder = store.join()
+        first = claim_one(holder)
+        with waiters(postgres_dsn, store, 8) as calls:
+            assert holder.beat() == Beat([], 0)
+            assert holder.complete(first) is Verdict.RECORDED
+            assert len(holder.claim("work", 1)) == 1
+            one(store)
+            assert not any(call.done() for call in calls), "they wait, and no more"
+        made = {call.result()[0].id for call in calls}  # type: ignore[index]
+        assert len(made) == 1, "one of them has the key, the others are told whose it is"
+
+
+def test_a_key_is_not_waited_for_for_ever(postgres_dsn: str) -> None:
+    with open_store(postgres_dsn, max_connections=2, connect_timeout=1) as store:
+        with waiters(postgres_dsn, store, 3) as calls:
+            for call in calls:
+                with pytest.raises(StoreInterruptedError, match=r"holds a key|wait for keys"):
+                    call.result(60)
+        assert store.enqueue([NewJob(kind="keyed", key=Key("order-7"))])[0].created
+
+
+def test_the_step_thread_has_a_connection_that_nobody_can_take(postgres_dsn: str) -> None:
+    with open_store(postgres_dsn, max_connections=1, connect_timeout=1) as store:
+        enqueue(store)
+        holder = store.join()
+        with holder.stepping(), ThreadPoolExecutor(1) as threads:
+            is_taken, is_over = threading.Event(), threading.Event()
+
+            def take() -> None:
+                with store.db._connection():  # type: ignore[attr-defined]
+                    is_taken.set()
+                    is_over.wait(60)
+
+            taker = threads.submit(take)
+            assert is_taken.wait(60)
+            try:
+                assert holder.look(["work"]) == {"work"}
+                lease = claim_one(holder)
+                assert holder.start([lease]) == {lease.id}
+                assert holder.record([Failed(lease, JobError(type="E", code="e", message="m"))]) == [
+                    Verdict.RECORDED
+                ]
+            finally:
+                is_over.set()
+            taker.result()
 
 
 def test_a_handlers_connection_reads_values_as_the_driver_does(postgres_dsn: str) -> None:

@@ -122,6 +122,10 @@ class Stepper:
     # ------------------------------------------------------------------ the thread
 
     def _run(self) -> None:
+        with self._holder().stepping():
+            self._turns()
+
+    def _turns(self) -> None:
         while time.monotonic() < self._deadline:
             try:
                 if self._turn():

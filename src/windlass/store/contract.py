@@ -34,6 +34,10 @@ RECONNECTED = "@reconnected"
 """Made by a listener itself: notifications may have been missed, look at everything."""
 
 
+BEATS, STEPS = "beats", "steps"
+"""Needs that have a connection of their own."""
+
+
 class Transaction(Protocol):
     """An open transaction: verbs run in it commit or vanish together."""
 
@@ -90,8 +94,15 @@ class Database(Protocol):
         """One verb that only reads; never waits for a writer."""
         ...
 
-    def transact(self, work: Callable[[Transaction], T]) -> T:
-        """Run ``work`` in one transaction; repeated from the start after a deadlock, so it must have no other effects."""
+    def transact(self, work: Callable[[Transaction], T], *, waits: bool = False) -> T:
+        """Run ``work`` in one transaction; repeated from the start after a deadlock, so it must have no other effects.
+
+        ``waits`` says that it may have to wait until somebody else's transaction ends: for a bounded time, and never on all connections.
+        """
+        ...
+
+    def reserved(self, need: str) -> AbstractContextManager[None]:
+        """Until its end, what this thread runs has a connection that nobody else can take: ``BEATS`` or ``STEPS``."""
         ...
 
     def step(

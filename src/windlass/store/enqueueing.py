@@ -298,7 +298,10 @@ class Enqueuer(Inserter):
             if way == PLAIN:
                 self._insert_plain(entries)
                 return made([entry.id for entry in entries])
-            return self._db.transact(lambda tx: self.insert(tx, entries, inbox=False, is_repeat=way == ALONE))
+            return self._db.transact(
+                lambda tx: self.insert(tx, entries, inbox=False, is_repeat=way == ALONE),
+                waits=any(map(_may_wait, entries)),
+            )
         except StoreUnreachableError as lost:
             return self._repeated(entries, lost)
 
@@ -380,6 +383,12 @@ def _flags(entry: Entry) -> int:
     has_key = key is not None and key.scope is KeyScope.LIVE
     flags = (int(Flag.KEY) if has_key else 0) | (0 if entry.claims is None else int(Flag.PRINCIPAL))
     return flags | int(Flag.LIMIT) if entry.job.limits else flags
+
+
+def _may_wait(entry: Entry) -> bool:
+    """Whether somebody else's open transaction can keep a job from being stored: uniqueness is a wait."""
+    job = entry.job
+    return any(each is not None for each in (job.key, job.debounce, job.throttle, job.id))
 
 
 def _unique_parents(entry: Entry) -> list[After]:

@@ -10,12 +10,14 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from windlass.errors import ConfigError, LeaseLost
+from windlass.errors import ConfigError, LeaseLost, StoreError
+from windlass.logger import get_logger
 from windlass.model import (
     ASIDE,
     DEFAULT_MAX_ATTEMPTS,
@@ -34,7 +36,7 @@ from windlass.model import (
     Verdict,
     Want,
 )
-from windlass.store.contract import Database
+from windlass.store.contract import BEATS, STEPS, Database
 from windlass.store.enqueueing import Enqueuer
 from windlass.store.ids import is_id, new_id
 from windlass.store.marks import Marks, as_text
@@ -42,6 +44,10 @@ from windlass.store.outcomes import all_sound, divided, have_doubles, rounds, so
 from windlass.store.recording import apply, release_row, resolve
 from windlass.store.rows import LANE, READY_AT, array, in_order, leases_json, to_leases
 from windlass.store.writes import LEASE, JobWrites
+
+log = get_logger("windlass.store")
+
+T = TypeVar("T")
 
 UNKNOWN_GRACE = timedelta(seconds=5)
 LANES = HIGHEST_PRIORITY + 1
@@ -304,6 +310,10 @@ class Holder(JobWrites):
         if marks := self._marks.get(phase):
             marks.forget()
 
+    def stepping(self) -> AbstractContextManager[None]:
+        """For the thread that steps: until its end it has a connection that nobody else can take."""
+        return self._db.reserved(STEPS)
+
     # ------------------------------------------------------------------ while a job runs
 
     def start(self, leases: Sequence[Lease]) -> set[str]:
@@ -325,18 +335,24 @@ class Holder(JobWrites):
         """
         with self._lock:
             known = [*self._left, *self._emptied]
-        rows = self._db.run("beat", instance=self.id, known=known, grace=unknown_grace.total_seconds())
-        if not rows:
-            raise LeaseLost(f"instance {self.id}")
-        unknown = [int(token) for token in str(rows[0][1]).split(",")] if rows[0][1] else []
+        with self._db.reserved(BEATS):
+            rows = self._db.run("beat", instance=self.id, known=known, grace=unknown_grace.total_seconds())
+            if not rows:
+                raise LeaseLost(f"instance {self.id}")
+            # The lease is renewed, whatever becomes of the rest: the next beat makes up for it.
+            return Beat(_tried(self.cancels) or [], _tried(lambda: self._unknown(rows[0][1])) or 0)
+
+    def _unknown(self, listed: str | None) -> int:
+        """Give back the jobs of claims that the database has and this holder does not know; how many."""
+        unknown = [int(token) for token in str(listed).split(",")] if listed else []
         with self._lock:  # a claim made while this beat was under way is known by now
             unknown = [token for token in unknown if token not in self._left and token not in self._emptied]
-        released = self._release_unknown(unknown) if unknown else 0
-        return Beat(self.cancels(), released)
+        return self._release_unknown(unknown) if unknown else 0
 
     def cancels(self) -> Sequence[CancelAsked]:
         """The jobs held here that were asked to stop: one read."""
-        return [CancelAsked(*row) for row in self._db.read("cancels", instance=self.id)]
+        with self._db.reserved(BEATS):
+            return [CancelAsked(*row) for row in self._db.read("cancels", instance=self.id)]
 
     def leave(self) -> None:
         """Stop being an instance; whatever is still held is left for recovery at once."""
@@ -362,7 +378,15 @@ class Holder(JobWrites):
             tx.run("unclaim", tokens=list(tokens), instance=self.id)
             return leases
 
-        leases = self._db.transact(release)
+        leases = self._db.transact(release, waits=True)  # not for ever: the next beat is due
         for lease in leases:
             self.nudge(lease.phase)
         return len(leases)
+
+
+def _tried(work: Callable[[], T]) -> T | None:
+    try:
+        return work()
+    except StoreError as error:
+        log.debug("a beat went through, and what comes after it did not: %s", error)
+        return None

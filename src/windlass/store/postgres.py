@@ -20,11 +20,11 @@ from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from windlass import forking
 from windlass.clock import Clock
-from windlass.errors import ConfigError, StoreError, StoreUnreachableError
+from windlass.errors import ConfigError, StoreError, StoreInterruptedError, StoreUnreachableError
 from windlass.logger import get_logger
 from windlass.model import PlainEnd, Retention, Want
 from windlass.store import partitions, postgres_sessions
-from windlass.store.contract import EFFECT, NUDGE, Effect, Listener, Row, Transaction
+from windlass.store.contract import BEATS, EFFECT, NUDGE, Effect, Listener, Row, Transaction
 from windlass.store.ends import finish_columns
 from windlass.store.enqueueing import RepeatRaced
 from windlass.store.marks import as_text
@@ -85,18 +85,22 @@ class PostgresDatabase:
         forking.watch(self)
 
     def _make_pools(self) -> None:
-        """Three pools, so that one need cannot starve another: handlers that keep all effect transactions open must not stop the
-        recorder, and nothing at all may stop the heartbeat."""
+        """Pools of their own, so that one need cannot starve another: handlers that keep all effect transactions open must not stop the
+        recorder, and nothing at all may stop the heartbeat or, once an engine runs, its steps."""
         most, timeout = self._max_connections, self._connect_timeout
         self._pool = self._make_pool("verbs", 1, most, timeout, self._configure)
         self._effects = self._make_pool("effects", 0, most, timeout, self._configure_effect)
         self._beats = self._make_pool("beats", 0, 1, timeout, self._configure)
+        self._steps: ConnectionPool[psycopg.Connection] | None = None
+        self._own = threading.local()
+        self._waiters = threading.BoundedSemaphore(max(1, most // 2))
         self._is_open = False
         self._opening = threading.Lock()
 
     @property
     def _pools(self) -> Sequence[ConnectionPool[psycopg.Connection]]:
-        return self._beats, self._effects, self._pool
+        known = (self._beats, self._effects, self._pool, self._steps)
+        return [pool for pool in known if pool is not None]
 
     def _open_pools(self) -> None:
         with self._opening:
@@ -187,11 +191,26 @@ class PostgresDatabase:
     # ------------------------------------------------------------------ running verbs
 
     @contextmanager
-    def _connection(
-        self, pool: ConnectionPool[psycopg.Connection] | None = None
-    ) -> Iterator[psycopg.Connection]:
-        with self._borrowed(pool or self._pool) as connection, translated():
+    def _connection(self) -> Iterator[psycopg.Connection]:
+        with self._borrowed(getattr(self._own, "pool", self._pool)) as connection, translated():
             yield connection
+
+    @contextmanager
+    def reserved(self, need: str) -> Iterator[None]:
+        before = getattr(self._own, "pool", self._pool)
+        self._own.pool = self._beats if need == BEATS else self._stepping()
+        try:
+            yield
+        finally:
+            self._own.pool = before
+
+    def _stepping(self) -> ConnectionPool[psycopg.Connection]:
+        """Made when an engine first asks for it: others have no use for one more connection."""
+        with self._opening:
+            if self._steps is None:
+                self._steps = self._make_pool("steps", 1, 1, self._connect_timeout, self._configure)
+                self._steps.open()
+            return self._steps
 
     @contextmanager
     def _borrowed(self, pool: ConnectionPool[psycopg.Connection]) -> Iterator[psycopg.Connection]:
@@ -216,14 +235,12 @@ class PostgresDatabase:
     def _on(self, connection: psycopg.Connection) -> PostgresTransaction:
         return PostgresTransaction(connection, self._clock, prepare=not self._pooled)
 
-    def _repeat(
-        self, work: Callable[[psycopg.Connection], T], pool: ConnectionPool[psycopg.Connection] | None = None
-    ) -> T:
+    def _repeat(self, work: Callable[[psycopg.Connection], T]) -> T:
         """Run something that is safe to repeat, and repeat it when the database asks for it or a partition is missing."""
         for left in reversed(range(REPEATS)):
-            with self._connection(pool) as connection:
+            with self._connection() as connection:
                 try:
-                    return self._do(work, connection)
+                    return self._with_settings(work, connection) if self._lacks else work(connection)
                 except REPEATABLE:
                     if not left:
                         raise
@@ -238,25 +255,49 @@ class PostgresDatabase:
             time.sleep(random.random() * 0.02)
         raise AssertionError("unreachable")
 
-    def _do(self, work: Callable[[psycopg.Connection], T], connection: psycopg.Connection) -> T:
-        if not self._lacks:
-            return work(connection)
+    def _with_settings(self, work: Callable[[psycopg.Connection], T], connection: psycopg.Connection) -> T:
         with connection.transaction():
             connection.execute(self._lacks, prepare=False)
             return work(connection)
 
     def run(self, verb: str, **parameters: object) -> list[Row]:
-        pool = self._beats if verb == "beat" else None
-        return self._repeat(lambda connection: self._on(connection).run(verb, **parameters), pool)
+        return self._repeat(lambda connection: self._on(connection).run(verb, **parameters))
 
     read = run
 
-    def transact(self, work: Callable[[Transaction], T]) -> T:
+    def transact(self, work: Callable[[Transaction], T], *, waits: bool = False) -> T:
         def in_transaction(connection: psycopg.Connection) -> T:
             with connection.transaction():
+                if waits:
+                    connection.execute(
+                        f"SET LOCAL lock_timeout = {max(1, int(self._connect_timeout * 1000))}"
+                    )
                 return work(self._on(connection))
 
-        return self._repeat(in_transaction)
+        if not waits or getattr(self._own, "pool", self._pool) is not self._pool:
+            return self._repeat(in_transaction)
+        with self._waiting():
+            return self._repeat(in_transaction)
+
+    @contextmanager
+    def _waiting(self) -> Iterator[None]:
+        """Have a place among those who may wait for somebody else's transaction: half of the connections at most."""
+        if not self._waiters.acquire(timeout=self._connect_timeout):
+            raise StoreInterruptedError(
+                f"half of this store's connections wait for keys (or ids) that transactions of others hold, and none became free in {self._connect_timeout:g} s; "
+                "nothing of this call was stored. End those transactions sooner (pg_stat_activity shows them), or raise max_connections"
+            )
+        try:
+            yield
+        except StoreInterruptedError as error:
+            if isinstance(error.__cause__, pg.LockNotAvailable):
+                raise StoreInterruptedError(
+                    f"another transaction that has not ended holds a key (or an id) of this call, for more than {self._connect_timeout:g} s; nothing of "
+                    "this call was stored. Repeat it, and end that transaction sooner: pg_stat_activity shows it"
+                ) from error.__cause__
+            raise
+        finally:
+            self._waiters.release()
 
     def step(
         self,

@@ -12,7 +12,7 @@ import json
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -166,7 +166,10 @@ class SqliteDatabase:
                             rows = reader.execute(statement.text, values).fetchall()
             return rows or []
 
-    def transact(self, work: Callable[[Transaction], T]) -> T:
+    def reserved(self, need: str) -> AbstractContextManager[None]:
+        return nullcontext()  # there is one writer, and who waits for it has a turn
+
+    def transact(self, work: Callable[[Transaction], T], *, waits: bool = False) -> T:
         if self.open_effects.all:
             self.open_effects.refuse(blocks=True)
         while True:
