@@ -194,8 +194,9 @@ def test_a_signal_to_every_process_of_the_service_is_one_signal(
 
 def test_a_second_signal_to_the_parent_reaches_its_processes(bench: Bench) -> None:
     app = bench.app()
-    jobs = [app.wait.enqueue(seconds=60) for _ in range(2)]
     worker = bench.worker("--processes", "2", "--grace", "50")
+    bench.until(lambda: len(bench.store.instances.list()) == 2)
+    jobs = [app.wait.enqueue(seconds=60) for _ in range(4)]  # as many as they run at once
     bench.until(lambda: all(bench.store.jobs.get(job.id).state is State.PROCESSING for job in jobs))
     worker.send_signal(signal.SIGTERM)
     heard(worker, "instance.stopping", times=2)
