@@ -16,6 +16,8 @@ from windlass.errors import (
 from windlass.store import open_store
 from windlass.store.postgres_errors import translated
 
+pytestmark = pytest.mark.timing
+
 RAISE = "DO $$ BEGIN RAISE EXCEPTION 'made up' USING ERRCODE = '{}'; END $$"
 
 

@@ -14,12 +14,15 @@ import pytest
 
 from tests.engine.leases import lease
 from tests.engine.shop import Shop
+from tests.waiting import PATIENCE
 from windlass.engine.runner import Runner
 from windlass.errors import StoreBusyError
 from windlass.model import Retried, State
 from windlass.retry import fixed
 from windlass.work.context import Context
 from windlass.work.kind import Registry
+
+pytestmark = pytest.mark.timing
 
 HOLD = """
 import sqlite3, sys
@@ -44,7 +47,7 @@ def locked(path: str) -> Iterator[None]:
             yield
         finally:
             process.stdin.close()
-            assert process.wait(20) == 0
+            assert process.wait(PATIENCE) == 0
 
 
 @pytest.mark.parametrize("colour", ["async", "plain", "chunks"])
@@ -57,7 +60,7 @@ def test_a_transaction_that_cannot_begin_does_not_spend_the_attempt(
     def enter(ctx: Context) -> None:
         attempts.append(ctx.attempt)
         ready.set()
-        assert may_begin.wait(20)
+        assert may_begin.wait(PATIENCE)
 
     def write(ctx: Context) -> None:
         try:
@@ -102,10 +105,10 @@ def test_a_transaction_that_cannot_begin_does_not_spend_the_attempt(
         engine = shop.serve(lease=60.0, heartbeat=1.0)
         holder: Any = engine.holder
         holder._bound = lambda margin: 0.5  # so long an effect waits; the lease has time to spare
-        assert ready.wait(20)
+        assert ready.wait(PATIENCE)
         with locked(shop.app.url.removeprefix("sqlite:///")):
             may_begin.set()
-            assert refused.wait(20)
+            assert refused.wait(PATIENCE)
         shop.drained(engine)
         ended = shop.job(job)
         assert (ended.state, ended.result, attempts) == (State.COMPLETED, "written", [1, 1])

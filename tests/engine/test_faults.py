@@ -15,9 +15,12 @@ import pytest
 
 from tests.engine import process_handlers
 from tests.engine.shop import Shop
+from tests.waiting import PATIENCE
 from windlass.engine.engine import Engine
 from windlass.model import State
 from windlass.observe import health
+
+pytestmark = pytest.mark.timing
 
 LONG = 60.0  # children are started, which takes seconds on a busy machine
 
@@ -139,7 +142,7 @@ def test_jobs_wait_for_the_threads_there_are_where_no_more_can_be_had(
 
     @shop.app.job(processors=3)
     def work(n: int) -> int:
-        assert go_on.wait(20)
+        assert go_on.wait(PATIENCE)
         return n
 
     jobs = work.enqueue_many({"n": n} for n in range(6))

@@ -16,10 +16,11 @@ import psycopg
 import pytest
 
 from tests.engine.shop import Shop
+from tests.waiting import PATIENCE
 from windlass.errors import StoreError
 from windlass.model import NewJob
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+pytestmark = [pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning"), pytest.mark.timing]
 
 
 class Child:
@@ -113,7 +114,7 @@ def test_a_fork_while_another_thread_leads(shop: Shop) -> None:
         one = Child(child)
         release()
         assert one.code == 0
-        leader.join(30)
+        leader.join(PATIENCE)
     assert len(made) == 2 and work.enqueue().created
 
 
@@ -198,6 +199,6 @@ def test_a_fork_waits_for_those_who_write_and_read(shop: Shop) -> None:
     codes = [Child(work.enqueue).code for _ in range(10)]
     is_over.set()
     for thread in threads:
-        thread.join(30)
+        thread.join(PATIENCE)
     listener.close()
     assert codes == [0] * 10 and not errors

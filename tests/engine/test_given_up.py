@@ -12,10 +12,12 @@ import pytest
 
 from tests.engine.shop import Shop
 from tests.observe.lines import written
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 from windlass.model import After, NewJob
 from windlass.observe import health
 from windlass.store import open_store
+
+pytestmark = pytest.mark.timing
 
 GIVE_UP = """
 CREATE FUNCTION public.give_up() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -44,14 +46,14 @@ def test_an_end_that_is_given_up_each_time_ends_with_a_code_and_holds_up_nobody(
     @shop.app.job(processors=20)
     def work(n: int) -> int:
         begun.release()
-        gate.wait(30)
+        gate.wait(PATIENCE)
         return n
 
     give_up(shop, "INSERT ON windlass.job_done", "NEW.state = 'completed' AND NEW.result = '7'")
     engine = shop.serve()
     jobs = [work.enqueue(n=n) for n in range(20)]
     for _ in jobs:
-        assert begun.acquire(timeout=30)
+        assert begun.acquire(timeout=PATIENCE)
     with written() as lines:
         gate.set()
         shop.drained(engine)

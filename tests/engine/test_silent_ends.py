@@ -13,10 +13,13 @@ import pytest
 
 from tests.engine import process_handlers as handlers
 from tests.engine.shop import Shop
+from tests.waiting import PATIENCE
 from windlass.model import State
 from windlass.observe import logs
 from windlass.retry import fixed
 from windlass.work.context import Context
+
+pytestmark = pytest.mark.timing
 
 
 @pytest.fixture
@@ -81,7 +84,7 @@ def test_a_job_that_is_stopped_after_its_end_is_no_news(shop: Shop, records: Any
 
     job = lingers.enqueue()
     engine = shop.serve()
-    assert ended.wait(10)
+    assert ended.wait(PATIENCE)
     engine.stop(grace=0)
     assert shop.job(job).state is State.COMPLETED
     assert not records("job.raised_after_end")
@@ -141,7 +144,7 @@ def test_the_reason_of_a_cancel_is_in_its_line(shop: Shop, records: Any, colour:
 
     job = (coroutine if colour == "async" else plain).enqueue()
     engine = shop.serve()
-    assert begun.wait(10)
+    assert begun.wait(PATIENCE)
     shop.store.jobs.cancel(job.id, reason="the customer left")
     shop.drained(engine)
     (record,) = records("job.cancelled")

@@ -20,6 +20,8 @@ from windlass.store.bulk import Alike
 from windlass.store.ids import new_ids
 from windlass.submit import Submitter
 
+pytestmark = pytest.mark.timing
+
 MANY = 20_000
 
 

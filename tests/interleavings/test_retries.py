@@ -14,6 +14,8 @@ from windlass.store import Store
 from windlass.store.contract import Row, Transaction
 from windlass.store.jobs import Jobs
 
+pytestmark = pytest.mark.timing
+
 T = TypeVar("T")
 
 

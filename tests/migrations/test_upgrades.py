@@ -22,6 +22,8 @@ from windlass.store.migrations import available
 from windlass.store.postgres_migrate import migrate_postgres
 from windlass.store.sqlite_migrate import migrate_sqlite
 
+pytestmark = pytest.mark.timing
+
 EARLIER = [step.version for step in available("sqlite")][:-1]
 DIALECTS = ("sqlite", "postgres")
 

@@ -10,6 +10,8 @@ from tests.plans.stale import FILL, TABLES, Stale, Visit
 from windlass.store.statements import load
 from windlass.store.store import Store
 
+pytestmark = pytest.mark.timing
+
 BATCH = 100
 # Rows that a statement about 100 jobs may visit, in all nodes of its plan together, and pages. The most are those of settle.edges.
 MOST_ROWS = 40 * BATCH
