@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,7 @@ def test_rows_of_a_database_are_calls(app: App) -> None:
     @app.job
     def send(to: str, copies: int = 1) -> None: ...
 
-    connection = sqlite3.connect(":memory:")
-    connection.row_factory = sqlite3.Row
-    rows = connection.execute("SELECT 'a@b.c' AS 'to', 2 AS copies").fetchall()
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.row_factory = sqlite3.Row
+        rows = connection.execute("SELECT 'a@b.c' AS 'to', 2 AS copies").fetchall()
     assert len(send.enqueue_many(rows)) == 1

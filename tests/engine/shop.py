@@ -28,7 +28,7 @@ class Shop:
     """Closes its engines with itself."""
 
     def __init__(self, url: str) -> None:
-        self.app = App(url, settings=QUICK)
+        self.app = self._opener = App(url, settings=QUICK)
         self.store = self.app.store
         self.store.upkeep.maintain()
         self._engines: list[Engine] = []
@@ -70,3 +70,4 @@ class Shop:
         for engine in self._engines:
             engine.stop(grace=0)
         self.app.close()
+        self._opener.close()  # which a test may have exchanged for another app on the same store

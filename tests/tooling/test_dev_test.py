@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests.servers import postgres
 from tests.tooling.test_dev import PYTHON, ROOT, checkout, make_environment, part, run
 
 __all__ = ["checkout"]
@@ -238,3 +239,26 @@ def is_running(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
         return False
+
+
+def test_the_quick_set_is_sqlite_and_the_newest_postgresql_without_what_is_slow() -> None:
+    files = ["tests/conformance/test_claim.py", "tests/conformance/test_connections.py"]
+    options = [
+        "--collect-only",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:xdist",
+        "-p",
+        "no:hypothesispytest",
+    ]
+    command = [sys.executable, "-m", "pytest", *options, *files, "tests/plans/test_sqlite_plans.py"]
+    env = dict(os.environ, WINDLASS_TEST_QUICK="1")
+    answer = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    chosen = [line for line in answer.stdout.splitlines() if "::" in line]
+    assert {line.split("::")[0] for line in chosen} == set(files), answer.stdout
+    named = {name for line in chosen for name in re.findall(r"\b(sqlite|pg\d+)\b", line.partition("[")[2])}
+    assert named == {"sqlite", postgres.ids()[0]}
+    slow = re.findall(r"mark\.slow\n(?:@.*\n)*def (\w+)", (ROOT / files[1]).read_text())
+    assert slow and not [line for line in chosen for name in slow if f"::{name}" in line]
