@@ -41,6 +41,7 @@ _LOCK_KEYS = {
     "enabled": "background.redis_lock_enabled",
     "required": "background.redis_lock_required",
     "ttl_ms": "background.lock_ttl_ms",
+    "fallback_ttl_ms": "background.lock_fallback_ttl_ms",
     "prefix": "background.lock_prefix",
     "url": "redis.url",
 }
@@ -355,6 +356,8 @@ _ALL = (
     Known("background.processors", _whole(1, MOST_PROCESSORS), PROCESSORS, PROCESSOR_RANGE.allowed,
           "processors of phases that do not say"),
     Known("background.lock_ttl_ms", _whole(1000), 300_000, "milliseconds from 1000", "how long a lock lives unless it is renewed"),
+    Known("background.lock_fallback_ttl_ms", _whole(1000), 60_000, "milliseconds from 1000",
+          "the same for the lock in memory that stands in while Redis is away; at most lock_ttl_ms"),
     Known("background.lock_prefix", _text, "bg:req:", "1 to 200 characters without spaces", "what a lock's key begins with; the request's id follows"),
     Known("background.redis_lock_enabled", _flag, True, "true or false", "whether locks are kept in Redis",
           aliases=("BACKGROUND_REDIS_LOCK_ENABLED",)),

@@ -1,6 +1,6 @@
 """``process_request``: run one job now, in this process, under the same claim, lock, retry and error rules as any worker.
 
-    lock → load → done already? → claim → each phase with backoff → output and end recorded → release
+    lock → load → done already? → claim → each phase, unless its probe finds its output, with backoff → output and end recorded → release
 
 The lock saves work, the claim decides: with no lock server, or two callers that both got a lock, the database still gives the job
 to one of them. A failed attempt is recorded as everywhere, then waited for here; should a worker take the job meanwhile, the answer says so.
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as OutOfTime
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol, Self
 
@@ -25,15 +25,17 @@ from windlass.engine.recorder import Recorder
 from windlass.engine.runner import Call, Runner, Wrapper
 from windlass.engine.running import Running, Stop
 from windlass.engine.stats import Stats
-from windlass.errors import LeaseLost, WindlassError
-from windlass.model import Advanced, Flag, Job, Lease, Outcome, Retried, State, Verdict, has_flag
+from windlass.errors import JobNotFoundError, LeaseLost, WindlassError
+from windlass.model import Advanced, Completed, Flag, Job, Lease, Outcome, Retried, State, Verdict, has_flag
 from windlass.observe import events
 from windlass.observe.current import current_job, lease_fields
 from windlass.observe.report import EngineReport
 from windlass.presence import Presence
 from windlass.settings import Settings
 from windlass.store import Store
+from windlass.store.entries import check_correlation
 from windlass.store.holder import Holder
+from windlass.upkeep.probing import ended_before
 from windlass.work.authority import Authority
 from windlass.work.colour import is_async
 from windlass.work.kind import Registry
@@ -51,15 +53,24 @@ class Status(StrEnum):
     NOT_READY = "not ready"
     RETRY_LATER = "retry later"
     LOST = "lease lost"
+    UNKNOWN = "no such job"
 
 
 @dataclass(frozen=True, slots=True)
 class Processed:
-    """The answer of ``process_request``; ``job`` as it stands afterwards."""
+    """The answer of ``process_request``; ``found`` is the job as it stands afterwards, None where there is none."""
 
     status: Status
-    job: Job
+    request_id: str
+    found: Job | None
     attempts: int = 0
+
+    @property
+    def job(self) -> Job:
+        """The job as it stands afterwards; raises ``JobNotFoundError`` where there is none."""
+        if self.found is None:
+            raise JobNotFoundError(self.request_id)
+        return self.found
 
 
 class Guard(Protocol):
@@ -108,10 +119,18 @@ class Requests:
         self._threads = ThreadPoolExecutor(thread_name_prefix="windlass-request")
 
     def process(self, request_id: str, correlation_id: str | None = None) -> Processed:
-        """Run a job to its end; see the drawing above."""
+        """Run a job to its end; see the drawing above. One that does not exist is a line in the log."""
+        check_correlation(correlation_id)
+        try:
+            return self._locked(request_id, correlation_id)
+        except JobNotFoundError:
+            events.request_unknown(request_id, correlation_id)
+            return Processed(Status.UNKNOWN, request_id, None)
+
+    def _locked(self, request_id: str, correlation_id: str | None) -> Processed:
         with self._locks.acquire(request_id) as lock:
             if not lock:  # counted and logged by the locks
-                return Processed(Status.LOCK_HELD, self._store.jobs.get(request_id))
+                return Processed(Status.LOCK_HELD, request_id, self._store.jobs.get(request_id))
             try:
                 with nullcontext() if self._room is None else self._room:
                     return self._process(request_id, correlation_id)
@@ -135,9 +154,9 @@ class Requests:
             "correlation_id": correlation_id or job.correlation_id,
         }
         if job.state is State.COMPLETED:
-            return Processed(Status.ALREADY_DONE, job)
+            return Processed(Status.ALREADY_DONE, request_id, job)
         if job.state.is_final:
-            return Processed(Status(str(job.state)), job)
+            return Processed(Status(str(job.state)), request_id, job)
         if job.state is State.SCHEDULED:
             self._store.upkeep.hurry(job.id)
             self._store.upkeep.promote()
@@ -146,16 +165,16 @@ class Requests:
             self._store.limits.let_in()
             job = self._store.jobs.get(request_id)
         if job.state is State.WAITING:
-            return Processed(Status.NOT_READY, job)
+            return Processed(Status.NOT_READY, request_id, job)
         attempts = 0
-        while (lease := self._presence.holder.claim_one(request_id)) is not None:
-            if correlation_id is not None:
-                lease = replace(lease, correlation_id=correlation_id)
-            attempts += 1
-            outcome = self._attempt(lease)
+        while (lease := self._presence.holder.claim_one(request_id, correlation_id)) is not None:
+            outcome = self._found_by_probe(lease)
+            if outcome is None:
+                attempts += 1
+                outcome = self._attempt(lease)
             verdict = self._record(outcome)
             if verdict is Verdict.LOST:
-                return Processed(Status.LOST, self._store.jobs.get(request_id), attempts)
+                return Processed(Status.LOST, request_id, self._store.jobs.get(request_id), attempts)
             if isinstance(outcome, Retried) and verdict is Verdict.RECORDED:
                 self._wait(lease, outcome)
             elif not isinstance(outcome, Advanced) and verdict is not Verdict.REROUTED:
@@ -173,6 +192,16 @@ class Requests:
         self._sleep(outcome.delay.total_seconds())
         self._store.upkeep.hurry(lease.id)
         self._store.upkeep.promote()
+
+    def _found_by_probe(self, lease: Lease) -> Outcome | None:
+        """The end of a phase whose output is there already, as the phase's own probe says; in a thread, where a loop may run."""
+        phase = self._runner.phase(lease.phase)
+        if phase is None or phase.probe is None or phase.kind != lease.kind:
+            return None
+        outcome = self._threads.submit(ended_before, phase, lease).result()
+        if isinstance(outcome, Completed | Advanced):
+            self._on_duplicate(lease, "")
+        return outcome
 
     def _attempt(self, lease: Lease) -> Outcome | None:
         now = time.monotonic()
@@ -242,7 +271,7 @@ class Requests:
                 status = Status.HELD if unclaimed else Status.LOST
             case _:
                 status = Status.NOT_READY
-        return Processed(status, job, attempts)
+        return Processed(status, request_id, job, attempts)
 
     def report(self) -> EngineReport:
         """How this instance is doing."""

@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 
 from tests.engine.shop import Shop
+from tests.observe.lines import written
 from tests.servers.plugin import FreshPostgres
 from tests.waiting import PATIENCE
-from windlass.errors import JobNotFoundError
-from windlass.model import State
+from windlass.errors import ConfigError, JobNotFoundError
+from windlass.model import NewJob, State
 from windlass.requests import Requests, Status
 from windlass.retry import fixed
 from windlass.signals import Cancel, Fail
@@ -55,8 +56,94 @@ def test_a_job_runs_here_and_now(shop: Shop, requests: Requests) -> None:
     assert requests.process(first.id).status is Status.ALREADY_DONE
     second = later.enqueue(n=5, delay=3600)
     assert requests.process(second.id).job.result == 5, "one that is due later is run now"
-    with pytest.raises(JobNotFoundError):
-        requests.process("00000000-0000-7000-8000-000000000000")
+
+
+@pytest.mark.parametrize("request_id", ["00000000-0000-7000-8000-000000000000", "no id at all"])
+def test_a_request_that_does_not_exist_is_a_line_in_the_log(requests: Requests, request_id: str) -> None:
+    with written() as lines:
+        answer = requests.process(request_id, correlation_id="req-7")
+    assert (answer.status, answer.found, answer.attempts) == (Status.UNKNOWN, None, 0)
+    (line,) = [line for line in lines.objects if line["event"] == "request.unknown"]
+    assert (line["job_id"], line["correlation_id"], line["level"]) == (request_id, "req-7", "info")
+    with pytest.raises(JobNotFoundError, match=request_id):
+        _ = answer.job
+
+
+def test_the_callers_correlation_id_becomes_the_jobs(shop: Shop, requests: Requests) -> None:
+    """On the job, its errors, its children, and as its handler sees it."""
+    seen: list[str] = []
+
+    @shop.app.job
+    def child() -> None: ...
+
+    @shop.app.job
+    def parent(ctx: Context) -> None:
+        seen.append(ctx.correlation_id)
+        seen.append(shop.job(ctx.enqueue(NewJob(kind="child"))).correlation_id)
+
+    job = parent.enqueue(correlation_id="submitted")
+    done = requests.process(job.id, correlation_id="request-9")
+    assert done.job.correlation_id == "request-9" and seen == ["request-9"] * 2
+    kept = parent.enqueue(correlation_id="submitted")
+    assert requests.process(kept.id).job.correlation_id == "submitted", "none was given"
+    with pytest.raises(ConfigError, match="correlation_id"):
+        requests.process(parent.enqueue().id, correlation_id="two\nlines")
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+def test_a_phase_whose_probe_finds_its_output_is_not_run(
+    shop: Shop, requests: Requests, is_async: bool
+) -> None:
+    asked: list[int] = []
+    ran: list[int] = []
+
+    def look(n: int) -> int | None:
+        asked.append(n)
+        return 10 * n if n < 3 else None
+
+    async def look_async(n: int) -> int | None:
+        return look(n)
+
+    @shop.app.job(probe=look_async if is_async else look)
+    def work(n: int) -> int:
+        ran.append(n)
+        return n
+
+    there, missing = work.enqueue(n=2), work.enqueue(n=3)
+    with written() as lines:
+        done = requests.process(there.id)
+    assert (done.status, done.job.result, done.attempts) == (Status.ALREADY_DONE, 20, 0)
+    assert [line["event"] for line in lines.objects if line["event"] == "duplicate.prevented"]
+    assert requests.process(missing.id).status is Status.COMPLETED
+    assert (asked, ran) == ([2, 3], [3])
+
+
+def test_a_probe_that_raises_says_that_it_does_not_know(shop: Shop, requests: Requests) -> None:
+    def look() -> bool:
+        raise OSError("no share")
+
+    @shop.app.job(probe=look)
+    def work() -> str:
+        return "done"
+
+    assert requests.process(work.enqueue().id).job.result == "done"
+
+
+def test_a_probe_is_asked_in_every_phase_of_a_pipeline(shop: Shop, requests: Requests) -> None:
+    pipe, ran = shop.app.pipeline("probed"), []
+
+    @pipe.phase("one", probe=lambda: "found")
+    def one() -> str:
+        ran.append("one")
+        return "made"
+
+    @pipe.phase("two")
+    def two(ctx: Context) -> str:
+        ran.append("two")
+        return f"{ctx.output('one')} and more"
+
+    done = requests.process(pipe.enqueue().id)
+    assert (done.status, done.job.result, ran) == (Status.COMPLETED, "found and more", ["two"])
 
 
 def test_every_phase_of_a_pipeline(shop: Shop, requests: Requests) -> None:

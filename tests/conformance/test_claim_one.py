@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 
+import pytest
+
 from tests.conformance.life import BOOM, claim_one, enqueue, one, state
 from windlass.clock import ManualClock
-from windlass.model import Flag, State, Verdict
+from windlass.errors import ConfigError
+from windlass.model import Flag, NewJob, State, Verdict
 from windlass.store import Store
 
 
@@ -81,3 +84,17 @@ def test_a_later_job_can_be_made_due(store: Store) -> None:
     assert store.upkeep.hurry(job), "a retry, too"
     child = one(store, after=[])
     assert state(store, child) is State.QUEUED
+
+
+def test_a_correlation_id_that_is_given_becomes_the_jobs(store: Store) -> None:
+    (job,) = store.enqueue([NewJob(kind="work", correlation_id="submitted")])
+    first, second = store.join(), store.join()
+    lease = first.claim_one(job.id, "request-9")
+    assert lease is not None and lease.correlation_id == "request-9"
+    assert second.claim_one(job.id, "too late") is None
+    assert store.jobs.get(job.id).correlation_id == "request-9"
+    first.release(lease)
+    again = second.claim_one(job.id)
+    assert again is not None and again.correlation_id == "request-9", "none was given: it stays"
+    with pytest.raises(ConfigError, match="correlation_id"):
+        second.claim_one(job.id, "two\nlines")

@@ -61,6 +61,29 @@ def test_killed_and_started_again(own_valkey: OwnValkey, opened_locks: Opener, c
     assert told == ["lock.degraded", "lock.restored"]
 
 
+def test_the_lock_in_memory_has_a_shorter_time_of_its_own(
+    own_valkey: OwnValkey, opened_locks: Opener
+) -> None:
+    """Somebody who dropped it without a release keeps others of the process out for that long, not for as long as in Redis."""
+    locks = opened_locks(own_valkey.url, ttl_ms=300_000, fallback_ttl_ms=1000)
+    own_valkey.kill()
+    assert locks.acquire(REQUEST), "and dropped at once"
+    assert not _can_take(locks)
+    eventually(lambda: _can_take(locks))
+
+
+def test_a_lock_that_is_held_outlives_the_time_of_the_one_in_memory(
+    own_valkey: OwnValkey, opened_locks: Opener
+) -> None:
+    locks = opened_locks(own_valkey.url, ttl_ms=300_000, fallback_ttl_ms=1000)
+    own_valkey.kill()
+    with locks.acquire(REQUEST) as held:
+        assert held
+        ends_at = time.monotonic() + 1.5
+        eventually(lambda: time.monotonic() > ends_at or held.is_lost)
+        assert not held.is_lost and not _can_take(locks)
+
+
 def test_without_redis_from_the_start(own_valkey: OwnValkey, opened_locks: Opener) -> None:
     own_valkey.kill()
     locks = opened_locks(own_valkey.url)

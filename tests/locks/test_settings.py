@@ -46,7 +46,7 @@ def test_what_cannot_work_is_refused(changes: dict[str, Any], key: str, allowed:
 
 
 def test_an_unknown_name_is_refused() -> None:
-    with pytest.raises(ConfigError, match="one of enabled, prefix, required, ttl_ms, url"):
+    with pytest.raises(ConfigError, match="one of enabled, fallback_ttl_ms, prefix, required, ttl_ms, url"):
         LockSettings().changed(ttl=5)
 
 

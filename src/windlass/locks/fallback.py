@@ -4,7 +4,10 @@ Every lock is taken in memory first and in Redis second. So threads of one proce
 and only "nobody answers" makes a lock of this process enough; "held by another" never does. A lock taken in memory only is put into Redis
 as soon as that is back.
 
-One thread renews what is held, three times per TTL, and asks every other second whether Redis is back. A lock that nobody refers to any
+A lock in memory has a shorter TTL than one in Redis, where there is Redis: it stands in for a while, and a process that went on without
+its caller should not keep others out for as long.
+
+One thread renews what is held, three times per shortest TTL, and asks every other second whether Redis is back. A lock that nobody refers to any
 more, though it was not released, is no longer renewed.
 """
 
@@ -52,13 +55,15 @@ class FallbackLocks:
         on_close: Callable[[], None] = lambda: None,
     ) -> None:
         self._settings = settings
+        local = settings if shared is None else settings.in_memory()
+        self._renew_every = local.ttl / 3
         self._count = count
         self._about = about
         self._monotonic = monotonic
         self._on_close = on_close
         self._pid = os.getpid()
         self._local = KeyLocks(
-            LocalKeys(monotonic), settings, worker=worker, is_shared=False, clock=clock, monotonic=monotonic
+            LocalKeys(monotonic), local, worker=worker, is_shared=False, clock=clock, monotonic=monotonic
         )
         self._guard: GuardedKeys | None = None
         self._shared: KeyLocks | None = None
@@ -76,7 +81,7 @@ class FallbackLocks:
             )
         self._lock = threading.Lock()
         self._holds: dict[int, weakref.ref[_Hold]] = {}
-        self._renew_at = monotonic() + settings.ttl / 3
+        self._renew_at = monotonic() + self._renew_every
         self._probe_at = float("inf")
         self._quiet = Quiet(WARN_EVERY, monotonic)
         self._is_told = False
@@ -205,7 +210,7 @@ class FallbackLocks:
     def _turn(self) -> float:
         self._probe()
         if self._monotonic() >= self._renew_at:
-            self._renew_at = self._monotonic() + self._settings.ttl / 3
+            self._renew_at = self._monotonic() + self._renew_every
             self._renew_all()
         is_well = self._guard is None or self._guard.trouble is None
         next_at = self._renew_at if is_well else min(self._renew_at, self._probe_at)

@@ -23,6 +23,7 @@ class LockSettings:
     enabled: bool = True  # background.redis_lock_enabled, BACKGROUND_REDIS_LOCK_ENABLED
     required: bool = False  # background.redis_lock_required: without Redis no lock, instead of one in memory
     ttl_ms: int = 300_000  # background.lock_ttl_ms: how long the lock of a process that died stays
+    fallback_ttl_ms: int = 60_000  # background.lock_fallback_ttl_ms: the same for the lock in memory beside Redis; at most ttl_ms
     prefix: str = "bg:req:"  # what keys begin with; the request's id follows
     url: str | None = field(default=None, repr=False)  # Redis or Valkey; may hold a password
 
@@ -31,8 +32,9 @@ class LockSettings:
             if not isinstance(getattr(self, name), bool):
                 raise ConfigError(name, getattr(self, name), "true or false")
         # Below a second a lock could end before the call that took it has come back.
-        if not _is_whole(self.ttl_ms, 1000, 86_400_000):
-            raise ConfigError("ttl_ms", self.ttl_ms, "a whole number from 1000 to 86400000")
+        for name in ("ttl_ms", "fallback_ttl_ms"):
+            if not _is_whole(getattr(self, name), 1000, 86_400_000):
+                raise ConfigError(name, getattr(self, name), "a whole number from 1000 to 86400000")
         if not _is_text(self.prefix, 200) or not self.prefix.isprintable() or " " in self.prefix:
             raise ConfigError("prefix", self.prefix, "1 to 200 characters without spaces, such as bg:req:")
         if self.url is not None and not str(self.url).startswith(SCHEMES):
@@ -47,6 +49,10 @@ class LockSettings:
     def ttl(self) -> float:
         """The time to live in seconds."""
         return self.ttl_ms / 1000
+
+    def in_memory(self) -> LockSettings:
+        """The same for locks in the memory of a process that has Redis as well: they have to hold only while Redis is away."""
+        return replace(self, ttl_ms=min(self.ttl_ms, self.fallback_ttl_ms))
 
     def key(self, request_id: str) -> str:
         """The name of a request's lock."""

@@ -152,6 +152,12 @@ def drain_held_up(pause: PhasePause, count: int) -> None:
     emit("drain.held_up", message, phase=pause.phase, queued=count, reason=pause.reason)
 
 
+def request_unknown(job_id: str, correlation_id: str | None = None) -> None:
+    """``process_request`` was asked for a job that does not exist."""
+    message = "there is no job with this id; nothing was done. It may have ended and been pruned"
+    emit("request.unknown", message, job_id=job_id, correlation_id=correlation_id)
+
+
 def lock_held(job_id: str, holder: str | None = None, about: Mapping[str, Any] | None = None) -> None:
     """Somebody else has a request's lock; the job was not touched. ``about`` is what else is known of the job."""
     emit(

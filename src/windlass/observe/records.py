@@ -31,6 +31,7 @@ LEVELS = {
     "phase.held_back": logging.INFO,
     "phase.unserved": logging.WARNING,
     "drain.held_up": logging.WARNING,
+    "request.unknown": logging.INFO,
     "lock.held": logging.INFO,
     "lock.lost": logging.WARNING,
     "lock.degraded": logging.WARNING,

@@ -91,7 +91,7 @@ def _check_one(job: NewJob, made: str, known: set[str]) -> Entry:
     if job.id is not None and not is_id(job.id):
         raise ConfigError("id", job.id, "a UUID as text, in lower case with dashes, or None to have one made")
     if job.correlation_id is not None and not is_label(job.correlation_id):
-        raise ConfigError("correlation_id", job.correlation_id, f"1 to {MAX_LABEL} printable characters")
+        check_correlation(job.correlation_id)
     way = PLAIN
     if job.limits:
         limits.check_job(job.limits)
@@ -191,3 +191,9 @@ def _refuse_cycles(entries: Sequence[Entry]) -> None:
                 path.append(job_id)
                 stack.append((job_id, True))
                 stack.extend((parent, False) for parent in waits[job_id])
+
+
+def check_correlation(given: object) -> None:
+    """Refuse a correlation id that no job can have; None is none."""
+    if given is not None and not is_label(given):
+        raise ConfigError("correlation_id", given, f"1 to {MAX_LABEL} printable characters")

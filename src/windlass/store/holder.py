@@ -38,6 +38,7 @@ from windlass.model import (
 )
 from windlass.store.contract import BEATS, STEPS, Database
 from windlass.store.enqueueing import Enqueuer
+from windlass.store.entries import check_correlation
 from windlass.store.ids import is_id, new_id
 from windlass.store.marks import Marks, as_text
 from windlass.store.outcomes import all_sound, divided, have_doubles, rounds, sound
@@ -198,9 +199,13 @@ class Holder(JobWrites):
             marks[name].learn(plans[name][0], began, (), is_short=True)
         return found
 
-    def claim_one(self, job_id: str) -> Lease | None:
-        """Claim this very job, started at once; None where it is not queued, is held, or its phase is paused."""
-        rows = self._db.run("claim.one", id=job_id, instance=self.id) if is_id(job_id) else []
+    def claim_one(self, job_id: str, correlation_id: str | None = None) -> Lease | None:
+        """Claim this very job, started at once; None where it is not queued, is held, or its phase is paused. With a correlation id, which
+        the job then has."""
+        check_correlation(correlation_id)
+        if not is_id(job_id):
+            return None
+        rows = self._db.run("claim.one", id=job_id, instance=self.id, correlation=correlation_id)
         if not rows:
             return None
         (lease,) = to_leases(self._db, rows)

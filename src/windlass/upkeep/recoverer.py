@@ -7,26 +7,19 @@ would have made of it.
 
 from __future__ import annotations
 
-import asyncio
-import inspect
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
 
-from windlass.errors import WindlassError
 from windlass.logger import get_logger
 from windlass.model import (
-    Failed,
     Flag,
-    JobError,
-    Json,
     Lease,
     Outcome,
     Recovered,
 )
-from windlass.observe.current import lease_fields
 from windlass.store import Store
 from windlass.store.holder import Holder
 from windlass.store.recovery import judge
+from windlass.upkeep.probing import ended_before
 from windlass.work.kind import Phase
 
 log = get_logger("windlass.upkeep")
@@ -87,34 +80,9 @@ class Recoverer:
 
     def _judge(self, lease: Lease, deaths: int) -> Outcome:
         """What becomes of a job whose probe can be asked; a probe that raises says "I do not know", which is no."""
-        phase = self._phases[lease.phase]
-        try:
-            found = probe(phase, lease)
-        except BaseException:  # SystemExit, too: the job is held here, and would be for ever
-            log.exception(
-                "the probe of phase %s failed; job %s is run again",
-                lease.phase,
-                lease.id,
-                extra=lease_fields(lease),
-            )
-            found = None
-        if found is None or found is False:
-            if lease.flags & Flag.STARTED:
-                self._on_crash()
-            return judge(lease, deaths, self._death_cap)
-        try:  # True says that it is there, not what it is: there is nothing to compare with the annotation
-            text = None if found is True else Json(phase.signature.encode_result(found))
-        except WindlassError as error:
-            return Failed(lease, JobError(type="PayloadError", code="bad_result", message=str(error)))
-        return phase.ended(lease, text)
-
-
-def probe(phase: Phase, lease: Lease) -> Any:
-    """Ask a phase's probe: None or False says that the output is not there, True that it is, anything else is the output."""
-    assert phase.probe is not None
-    answer = phase.probe(**phase.signature.decode_args(lease.args_json))
-    return asyncio.run(_awaited(answer)) if inspect.isawaitable(answer) else answer
-
-
-async def _awaited(answer: Awaitable[Any]) -> Any:
-    return await answer
+        ended = ended_before(self._phases[lease.phase], lease)
+        if ended is not None:
+            return ended
+        if lease.flags & Flag.STARTED:
+            self._on_crash()
+        return judge(lease, deaths, self._death_cap)

@@ -793,7 +793,8 @@ FROM (
 ORDER BY t.token;
 
 -- name: claim.one
--- Claims one job by its id, if it is queued, its phase is not paused, and this instance is not dead. Answers it as `step` does.
+-- Claims one job by its id, if it is queued, its phase is not paused, and this instance is not dead. Answers it as `step` does. A
+-- correlation id that is given becomes the job's.
 WITH clock AS MATERIALIZED (
     SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at
 ), picked AS MATERIALIZED (
@@ -823,7 +824,8 @@ WITH clock AS MATERIALIZED (
     SET token = h.token,
         claimed_at = h.at,
         attempt = LEAST(j.attempt + 1, 32767),
-        flags = j.flags | 2
+        flags = j.flags | 2,
+        correlation = COALESCE(:correlation::text, j.correlation)
     FROM held AS h
     WHERE j.ctid = ANY(ARRAY(SELECT tid FROM picked))
     RETURNING j.id, j.token, j.kind, j.phase, j.lane, j.generation, j.attempt, j.max_attempts, j.crashes, j.flags, j.args,

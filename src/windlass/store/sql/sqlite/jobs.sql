@@ -641,8 +641,9 @@ FROM (
 ORDER BY t.token;
 
 -- name: claim.one
--- Claims one job by its id, if it is queued, its phase is not paused, and this instance is not dead. Answers it as `claim` does. Each
--- statement acts only if the one before it did (changes()): there is no data-modifying CTE here.
+-- Claims one job by its id, if it is queued, its phase is not paused, and this instance is not dead. Answers it as `claim` does. A
+-- correlation id that is given becomes the job's. Each statement acts only if the one before it did (changes()): there is no
+-- data-modifying CTE here.
 INSERT INTO windlass_claim (instance, at, phase)
 SELECT :instance, :now, j.phase
 FROM windlass_job AS j
@@ -659,7 +660,8 @@ UPDATE windlass_job
 SET token = (SELECT max(c.token) FROM windlass_claim AS c),
     claimed_at = :now,
     attempt = attempt + 1,
-    flags = flags | 2
+    flags = flags | 2,
+    correlation = COALESCE(:correlation, correlation)
 WHERE id = :id
     AND changes() = 1
 RETURNING id, token, kind, phase, lane, generation, attempt, max_attempts, crashes, flags, args, correlation, created_at,

@@ -1,0 +1,48 @@
+"""Asks a phase's own probe whether its output is there already, and makes the end of a job of the answer."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable
+from typing import Any
+
+from windlass.errors import WindlassError
+from windlass.logger import get_logger
+from windlass.model import Failed, JobError, Json, Lease, Outcome
+from windlass.observe.current import lease_fields
+from windlass.work.kind import Phase
+
+log = get_logger("windlass.engine")
+
+
+def ended_before(phase: Phase, lease: Lease) -> Outcome | None:
+    """The end of a job whose output its probe found; None where it is not there. A probe that raises says "I do not know", which is no."""
+    try:
+        found = probe(phase, lease)
+    except BaseException:  # SystemExit, too: the job is held here, and would be for ever
+        log.exception(
+            "the probe of phase %s failed; job %s is run again",
+            lease.phase,
+            lease.id,
+            extra=lease_fields(lease),
+        )
+        found = None
+    if found is None or found is False:
+        return None
+    try:  # True says that it is there, not what it is: there is nothing to compare with the annotation
+        text = None if found is True else Json(phase.signature.encode_result(found))
+    except WindlassError as error:
+        return Failed(lease, JobError(type="PayloadError", code="bad_result", message=str(error)))
+    return phase.ended(lease, text)
+
+
+def probe(phase: Phase, lease: Lease) -> Any:
+    """Ask a phase's probe: None or False says that the output is not there, True that it is, anything else is the output."""
+    assert phase.probe is not None
+    answer = phase.probe(**phase.signature.decode_args(lease.args_json))
+    return asyncio.run(_awaited(answer)) if inspect.isawaitable(answer) else answer
+
+
+async def _awaited(answer: Awaitable[Any]) -> Any:
+    return await answer
