@@ -32,7 +32,9 @@ class Waits:
     isolated: list[float] = field(default_factory=list)
     never: list[str] = field(default_factory=list)
     ended: int = 0
-    """Jobs that the last statement of the dead, or recovery by their output, had ended or moved on."""
+    """Jobs that the last statement of the dead had ended."""
+    dark: float = 0.0
+    """Seconds in which no worker lived."""
 
 
 def kill(bed: Bed, victim: Worker) -> Death:
@@ -43,10 +45,10 @@ def kill(bed: Bed, victim: Worker) -> Death:
 
 
 def waits(bed: Bed, deaths: Sequence[Death]) -> Waits:
-    """From the later of a holder's death and the end of the last moment without a live worker, until the handler was entered again. A job
-    whose next holder died as well, before it was entered, is judged by that death."""
-    found = Waits()
+    """From the later of a holder's death and the first moment that another worker lives, until the handler was entered again. A job whose
+    next holder died as well, before it was entered, is judged by that death."""
     dark = _dark(bed.workers, deaths)
+    found = Waits(dark=sum(end - begin for begin, end in dark))
     starts = defaultdict(list)
     for start in bed.ledger.starts():
         starts[start.job].append(start)
@@ -59,7 +61,7 @@ def waits(bed: Bed, deaths: Sequence[Death]) -> Waits:
             until = moments[place + 1] if place + 1 < len(moments) else float("inf")
             again = next((start for start in starts[job] if moment < start.at < until), None)
             if again is not None:
-                since = max([moment, *(end for _, end in dark if moment < end <= again.at)])
+                since = next((end for begin, end in dark if begin <= moment < end), moment)
                 (found.isolated if again.is_suspect else found.plain).append(again.at - since)
             elif until == float("inf"):
                 if bed.store.jobs.get(job).state.is_final:
@@ -84,6 +86,7 @@ def judge(findings: Findings, found: Waits, lease: float, *, least: int, slack: 
     findings.note("ended by the last statement of the dead", found.ended)
     findings.most("ran again after, median, s", _share(found.plain, 0.5), lease + 1 + slack)
     findings.most("ran again after, 99 %, s", _share(found.plain, 0.99), lease + 3 + slack)
+    findings.note("no worker lived for, s", round(found.dark, 1))
     findings.note("isolated", len(found.isolated))
     findings.note("isolated ran again after, median, s", _share(found.isolated, 0.5))
     findings.note("isolated ran again after, 99 %, s", _share(found.isolated, 0.99))

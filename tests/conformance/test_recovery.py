@@ -104,15 +104,27 @@ def test_a_job_that_was_running_goes_back_to_its_old_place_at_once(
 
 
 def die(
-    store: Store, clock: ManualClock, phase: str = "work", *, entered: bool = True, death_cap: int = DEATH_CAP
+    store: Store,
+    clock: ManualClock,
+    phase: str = "work",
+    *,
+    entered: bool = True,
+    orphan: bool = False,
+    death_cap: int = DEATH_CAP,
 ) -> Recovered:
-    """An instance claims the one job, enters its handler (or not) and dies; what recovery makes of it, once that is due."""
+    """An instance claims the one job, enters its handler (or not) and dies; what recovery makes of it, once that is due. As an ``orphan``
+    the job is found by the sweep."""
     holder = store.join(lease=LEASE)
     (lease,) = holder.claim(phase, 1, starting=0)
     if entered:
         holder.start([lease])
+    if orphan:
+        with store.db.effect(5) as tx:
+            prefix = "windlass_" if store.db.dialect == "sqlite" else "windlass."
+            tx.connection.execute(f"DELETE FROM {prefix}claim WHERE token = {lease.token}")
     clock.advance(LATER)
-    (item,) = store.recovery.recover(death_cap=death_cap)
+    recover = store.recovery.sweep_orphans if orphan else store.recovery.recover
+    (item,) = recover(death_cap=death_cap)
     clock.advance(2 * LONGEST_WAIT)
     store.upkeep.promote()
     return item
@@ -201,9 +213,13 @@ def test_a_job_that_sees_ten_deaths_fails_and_one_that_sees_nine_does_not(
     assert_counts_are_true(store)
 
 
-@pytest.mark.parametrize("fresh", ["phase", "generation"])
-def test_the_deaths_of_another_phase_or_life_do_not_count(
-    store: Store, clock: ManualClock, fresh: str
+either = pytest.mark.parametrize("orphan", [False, True], ids=["claimed", "orphan"])
+
+
+@either
+@pytest.mark.parametrize("fresh", ["phase", "generation", "job"])
+def test_the_deaths_of_another_phase_life_or_job_do_not_count(
+    store: Store, clock: ManualClock, fresh: str, orphan: bool
 ) -> None:
     job_id = one(store)
     die(store, clock)
@@ -212,13 +228,16 @@ def test_the_deaths_of_another_phase_or_life_do_not_count(
         holder.advance(claim_one(holder), "next", None)
     else:
         holder.complete(claim_one(holder))
-        store.jobs.retry(job_id)
+        store.jobs.retry(job_id) if fresh == "generation" else one(store)
     for deaths in (1, 2):
-        item = die(store, clock, phase="next" if fresh == "phase" else "work")
+        item = die(store, clock, "next" if fresh == "phase" else "work", orphan=orphan)
         assert item.error is not None and item.error.details == {"deaths": deaths}
 
 
-def test_a_crash_of_its_own_process_is_no_death_of_its_instance(store: Store, clock: ManualClock) -> None:
+@either
+def test_a_crash_of_its_own_process_is_no_death_of_its_instance(
+    store: Store, clock: ManualClock, orphan: bool
+) -> None:
     """I-14: two counts, each with its own cap."""
     job_id = one(store, max_attempts=50)
     die(store, clock)
@@ -227,9 +246,27 @@ def test_a_crash_of_its_own_process_is_no_death_of_its_instance(store: Store, cl
     for _ in range(2):
         holder.record([Retried(claim_one(holder), error, timedelta(0), crashed=True)])
         store.upkeep.promote()
-    item = die(store, clock)
+    item = die(store, clock, orphan=orphan)
     assert item.error is not None and item.error.details == {"deaths": 2}
     assert store.jobs.get(job_id).crashes == 2
+
+
+def test_the_agenda_says_when_the_next_lease_can_run_out(
+    store: Store, opened: Callable[[], Store], dying: Holder, clock: ManualClock
+) -> None:
+    """I-9: of the instances that live, and are not late already: those are to be recovered now."""
+    seconds = LEASE.total_seconds()
+    assert store.upkeep.agenda().expires_in == pytest.approx(seconds)
+    opened().join(lease=10 * LEASE)
+    assert store.upkeep.agenda().expires_in == pytest.approx(seconds)
+    leaving = opened().join(lease=LEASE / 2)
+    one(store)
+    claim_one(leaving)
+    leaving.leave()
+    assert store.upkeep.agenda().expires_in == pytest.approx(seconds)
+    clock.advance(LATER)
+    agenda = store.upkeep.agenda()
+    assert agenda.has_dead and agenda.expires_in == pytest.approx(9 * seconds, abs=0.1)
 
 
 def test_the_death_cap_is_a_setting(store: Store, clock: ManualClock) -> None:
