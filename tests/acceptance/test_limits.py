@@ -115,7 +115,6 @@ def most_at_once(book: Book, key: str) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
 def test_four_workers_never_run_more_than_three_of_a_key_even_when_one_is_killed(url: str) -> None:
     jobs = 25
     with open_store(url) as store:

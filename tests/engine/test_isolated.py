@@ -15,7 +15,7 @@ from windlass.engine.engine import Engine
 from windlass.engine.floor import MOST_ALONE
 from windlass.model import Enqueued, State
 
-pytestmark = [pytest.mark.timeout(240), pytest.mark.timing]
+pytestmark = pytest.mark.timing
 
 BRIEF = timedelta(seconds=0.3)
 

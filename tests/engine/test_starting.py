@@ -113,7 +113,6 @@ def no_processes(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ProcessExecutor, "__init__", refuse)
 
 
-@pytest.mark.timeout(30)
 @pytest.mark.parametrize(
     ("take", "told"),
     [
