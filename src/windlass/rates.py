@@ -23,7 +23,8 @@ LONGEST_AGE = timedelta(days=365)
 def per_second(count: float, *, burst: int | None = None) -> Rate:
     """So many jobs a second on average, over all instances; ``burst`` of them at once after a pause.
 
-    Without ``burst`` they are spread evenly: as many at once as come in a tenth of a second, and at least one.
+    Without ``burst`` they are spread evenly: as many at once as come in a tenth of a second and one more, so that a look at the bucket that
+    comes late loses nothing; below one a second, one.
     """
     return _rate(count, 1.0, burst)
 
@@ -43,7 +44,9 @@ def _rate(count: Any, seconds: float, burst: int | None) -> Rate:
     if not is_number or not 0 < count <= MAX_LIMIT:
         raise ConfigError("rate", count, "a number of jobs above zero")
     each_second = count / seconds
-    rate = Rate(each_second, max(1, math.ceil(each_second / 10)) if burst is None else burst)
+    if burst is None:
+        burst = 1 if each_second < 1 else 1 + math.ceil(each_second / 10)
+    rate = Rate(each_second, burst)
     check_rate(rate)
     return rate
 

@@ -150,8 +150,8 @@ def test_a_rate_that_is_none_is_refused(count: Any) -> None:
 
 
 def test_rates_are_per_second_and_spread_evenly_unless_a_burst_is_given() -> None:
-    assert windlass.per_second(5) == Rate(5.0, 1)
-    assert windlass.per_second(100) == Rate(100.0, 10)
+    assert windlass.per_second(5) == Rate(5.0, 2)
+    assert windlass.per_second(100) == Rate(100.0, 11)
     assert windlass.per_minute(30) == Rate(0.5, 1)
     assert windlass.per_hour(36, burst=4) == Rate(0.01, 4)
     with pytest.raises(ConfigError, match="burst = 0"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -13,7 +14,9 @@ from tests.conformance.life import BOOM, claim_one, enqueue, one
 from tests.conformance.limited import always_true as always_true
 from windlass.clock import ManualClock
 from windlass.model import CancelAnswer, Flow, Gate, JobLimit, Rate
+from windlass.rates import per_second
 from windlass.store import Store
+from windlass.upkeep.gatekeeper import Gatekeeper
 
 PHASE = "work"
 FIVE = Rate(5, 2)  # five a second, two at once
@@ -29,6 +32,32 @@ def paced(store: Store, n: int = 1, *, rate: Rate = FIVE, **options: Any) -> lis
 def queued(store: Store) -> list[str]:
     """The ids in the queue, in order of service."""
     return [row["id"] for row in rows(store, "job", "token IS NULL ORDER BY lane, ready_at, id")]
+
+
+@pytest.mark.parametrize("count", [1, 5, 20, 100])
+@pytest.mark.parametrize("late", [0.0, 0.03, 0.09])
+def test_looks_that_come_late_lose_nothing_of_a_rate(
+    store: Store, clock: ManualClock, count: int, late: float
+) -> None:
+    """By the database's clock, whatever a look takes: so many a second are let in, and not one more than the bound."""
+    rate = per_second(count)
+    paced(store, 4 * count + 20, rate=rate)
+    seconds, pause, let_in = 0.0, 0.0, 0
+    while seconds < 4:
+        wait = store.limits.pace()
+        let_in += len(store.join().claim(PHASE, 1000))
+        assert wait is not None and let_in <= rate.burst + count * seconds + 0.001
+        pause = wait + late
+        clock.advance(pause)
+        seconds += pause
+    assert let_in >= count * (seconds - pause)
+
+
+def test_the_time_that_a_look_takes_is_a_part_of_the_wait(store: Store) -> None:
+    paced(store, 6)
+    times = itertools.count(0, 0.03)
+    wait = Gatekeeper(store.limits, every=5, monotonic=lambda: next(times)).run(store.upkeep.agenda())
+    assert wait == pytest.approx(0.2 - 0.09), "the clock was looked at four times"
 
 
 # --- rates -----------------------------------------------------------------------------------------------------------

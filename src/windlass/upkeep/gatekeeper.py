@@ -32,9 +32,12 @@ class Gatekeeper:
 
     def run(self, agenda: AgendaItems) -> float:
         """Let in what can be; seconds until there may be more."""
+        began = self._monotonic()
         wait = self._limits.let_in() if agenda.has_parked or agenda.has_paced else None
         if agenda.has_flow and self._monotonic() >= self._look_at:
             self._look_at = self._monotonic() + self._every
             self._limits.mend()
             self._limits.age()
-        return FOREVER if wait is None else wait
+        return (
+            FOREVER if wait is None else max(0.0, wait - (self._monotonic() - began))
+        )  # buckets fill meanwhile
