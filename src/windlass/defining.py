@@ -12,7 +12,6 @@ from zoneinfo import ZoneInfo
 from windlass.errors import ConfigError
 from windlass.kinds import Home, JobKind, Pipeline
 from windlass.model import DEFAULT_PRIORITY, Rate
-from windlass.nearest import did_you_mean
 from windlass.principal import Expiry
 from windlass.retry import RetryPolicy
 from windlass.rules import Source
@@ -244,11 +243,7 @@ class Defining(Home):
 
     def unknown_kind(self, kind: str) -> ConfigError:
         """What to raise for the name of a kind that is not defined here."""
-        known = sorted(item.name for item in self.registry)
-        near = did_you_mean(kind, known)
-        return ConfigError(
-            "kind", kind, f"one of the kinds that are defined: {', '.join(known) or 'none'}{near}"
-        )
+        return self.registry.unknown(kind)
 
 
 def _name_of(kind: Any) -> str:

@@ -98,15 +98,15 @@ class Submittable(ABC):
 
     def _submit_in(self, where: Any, jobs: Sequence[NewJob]) -> list[Enqueued]:
         if isinstance(where, JobTransaction | ChunkTransaction):
-            return [where.enqueue(job) for job in jobs]
+            return [where.enqueue_checked(job) for job in jobs]
         return self._app.serving().transaction_submitter.submit(where, jobs)
 
     async def _submit_in_async(self, where: Any, jobs: Sequence[NewJob]) -> list[Enqueued]:
         if isinstance(where, JobTransaction):
-            return await where.run(lambda: [where.enqueue(job) for job in jobs])
+            return await where.run(lambda: [where.enqueue_checked(job) for job in jobs])
         if isinstance(where, ChunkTransaction):
             where.announce()
-            made: list[Enqueued] = await where.run_here(lambda: [where.enqueue(job) for job in jobs])
+            made: list[Enqueued] = await where.run_here(lambda: [where.enqueue_checked(job) for job in jobs])
             return made
         return await self._app.serving().transaction_submitter.submit_async(where, jobs)
 
@@ -123,12 +123,14 @@ class JobKind(Submittable, Generic[P, R]):
     def __init__(
         self, app: Home, handler: Callable[P, R], phase: Phase, options: Mapping[str, Any] | None = None
     ) -> None:
+        functools.update_wrapper(
+            self, handler
+        )  # first: the attributes of a handler that is a kind itself are another app's
         super().__init__(app, options)
         self._handler = handler
         self.windlass_phase = phase
         self.windlass_wrap = app.container.wrap
         self.windlass_authority = app.authority
-        functools.update_wrapper(self, handler)
 
     @property
     def name(self) -> str:
@@ -189,11 +191,11 @@ class PipelinePhase(Generic[P, R]):
     """A phase's handler; it can be called as before."""
 
     def __init__(self, app: Home, handler: Callable[P, R], phase: Phase) -> None:
+        functools.update_wrapper(self, handler)  # first, as above
         self._handler = handler
         self.windlass_phase = phase
         self.windlass_wrap = app.container.wrap
         self.windlass_authority = app.authority
-        functools.update_wrapper(self, handler)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self._handler(*args, **kwargs)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.engine.shop import Shop
 from tests.waiting import PATIENCE
+from windlass.app import App
 from windlass.errors import ConfigError, KeyConflictError, PayloadError, StoreError
 from windlass.model import Enqueued, NewJob, State
 from windlass.store import Store
@@ -179,3 +181,25 @@ def test_a_decorated_handler_is_still_a_function(shop: Shop) -> None:
     assert add.__doc__ == "Adds." and add.name == "add" and sub.name == "other"
     with pytest.raises(ConfigError, match="add"):
         shop.app.job(name="add")(lambda: None)
+
+
+def test_a_function_that_is_a_job_of_another_app_too_is_enqueued_where_it_was_asked_for(
+    shop: Shop, fresh_sqlite: Callable[[], str]
+) -> None:
+    """Attributes of the other app's kind were copied, its database among them; a plain function may have such attributes, too."""
+
+    def work(n: int) -> int:
+        return n
+
+    work._app = "no app"  # type: ignore[attr-defined]
+    work.label = "kept"  # type: ignore[attr-defined]
+    with App(fresh_sqlite()) as other:
+        theirs = other.job(work)
+        ours = shop.app.job(name="ours")(theirs)
+        assert shop.job(ours.enqueue(n=1)).args == {"n": 1}
+        assert theirs.enqueue(n=2).created and ours(3) == 3
+        assert other.store.phases.counts().keys() == {"work"} and ours.label == "kept"  # type: ignore[attr-defined]
+        line = shop.app.pipeline("line")
+        line.phase("first")(theirs)
+        assert shop.job(line.enqueue(n=4)).phase == "line:first"
+    assert shop.store.phases.counts().keys() == {"ours", "line:first"}

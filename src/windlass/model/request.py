@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from windlass.model.job import DEFAULT_MAX_ATTEMPTS, DEFAULT_PRIORITY, Json
+from windlass.model.job import DEFAULT_PRIORITY, Json
 from windlass.model.limits import JobLimit
 from windlass.principal import Principal
 from windlass.sealing import Sealed
@@ -88,13 +88,15 @@ class NewJob:
     ``id`` is made by the store unless given; give it to be able to repeat the call without a second job.
     ``principal`` is who asks; without one, the job has the principal of those it waits for, and of the jobs ``heir_of`` names: where there
     are several, only what all of them allow. ``sealed`` is a raw token, sealed for this very ``id`` and the principal's tenant.
+    ``phase``, ``max_attempts`` and ``limits`` are the kind's where they are left out and an app is asked (``ctx.enqueue``); a store alone
+    knows no kinds and takes the kind's name, 3 attempts and no limit.
     """
 
     kind: str
     args: Mapping[str, Any] | Json = field(default_factory=dict)
     phase: str | None = None
     priority: int = DEFAULT_PRIORITY
-    max_attempts: int = DEFAULT_MAX_ATTEMPTS
+    max_attempts: int | None = None
     delay: timedelta | None = None
     run_at: datetime | None = None
     correlation_id: str | None = None

@@ -313,7 +313,7 @@ class Enqueuer(Inserter):
         (like,) = check([alike.job])
         if like.way != PLAIN or alike.job.delay or alike.job.run_at:
             return self.enqueue(alike.jobs())
-        stream = Stream(alike)
+        stream = Stream(replace(alike, job=like.job))
         loud = {like.phase} if self.speakers.among([like], inbox=False) else set()
         try:
             lines = partial(stream.lines, has_rules=like.job.kind in kinds_with_rules(self._db))

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from windlass.errors import ConfigError, DependencyCycleError
-from windlass.model import HIGHEST_PRIORITY, After, DependencyPolicy, Json, Key, KeyScope, NewJob
+from windlass.model import (
+    DEFAULT_MAX_ATTEMPTS,
+    HIGHEST_PRIORITY,
+    After,
+    DependencyPolicy,
+    Json,
+    Key,
+    KeyScope,
+    NewJob,
+)
 from windlass.principal import Principal
 from windlass.sealing import Sealed
 from windlass.store import debouncing, limits
@@ -84,6 +93,8 @@ def _check_one(job: NewJob, made: str, known: set[str]) -> Entry:
             known.add(name)
     if not is_whole(job.priority, 0, HIGHEST_PRIORITY):
         raise ConfigError("priority", job.priority, "a whole number from 0 to 9; 9 is served first")
+    if job.max_attempts is None:
+        job = replace(job, max_attempts=DEFAULT_MAX_ATTEMPTS)
     if not is_whole(job.max_attempts, 1, MAX_ATTEMPTS):
         raise ConfigError("max_attempts", job.max_attempts, f"a whole number from 1 to {MAX_ATTEMPTS}")
     if job.delay is not None or job.run_at is not None:

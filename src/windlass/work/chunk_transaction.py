@@ -30,6 +30,10 @@ class ChunkTransaction:
         """Enqueue a job that exists if and only if this chunk commits."""
         return self._opened.enqueue(job)
 
+    def enqueue_checked(self, job: Any) -> Any:
+        """The same for a job that its kind made."""
+        return self._opened.enqueue_checked(job)
+
     def put_output(self, name: str, value: Any) -> Output:
         """Store a named output with this chunk."""
         return self._opened.put_output(name, value)

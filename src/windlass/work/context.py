@@ -35,6 +35,7 @@ from windlass.work.chunks import SIZE, Chunks
 from windlass.work.colour import is_async
 from windlass.work.hold import Hold
 from windlass.work.kind import Phase
+from windlass.work.new_jobs import filled
 from windlass.work.rights import Rights
 from windlass.work.transaction import JobTransaction, Opener, inherit
 
@@ -263,6 +264,7 @@ class Context(Rights):
             on_cancel=self.ask_to_stop,
             touch=self._touch,
             on_duplicate=self._on_duplicate,
+            filled=self._filled,
         )
 
     def complete_in(self, where: Any, result: Any = None) -> None:
@@ -311,8 +313,12 @@ class Context(Rights):
         return tx
 
     def enqueue(self, job: NewJob) -> Enqueued:
-        """Enqueue another job with this one's correlation id, unless it brings its own."""
-        return self._hold.enqueue([inherit(job, self.lease)])[0]
+        """Enqueue another job, of a kind of the same app and checked as by the kind's own ``enqueue``; with this one's correlation id,
+        unless it brings its own."""
+        return self._hold.enqueue([inherit(self._filled(job), self.lease)])[0]
+
+    def _filled(self, job: NewJob) -> NewJob:
+        return filled(job, self._phase, self._authority)
 
     @property
     def _open(self) -> Opener:

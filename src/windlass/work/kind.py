@@ -131,6 +131,11 @@ class Phase:
         return Advanced(lease, following.name, output, following.retry.attempts, run, self.route)
 
     @property
+    def registry(self) -> Registry | None:
+        """The kinds that this phase's kind was defined among; None for a phase that stands alone."""
+        return self._owner.registry if self._owner is not None else None
+
+    @property
     def following(self) -> Phase | None:
         """The phase after this one; None after the last. Looked up when asked: later phases are defined later."""
         return self._owner.after(self.name) if self._owner else None
@@ -143,6 +148,7 @@ class Kind:
     name: str
     phases: list[Phase] = field(default_factory=list)
     limited: list[Phase] = field(default_factory=list)
+    registry: Registry | None = field(default=None, compare=False, repr=False)
 
     def limits(self, args_json: str, key: str | None = None) -> list[JobLimit]:
         """What a job with these arguments brings along for each of its phases; ``key`` stands for the phases' own keys."""
@@ -232,7 +238,7 @@ class Registry:
         where = _where(handler, executor)
         if where is Where.PROCESS and (why := obstacle(handler)) is not None:
             raise ConfigError("executor", executor, f"a handler that another process can find: {why}")
-        owner = self._kinds.get(kind) or Kind(kind)
+        owner = self._kinds.get(kind) or Kind(kind, registry=self)
         signature = Signature.of(handler, injected=injected)
         rates.check_path(limit_key, signature.parameters)
         supplied = {key: item for key, item in signature.injected.items() if item is not _context()}
@@ -284,6 +290,14 @@ class Registry:
 
     def kind(self, name: str) -> Kind | None:
         return self._kinds.get(name)
+
+    def unknown(self, kind: str) -> ConfigError:
+        """What to raise for the name of a kind that is not defined here."""
+        known = sorted(self._kinds)
+        near = did_you_mean(kind, known)
+        return ConfigError(
+            "kind", kind, f"one of the kinds that are defined: {', '.join(known) or 'none'}{near}"
+        )
 
     def phase(self, name: str) -> Phase | None:
         return self._phases.get(name)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -10,6 +12,7 @@ from windlass.errors import ConfigError, PayloadError, WindlassError
 from windlass.json_tree import a_type
 from windlass.model import DEFAULT_PRIORITY, After, Debounce, Enqueued, Json, Key, NewJob, as_duration
 from windlass.nearest import did_you_mean
+from windlass.observe.current import current_job
 from windlass.store.bulk import Alike
 from windlass.store.names import LONGEST_DELAY
 from windlass.work.authority import ASKING, Authority
@@ -40,7 +43,10 @@ def new_job(
     options: Mapping[str, Any],
     authority: Authority,
 ) -> NewJob:
-    """The request that a call of ``enqueue`` stands for: validated arguments, and options."""
+    """The request that a call of ``enqueue`` stands for: validated arguments, and options. In a handler it has the correlation id of the
+    job that runs, unless it brings its own."""
+    if (running := current_job.get()) is not None and "correlation_id" not in options:
+        options = {"correlation_id": running.lease.correlation_id, **options}
     if not OPTIONS.isdisjoint(kwargs):
         parameters = first.signature.parameters
         own = {name: kwargs.pop(name) for name in OPTIONS & kwargs.keys() if name not in parameters}
@@ -83,7 +89,13 @@ def new_jobs(
     before it goes on.
     """
     encode = first.signature.encode_args
-    like = NewJob(kind=first.kind, phase=first.name, max_attempts=first.retry.attempts)
+    running = current_job.get()
+    like = NewJob(
+        kind=first.kind,
+        phase=first.name,
+        max_attempts=first.retry.attempts,
+        correlation_id=None if running is None else running.lease.correlation_id,
+    )
     may_be_bare = not options and not first.is_limited
     has_no_options = (OPTIONS - set(first.signature.parameters)).isdisjoint
     if isinstance(calls, list | tuple) and may_be_bare and authority.is_nobody(first):
@@ -127,6 +139,42 @@ def each_job(
             _number(error, index)
             raise
     return jobs
+
+
+def filled(job: NewJob, caller: Phase, authority: Authority) -> NewJob:
+    """A request that a handler made by hand, as ``enqueue`` of its kind would have made it: for a kind of the same app, from its first
+    phase on, with checked arguments, its attempts and its limits, and who asks."""
+    registry = caller.registry
+    if (
+        registry is None
+    ):  # a handler that stands alone in a process of its own: nothing is known of other kinds
+        return job
+    if not isinstance(job, NewJob):
+        raise ConfigError("job", type(job).__name__, "a NewJob; for many, call it for each")
+    kind = registry.kind(job.kind)
+    if kind is None:
+        raise registry.unknown(job.kind)
+    first = kind.first
+    if job.phase not in (None, first.name):
+        raise ConfigError(
+            "phase", job.phase, f"left out, or {first.name!r}: a job begins in the first phase of its kind"
+        )
+    if not isinstance(job.args, Json | Mapping):
+        raise ConfigError("args", type(job.args).__name__, "a mapping of argument names to values")
+    given = json.loads(job.args) if isinstance(job.args, Json) else job.args
+    args = Json(first.signature.encode_args(**given))
+    asked: Mapping[str, Any] = {}
+    if job.sealed is None:
+        options = {"principal": job.principal, "after": job.after}
+        asked = authority.capture(first, options, args)
+    return replace(
+        job,
+        phase=first.name,
+        args=args,
+        max_attempts=first.retry.attempts if job.max_attempts is None else job.max_attempts,
+        limits=job.limits or first.limits(args),
+        **asked,
+    )
 
 
 def _call(first: Phase, index: int, call: Any) -> dict[str, Any]:

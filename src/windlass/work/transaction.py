@@ -44,6 +44,7 @@ class JobTransaction:
         on_cancel: Callable[[], None] = lambda: None,
         touch: Callable[[], None] = lambda: None,
         on_duplicate: Callable[[str], None] = lambda name: None,
+        filled: Callable[[NewJob], NewJob] = lambda job: job,
     ) -> None:
         self._effect = open_effect(lease)
         self._lease = lease
@@ -53,6 +54,7 @@ class JobTransaction:
         self._on_cancel = on_cancel
         self._touch = touch
         self._on_duplicate = on_duplicate
+        self._filled = filled
         self._result: Any = _NOTHING
         self._thread: ThreadPoolExecutor | None = None
         self._is_open = False
@@ -68,8 +70,12 @@ class JobTransaction:
         self._ends = True
 
     def enqueue(self, job: NewJob) -> Enqueued:
-        """Enqueue a job that exists if and only if this transaction commits; with this one's correlation id, unless it
-        brings its own."""
+        """Enqueue a job that exists if and only if this transaction commits; of a kind of the same app and checked as by the kind's own
+        ``enqueue``, with this one's correlation id, unless it brings its own."""
+        return self.enqueue_checked(self._filled(job))
+
+    def enqueue_checked(self, job: NewJob) -> Enqueued:
+        """The same for a job that its kind made."""
         made: list[Enqueued] = self._effect.enqueue([inherit(job, self._lease)])
         return made[0]
 
