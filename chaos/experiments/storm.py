@@ -87,16 +87,16 @@ def _storm(bed: Bed, plan: Plan, serving: list[Worker]) -> tuple[list[Death], fl
     for number in range(plan.kills):
         _enqueue(bed, plan, number)
         time.sleep(max(0.0, began + (number + bed.random.random()) * plan.every - time.monotonic()))
-        victim = bed.until(lambda: _someone(bed, serving), 120, "a worker serves")
+        victim = bed.until(lambda: _someone(bed, serving), 120, "two workers serve")
         killed.append(deaths.kill(bed, victim))
         serving[serving.index(victim)] = bed.worker(serving=False, settings=plan.leases.settings)
     return killed, time.monotonic() - began
 
 
 def _someone(bed: Bed, serving: Sequence[Worker]) -> Worker | None:
-    """Any worker that serves."""
+    """Any worker that serves, while another one does: where a machine is slow to replace the dead, the storm takes longer."""
     able = [worker for worker in serving if worker.is_serving]
-    return bed.random.choice(able) if able else None
+    return bed.random.choice(able) if len(able) > 1 else None
 
 
 def _enqueue(bed: Bed, plan: Plan, number: int) -> None:
