@@ -48,12 +48,42 @@ def test_a_job_nobody_holds_is_cancelled_at_once(store: Store, clock: ManualCloc
         "type": "Cancelled",
         "code": "cancelled",
         "message": "not needed",
+        "phase": "work",
+        "attempt": 0,
+        "correlation_id": job.correlation_id,
         "at": clock.now().isoformat(),
     }
     clock.advance(10)
     store.upkeep.promote()
     assert not store.join().claim("work", 5)
     assert_counts_are_true(store)
+
+
+@pytest.mark.parametrize("way", ["short", "long", "recovery"])
+def test_a_held_job_that_ends_cancelled_says_where_and_when(
+    store: Store, clock: ManualClock, way: str
+) -> None:
+    """The error of a cancel is as complete as that of a failure, whichever way it is written."""
+    job_id = one(store, correlation_id="order-7")
+    holder = store.join(lease=LEASE)
+    lease = claim_one(holder)
+    if way == "long":
+        holder.checkpoint(lease, done=1)
+    store.jobs.cancel(job_id, "no need")
+    if way == "recovery":
+        clock.advance(LEASE.total_seconds() + 1)
+        store.recovery.recover()
+    else:
+        holder.cancel(lease, ON_REQUEST if way == "long" else "no need")
+    assert store.jobs.get(job_id).error == {
+        "type": "Cancelled",
+        "code": "cancelled",
+        "message": "no need",
+        "phase": "work",
+        "attempt": 1,
+        "correlation_id": "order-7",
+        "at": clock.now().isoformat(),
+    }
 
 
 def test_a_held_job_is_asked_to_stop(store: Store, opened: Callable[[], Store], clock: ManualClock) -> None:

@@ -80,9 +80,32 @@ def test_what_the_end_of_a_parent_does(store: Store, end: str, policy: Dependenc
     assert job.state is (State.QUEUED if end == "completed" else expected)
     if job.state is State.CANCELLED:
         assert job.error is not None and job.error["code"] == "parent_not_completed"
+        assert parent in job.error["message"] and end in job.error["message"]
+        assert job.error["details"] == {"parent": parent, "parent_state": end}
+        assert (job.error["phase"], job.error["attempt"]) == ("child", 0)
+        assert job.error["correlation_id"] == job.correlation_id and job.error["at"] is not None
     (edge,) = store.dependencies.of(waiting)
     assert edge.parent_state == end
     assert_counts_are_true(store)
+
+
+def test_the_parent_that_is_named_is_the_one_that_cancelled_the_job(store: Store, clock: ManualClock) -> None:
+    """Not one that completed, not one whose end it could do without, and nobody where somebody else cancelled it."""
+    fine, spare, bad = (one(store, kind) for kind in ("fine", "spare", "bad"))
+    policies = {fine: "cancel", spare: "run", bad: "cancel"}
+    after = [After(parent, DependencyPolicy(policy)) for parent, policy in policies.items()]
+    by_parent, by_hand, bystander = (one(store, "child", after=after) for _ in range(3))
+    store.dependencies.link()
+    holder = store.join()
+    holder.complete(claim_one(holder, "fine"))
+    holder.fail(claim_one(holder, "spare"), BOOM)
+    store.jobs.cancel(by_hand, "enough")
+    clock.advance(1)
+    holder.fail(claim_one(holder, "bad"), BOOM)
+    for job_id in (by_parent, bystander):
+        assert (store.jobs.get(job_id).error or {})["details"] == {"parent": bad, "parent_state": "failed"}
+    error = store.jobs.get(by_hand).error or {}
+    assert error["message"] == "enough" and "details" not in error
 
 
 def test_a_child_of_a_parent_that_ended_long_ago_runs(store: Store) -> None:

@@ -326,6 +326,9 @@ def test_a_batch_of_mixed_outcomes_is_judged_one_by_one(store: Store, opened: Ca
         "type": "Cancelled",
         "code": "cancelled",
         "message": "enough",
+        "phase": "work",
+        "attempt": 1,
+        "correlation_id": cancelled.id,
         "at": cancelled.finished_at.isoformat(),
     }
     assert_counts_are_true(store)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 
-from windlass.model import Cancelled, Completed, Failed, PlainEnd
+from windlass.model import Cancelled, Completed, Failed, JobError, PlainEnd
 from windlass.store.rows import (
     MAX_MESSAGE,
     MAX_TRACEBACK,
@@ -35,7 +35,7 @@ def finish_row(outcome: PlainEnd, *, recovered: bool = False) -> str:
     if isinstance(outcome, Failed):
         error, traceback = error_json(lease, outcome.error), traceback_json(outcome.error)
         return f'{head},"state":"failed","error":{error},"traceback":{traceback}}}'
-    return f'{head},"state":"cancelled","error":{cancelled_error(outcome.reason)}}}'
+    return f'{head},"state":"cancelled","error":{error_json(lease, cancelled(outcome.reason))}}}'
 
 
 def finish_lines(outcomes: Iterable[PlainEnd]) -> str:
@@ -55,7 +55,7 @@ def _line(outcome: PlainEnd) -> str:
     if isinstance(outcome, Failed):
         told = f"[{error_json(lease, outcome.error)},{traceback_json(outcome.error)}]"
         return f"{head}f{_inside(told)}"
-    return f"{head}x{_inside(f'[{cancelled_error(outcome.reason)}]')}"
+    return f"{head}x{_inside(f'[{error_json(lease, cancelled(outcome.reason))}]')}"
 
 
 def _inside(text: str) -> str:
@@ -99,7 +99,7 @@ def _said(outcome: PlainEnd) -> tuple[str | None, str | None, str | None]:
         traceback = outcome.error.traceback
         told = None if traceback is None else clean(traceback, MAX_TRACEBACK)
         return None, error_json(outcome.lease, outcome.error), told
-    return None, cancelled_error(outcome.reason), None
+    return None, error_json(outcome.lease, cancelled(outcome.reason)), None
 
 
 def _column(items: Iterable[str]) -> str:
@@ -119,8 +119,13 @@ def _quoted(text: str | None) -> str:
     return f'"{escaped}"'
 
 
+def cancelled(reason: str) -> JobError:
+    """What a job that was cancelled for this reason keeps as its error."""
+    return JobError(type="Cancelled", code="cancelled", message=reason)
+
+
 def cancelled_error(reason: str) -> str:
-    """What a cancelled job keeps as its error."""
+    """The same for a job that nobody holds: `cancel.queued` and `cancel.later` add what they know of it."""
     return json.dumps({"type": "Cancelled", "code": "cancelled", "message": clean(reason, MAX_MESSAGE)})
 
 

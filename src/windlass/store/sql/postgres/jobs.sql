@@ -590,7 +590,8 @@ WITH ended AS (
     INSERT INTO windlass.job_done (id, created_at, finished_at, started_at, lane, generation, attempt, crashes, max_attempts,
         flags, state, kind, phase, correlation, args, error, outputs, progress, key, limits)
     SELECT e.id, e.created_at, COALESCE(:now::timestamptz, clock_timestamp()), e.started_at, e.lane, e.generation, e.attempt,
-        e.crashes, e.max_attempts, e.flags, 'cancelled', e.kind, e.phase, e.correlation, e.args, :error::jsonb,
+        e.crashes, e.max_attempts, e.flags, 'cancelled', e.kind, e.phase, e.correlation, e.args,
+        :error::jsonb || jsonb_build_object('phase', e.phase, 'attempt', e.attempt, 'correlation_id', COALESCE(e.correlation, e.id::text)),
         (
             SELECT jsonb_agg(jsonb_build_object('phase', o.phase, 'name', o.name, 'value', o.value) ORDER BY o.at, o.phase, o.name)
             FROM windlass.output AS o
@@ -622,7 +623,8 @@ SELECT e.id, e.flags
 FROM ended AS e;
 
 -- name: cancel.later
--- Ends jobs that wait for one of these reasons, locking them in id order.
+-- Ends jobs that wait for one of these reasons, locking them in id order. One that ends because of a parent names the first that did not
+-- complete; its edge was marked before, in the same transaction.
 WITH found AS MATERIALIZED (
     SELECT l.id
     FROM (SELECT g.id FROM unnest(:ids::uuid[]) AS g (id) ORDER BY g.id) AS g
@@ -642,7 +644,20 @@ WITH found AS MATERIALIZED (
     INSERT INTO windlass.job_done (id, created_at, finished_at, started_at, lane, generation, attempt, crashes, max_attempts,
         flags, state, kind, phase, correlation, args, error, outputs, progress, key, limits)
     SELECT e.id, e.created_at, COALESCE(:now::timestamptz, clock_timestamp()), e.started_at, e.lane, e.generation, e.attempt,
-        e.crashes, e.max_attempts, e.flags, 'cancelled', e.kind, e.phase, e.correlation, e.args, :error::jsonb,
+        e.crashes, e.max_attempts, e.flags, 'cancelled', e.kind, e.phase, e.correlation, e.args,
+        :error::jsonb || jsonb_build_object('phase', e.phase, 'attempt', e.attempt, 'correlation_id', COALESCE(e.correlation, e.id::text)) || COALESCE((
+            SELECT jsonb_build_object(
+                'message', 'job ' || d.parent || ', which this job waited for, did not complete: ' || d.parent_state,
+                'details', jsonb_build_object('parent', d.parent, 'parent_state', d.parent_state)
+            )
+            FROM windlass.job_dep AS d
+            WHERE d.child = e.id
+                AND d.policy = 'cancel'
+                AND d.parent_state <> 'completed'
+                AND :error::jsonb ->> 'code' = 'parent_not_completed'
+            ORDER BY d.parent_ended_at, d.parent
+            LIMIT 1
+        ), '{}'),
         (
             SELECT jsonb_agg(jsonb_build_object('phase', o.phase, 'name', o.name, 'value', o.value) ORDER BY o.at, o.phase, o.name)
             FROM windlass.output AS o

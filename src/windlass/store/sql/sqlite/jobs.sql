@@ -465,7 +465,8 @@ WHERE j.id = :id;
 INSERT INTO windlass_job_done (id, created_at, finished_at, started_at, lane, generation, attempt, crashes, max_attempts, flags,
     state, kind, phase, correlation, args, error, outputs, progress, key, limits)
 SELECT j.id, j.created_at, :now, j.started_at, j.lane, j.generation, j.attempt, j.crashes, j.max_attempts, j.flags, 'cancelled',
-    j.kind, j.phase, j.correlation, j.args, :error,
+    j.kind, j.phase, j.correlation, j.args,
+    json_set(:error, '$.phase', j.phase, '$.attempt', j.attempt, '$.correlation_id', COALESCE(j.correlation, j.id)),
     (
         SELECT CASE WHEN count(*) > 0 THEN json_group_array(json_object('phase', o.phase, 'name', o.name, 'value', json(o.value))) END
         FROM (SELECT * FROM windlass_output AS u WHERE u.job = j.id ORDER BY u.at, u.phase, u.name) AS o
@@ -500,11 +501,28 @@ WHERE id = :id
 RETURNING id, flags;
 
 -- name: cancel.later
--- Ends jobs that wait for one of these reasons.
+-- Ends jobs that wait for one of these reasons. One that ends because of a parent names the first that did not complete; its edge was marked
+-- before, in the same transaction.
 INSERT INTO windlass_job_done (id, created_at, finished_at, started_at, lane, generation, attempt, crashes, max_attempts, flags,
     state, kind, phase, correlation, args, error, outputs, progress, key, limits)
 SELECT l.id, l.created_at, :now, l.started_at, l.lane, l.generation, l.attempt, l.crashes, l.max_attempts, l.flags, 'cancelled',
-    l.kind, l.phase, l.correlation, l.args, :error,
+    l.kind, l.phase, l.correlation, l.args,
+    json_patch(
+        json_set(:error, '$.phase', l.phase, '$.attempt', l.attempt, '$.correlation_id', COALESCE(l.correlation, l.id)),
+        COALESCE((
+            SELECT json_object(
+                'message', 'job ' || d.parent || ', which this job waited for, did not complete: ' || d.parent_state,
+                'details', json_object('parent', d.parent, 'parent_state', d.parent_state)
+            )
+            FROM windlass_job_dep AS d
+            WHERE d.child = l.id
+                AND d.policy = 'cancel'
+                AND d.parent_state <> 'completed'
+                AND :error ->> '$.code' = 'parent_not_completed'
+            ORDER BY d.parent_ended_at, d.parent
+            LIMIT 1
+        ), '{}')
+    ),
     (
         SELECT CASE WHEN count(*) > 0 THEN json_group_array(json_object('phase', o.phase, 'name', o.name, 'value', json(o.value))) END
         FROM (SELECT * FROM windlass_output AS u WHERE u.job = l.id ORDER BY u.at, u.phase, u.name) AS o
