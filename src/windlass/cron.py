@@ -53,6 +53,10 @@ NEAR = 2 * DAY
 """More than any change of a zone's offset: a wall time this far away is on the same side of every change in between."""
 
 
+class UnknownZoneError(ConfigError):
+    """A zone that this machine does not know; another one may."""
+
+
 @dataclass(frozen=True, slots=True)
 class Expression:
     """A checked expression in its zone; make it with ``parse``. ``text`` is what was given, in one spelling."""
@@ -209,7 +213,7 @@ def _zone(tz: str) -> ZoneInfo:
             raise ValueError(tz)
         return ZoneInfo(tz)
     except (KeyError, ValueError, OSError):  # unknown; not a name; a folder of zones
-        raise ConfigError(
+        raise UnknownZoneError(
             "tz", tz, because=f"{_nearest(tz, available_timezones())}it must be {ZONES}"
         ) from None
 

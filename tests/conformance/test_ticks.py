@@ -12,6 +12,7 @@ import pytest
 from tests.conformance.bystanders import prefix
 from tests.conformance.life import assert_counts_are_true, every_job
 from tests.conformance.scheduled import DAY, HOUR, MINUTE, T0, code, dues, minutes, new
+from windlass import cron
 from windlass.clock import ManualClock
 from windlass.model import Fired, Missed, State
 from windlass.store import Store
@@ -139,15 +140,14 @@ def test_jitter_spreads_jobs_after_their_tick(store: Store, clock: ManualClock) 
 
 
 def test_a_row_that_cannot_fire_is_paused_and_stops_nobody(store: Store, clock: ManualClock) -> None:
-    """A zone or an expression of somebody else's release; arguments that somebody wrote by hand."""
-    for name in ("bad-expression", "bad-kind", "bad-tz", "bad-args", "good"):
+    """An expression of somebody else's release; arguments that somebody wrote by hand."""
+    for name in ("bad-expression", "bad-kind", "bad-args", "good"):
         store.schedules.put(new(name, due_as="at"))
     table = f"{prefix(store)}schedule"
     with store.db.effect(5) as tx:
         for change in (
             "SET expression = 'x' WHERE name = 'bad-expression'",
             "SET kind = ' ' WHERE name = 'bad-kind'",
-            "SET tz = 'Mars/Base' WHERE name = 'bad-tz'",
             "SET args = '[1]' WHERE name = 'bad-args'",
         ):
             tx.connection.execute(f"UPDATE {table} {change}")
@@ -156,7 +156,6 @@ def test_a_row_that_cannot_fire_is_paused_and_stops_nobody(store: Store, clock: 
     assert len(fired["good"].ticks) == 1 and fired["good"].refused is None
     for name, word in (
         ("bad-expression", "'x'"),
-        ("bad-tz", "Mars/Base"),
         ("bad-kind", "kind"),
         ("bad-args", ""),
     ):
@@ -164,6 +163,34 @@ def test_a_row_that_cannot_fire_is_paused_and_stops_nobody(store: Store, clock: 
         found = store.schedules.get(name)
         assert found.state == "paused" and found.pause_reason == fired[name].refused
     assert store.schedules.fire_due() == [] and len(every_job(store)) == 1
+
+
+def test_a_schedule_whose_zone_is_not_known_here_is_left_to_others(
+    opened: Callable[[], Store], clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An instance with older time zones must not pause it for the whole fleet, nor keep others from firing here."""
+    old, newer = opened(), opened()
+    old.schedules.put(new("early", tz="Europe/Berlin"))
+    clock.advance(MINUTE)
+    old.schedules.put(new("later"))
+    clock.advance(5 * MINUTE)
+    real = cron.parse
+
+    def parse_without(text: str, tz: str) -> cron.Expression:
+        return real(text, "Mars/Base" if tz == "Europe/Berlin" else tz)
+
+    with monkeypatch.context() as here:
+        here.setattr(cron, "parse", parse_without)  # as on a machine whose files lack that zone
+        (left,) = old.schedules.fire_due(limit=1)
+        assert left.schedule == "early" and left.refused is None and "Mars/Base" in (left.left or "")
+        assert old.schedules.left() == {"early": left.left}
+        (fired,) = old.schedules.fire_due(limit=1)
+        assert fired.schedule == "later" and len(fired.ticks) == 1
+        assert old.schedules.fire_due() == []
+        assert (old.schedules.tick_in() or 0) > 0, "it does not look for what it left all the time"
+    assert old.schedules.get("early").state == "active"
+    (fired,) = newer.schedules.fire_due()
+    assert fired.schedule == "early" and len(fired.ticks) == 1
 
 
 # -------------------------------------------------------------------------------------------------------------- missed

@@ -13,7 +13,7 @@ import pytest
 
 from windlass.cli import main
 from windlass.embedded.postgres import PostgresServer
-from windlass.errors import StoreError
+from windlass.errors import StoreError, StoreNotAllowedError
 from windlass.model import After, JobError, JobFilter, Key, NewJob, Retention
 from windlass.store import open_store
 
@@ -122,3 +122,35 @@ def test_without_partitions_a_finish_is_refused_until_the_owner_makes_them(roles
         assert main(["db", "migrate", "--url", roles.owner]) == 0
         assert holder.complete(lease) == "recorded"
         holder.leave()
+
+
+def test_a_day_that_the_owner_will_make_is_no_error_of_the_applications(
+    roles: Roles, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Every hour a worker wants the partition of the day in a week, which the owner's next daily run makes."""
+
+    def drop(days_ahead: int) -> None:
+        with psycopg.connect(roles.owner, autocommit=True) as owner:
+            row = owner.execute(
+                "SELECT to_char((clock_timestamp() AT TIME ZONE 'UTC')::date + %s, 'YYYYMMDD')", (days_ahead,)
+            ).fetchone()
+            assert row is not None
+            owner.execute(f"DROP TABLE windlass.job_done_{row[0]}".encode())
+
+    def told() -> list[str]:
+        return [record.levelname for record in caplog.records if "no partition for" in record.getMessage()]
+
+    caplog.set_level("INFO", "windlass.store")
+    with open_store(roles.app) as store:
+        drop(7)
+        store.upkeep.maintain()
+        store.upkeep.maintain()
+        assert told() == ["INFO"], "once"
+        drop(2)
+        store.upkeep.maintain()
+        assert told() == ["INFO", "WARNING"], "the owner's run did not come for days"
+        drop(0)
+        with pytest.raises(StoreNotAllowedError):
+            store.upkeep.maintain()
+        assert main(["db", "migrate", "--url", roles.owner]) == 0
+        store.upkeep.maintain()

@@ -115,7 +115,8 @@ def test_everything_else_is_told() -> None:
             "nightly", datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 1, tzinfo=UTC), "0190-a", 3
         )
         events.fired(Fired("nightly", "welcome", [tick], 2, is_capped=True))
-        events.fired(Fired("nightly", "welcome", (), refused="its zone is unknown"))
+        events.fired(Fired("nightly", "welcome", (), refused="its expression is none"))
+        events.fired(Fired("nightly", "welcome", (), left="its zone is unknown"))
         events.processor_replaced(a_job(), "time limit")
         events.overdue(a_job(), 0.5, "thread")
         events.raised_after_end(LEASE, ERROR)

@@ -367,6 +367,9 @@ class Engine:
             ]
             degraded += [f"executor {name}: {reason}" for name, reason in self._hosts.faults()]
             degraded += self._duty_troubles.lines()
+            degraded += [
+                f"schedule {name}: {reason}" for name, reason in self._store.schedules.left().items()
+            ]
         lag = self._watchdog.loop_lag if has_begun else 0.0
         if lag >= self.settings.blocked_after:
             degraded.append("loop: a handler blocks the event loop")

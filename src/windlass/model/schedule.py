@@ -108,7 +108,8 @@ class Tick:
 class Fired:
     """What became of one schedule that was due: the ticks that made jobs, and how many due times got none of their own.
 
-    ``is_capped`` says that more were missed than its cap; ``refused`` why it was paused instead, because its row makes no sense.
+    ``is_capped`` says that more were missed than its cap; ``refused`` why it was paused instead, because its row makes no sense;
+    ``left`` why this instance leaves it to others.
     """
 
     schedule: str
@@ -117,6 +118,7 @@ class Fired:
     skipped: int = 0
     is_capped: bool = False
     refused: str | None = None
+    left: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

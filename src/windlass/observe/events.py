@@ -301,6 +301,9 @@ def fired(item: Fired) -> None:
     if item.refused is not None:
         message = f"{item.schedule} was paused: {item.refused}"
         emit("schedule.refused", message, schedule=item.schedule, reason=item.refused)
+    if item.left is not None:
+        message = f"{item.schedule} is left to other instances: {item.left}"
+        emit("schedule.left", message, schedule=item.schedule, reason=item.left)
 
 
 # ---------------------------------------------------------------------- the instance

@@ -41,6 +41,7 @@ LEVELS = {
     "schedule.fired": logging.DEBUG,
     "schedule.missed": logging.WARNING,
     "schedule.refused": logging.ERROR,
+    "schedule.left": logging.WARNING,
     "processor.replaced": logging.WARNING,
     "policy.broken": logging.WARNING,
     "executor.failed": logging.ERROR,

@@ -48,11 +48,31 @@ def ensure(
 
     The connection must be in autocommit mode. Repeating it, and racing another instance, is harmless.
     """
-    today = around or connection.execute("SELECT (clock_timestamp() AT TIME ZONE 'UTC')::date").fetchone()[0]  # type: ignore[index]
-    there = attached(connection)
+    return [name_of(day) for day in missing(connection, days=days, around=around) if _attach(connection, day)]
+
+
+def missing(
+    connection: psycopg.Connection, *, days: int = DAYS_AHEAD, around: date | None = None
+) -> list[date]:
+    """The days from yesterday to ``days`` ahead that have no partition."""
+    today, there = around or _today(connection), attached(connection)
     wanted = [today + timedelta(days=n) for n in range(-1, days + 1)]
-    missing = [day for day in wanted if name_of(day) not in there]
-    return [name_of(day) for day in missing if _attach(connection, day)]
+    return [day for day in wanted if name_of(day) not in there]
+
+
+def wait_for_owner(connection: psycopg.Connection, *, around: date | None = None) -> tuple[date, int] | None:
+    """With two roles the owner makes partitions, once a day. The first day that has none and how many days ahead it is; None where
+    today's own is missing, which cannot wait."""
+    today = around or _today(connection)
+    ahead = [day for day in missing(connection, around=around) if day >= today]
+    return (ahead[0], (ahead[0] - today).days) if ahead and ahead[0] > today else None
+
+
+def _today(connection: psycopg.Connection) -> date:
+    row = connection.execute("SELECT (clock_timestamp() AT TIME ZONE 'UTC')::date").fetchone()
+    assert row is not None
+    day: date = row[0]
+    return day
 
 
 def _attach(connection: psycopg.Connection, day: date) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any, TypeVar
 from weakref import WeakSet
 
@@ -43,6 +44,8 @@ RECONNECT = 1.0
 """A pool doubles its pauses between attempts to connect, and after a minute's outage would not look for another one. Given up after a
 second and begun anew (``_try_again``), they stay short."""
 LANES = list(range(10))
+SOON = 3
+"""How many days ahead a missing partition of history is a warning; the owner should make them seven days ahead."""
 
 
 class PostgresDatabase:
@@ -77,6 +80,7 @@ class PostgresDatabase:
         if auto_migrate:
             migrate_postgres(self._direct_url or url)
         self._max_connections, self._connect_timeout = max_connections, connect_timeout
+        self._told_day: date | None = None
         self._check(connect_timeout)
         self._is_closed = False
         self._connections: WeakSet[psycopg.Connection] = WeakSet()
@@ -410,10 +414,30 @@ class PostgresDatabase:
 
     def upkeep(self) -> None:
         with self._connection() as connection:
-            self._ensure_partitions(connection)
+            try:
+                self._ensure_partitions(connection)
+            except pg.InsufficientPrivilege:
+                found = partitions.wait_for_owner(connection, around=self._today)
+                if found is None:
+                    raise
+                self._tell_of_day(*found)
+
+    def _tell_of_day(self, day: date, days_ahead: int) -> None:
+        if self._told_day != day:
+            self._told_day = day
+            log.log(
+                logging.WARNING if days_ahead <= SOON else logging.INFO,
+                "history has no partition for %s yet, and this role may not make it; run `windlass db migrate` as the owner before then",
+                day,
+            )
 
     def _ensure_partitions(self, connection: psycopg.Connection) -> None:
-        partitions.ensure(connection, around=self._clock.now().date() if self._clock else None)
+        partitions.ensure(connection, around=self._today)
+
+    @property
+    def _today(self) -> date | None:
+        """The day of a clock that stands for the database's."""
+        return self._clock.now().date() if self._clock else None
 
     def drop_history(self, keep: Retention, *, only_empty: bool = False) -> int:
         lasts = [keep.completed, keep.failed, keep.cancelled]

@@ -81,7 +81,8 @@ class PostgresListener:
             return False
         try:
             self._connection = psycopg.connect(self._url, autocommit=True, connect_timeout=5, **KEEPALIVE)
-            self._connection.execute(f"SET idle_session_timeout = 0; LISTEN {CHANNEL}")
+            self._connection.execute("SET idle_session_timeout = 0")
+            self._connection.execute(f"LISTEN {CHANNEL}")
         except psycopg.Error:
             self._drop()
             return False

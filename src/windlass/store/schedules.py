@@ -14,7 +14,8 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
-from collections.abc import Collection, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -58,14 +59,20 @@ MOST_JOBS = 2000
 """In one transaction, about: many schedules that make up for many ticks must not become one long commit."""
 
 _LOOKS = 5
+LEFT_FOR = 600.0
+"""Seconds for which a schedule whose zone is not known here is left to others; then it is looked at again."""
 
 
 class Schedules:
     """Defines schedules, fires them, and lets operators look and act."""
 
-    def __init__(self, db: Database, enqueuer: Enqueuer) -> None:
+    def __init__(
+        self, db: Database, enqueuer: Enqueuer, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
         self._db = db
         self._enqueuer = enqueuer
+        self._monotonic = monotonic
+        self._left: dict[str, tuple[float, str]] = {}
 
     # ------------------------------------------------------------------ defining
 
@@ -166,8 +173,14 @@ class Schedules:
 
     def tick_in(self) -> float | None:
         """Seconds until the next tick is due, by the database's clock; None when no schedule fires."""
-        seconds: float | None = self._db.read("fire.next")[0][0]
+        seconds: float | None = self._db.read("fire.next", without=sorted(self.left()))[0][0]
         return seconds
+
+    def left(self) -> dict[str, str]:
+        """Schedules that were due and that this process leaves to others for a while, each with the reason."""
+        now = self._monotonic()
+        self._left = {name: item for name, item in self._left.items() if now < item[0]}
+        return {name: reason for name, (_, reason) in self._left.items()}
 
     def _unknown(self, name: str) -> ScheduleNotFoundError:
         near = difflib.get_close_matches(
@@ -229,7 +242,7 @@ class Schedules:
         return int(self._db.transact(lambda tx: tx.run("tick.prune", keep=keep))[0][0])
 
     def _fire(self, limit: int, tx: Transaction) -> Sequence[Fired]:
-        picked = tx.run("fire.pick", limit=limit)
+        picked = tx.run("fire.pick", limit=limit, without=sorted(self.left()))
         if not picked:
             return []
         now = self._db.moment(picked[0][-1])
@@ -238,6 +251,10 @@ class Schedules:
         for schedule in (self._schedule(row[:-1]) for row in picked):
             try:
                 plans.append(_plan(schedule, now))
+            except cron.UnknownZoneError as error:
+                reason = f"its times cannot be computed here: {error}; other instances fire it. Install newer time zones (tzdata)"
+                self._left[schedule.name] = self._monotonic() + LEFT_FOR, reason
+                refused.append(Fired(schedule.name, schedule.phase, (), left=reason))
             except (WindlassError, ValueError, TypeError) as error:
                 # A row that no verb of ours made must not stop the others.
                 reason = clean(f"it cannot fire: {error}", MAX_REASON)

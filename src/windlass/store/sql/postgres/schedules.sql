@@ -90,7 +90,7 @@ DELETE FROM windlass.tick AS t
 WHERE t.schedule = :name;
 
 -- name: fire.pick
--- Locks due schedules, longest due first, leaving out those that somebody else fires; answers them with the time that it is. A
+-- Locks due schedules, longest due first, leaving out those that somebody else fires or that are left to others; answers them with the time that it is. A
 -- process that stops in the middle of this transaction frees them after five seconds.
 SELECT set_config('idle_in_transaction_session_timeout', '5000', true);
 WITH clock AS MATERIALIZED (
@@ -102,6 +102,7 @@ SELECT s.name, s.kind, s.phase, s.args, s.expression, s.tz, s.missed, s.cap, s.j
 FROM windlass.schedule AS s
 CROSS JOIN clock AS c
 WHERE s.next_at <= (SELECT at FROM clock)
+    AND s.name <> ALL(:without::text[])
 ORDER BY s.next_at, s.name
 LIMIT :limit
 FOR UPDATE OF s SKIP LOCKED;
@@ -128,9 +129,10 @@ FROM json_to_recordset(:moves::json) AS g (
 WHERE s.name = g.name;
 
 -- name: fire.next
--- Seconds until the next tick is due; NULL when no schedule fires.
+-- Seconds until the next tick is due that is not left to others; NULL when no schedule fires.
 SELECT EXTRACT(epoch FROM min(s.next_at) - COALESCE(:now::timestamptz, clock_timestamp()))::double precision AS tick_in
-FROM windlass.schedule AS s;
+FROM windlass.schedule AS s
+WHERE s.name <> ALL(:without::text[]);
 
 -- name: tick.list
 -- The last ticks of a schedule, newest first.

@@ -93,12 +93,13 @@ WHERE s.next_at <= :now
 LIMIT 1;
 
 -- name: fire.pick
--- Answers due schedules, longest due first, with the time that it is.
+-- Answers due schedules, longest due first, with the time that it is, but for those that are left to others.
 SELECT s.name, s.kind, s.phase, s.args, s.expression, s.tz, s.missed, s.cap, s.jitter, s.lane, s.max_attempts, s.correlation,
     s.due_as, s.source, s.definition, s.generation, s.created_at, s.updated_at, s.next_at, s.last_at, s.last_job, s.paused_at,
     s.pause_reason, s.gone_at, s.skipped, s.principal, :now AS fired_at
 FROM windlass_schedule AS s
 WHERE s.next_at <= :now
+    AND s.name NOT IN (SELECT g.value FROM json_each(:without) AS g)
 ORDER BY s.next_at, s.name
 LIMIT :limit;
 
@@ -122,9 +123,10 @@ FROM json_each(:moves) AS g
 WHERE s.name = g.value ->> '$.name';
 
 -- name: fire.next
--- Seconds until the next tick is due; NULL when no schedule fires.
+-- Seconds until the next tick is due that is not left to others; NULL when no schedule fires.
 SELECT (min(s.next_at) - :now) / 1000000.0 AS tick_in
-FROM windlass_schedule AS s;
+FROM windlass_schedule AS s
+WHERE s.name NOT IN (SELECT g.value FROM json_each(:without) AS g);
 
 -- name: tick.list
 -- The last ticks of a schedule, newest first.
