@@ -168,6 +168,7 @@ class Requests:
             return Processed(Status.NOT_READY, request_id, job)
         attempts = 0
         while (lease := self._presence.holder.claim_one(request_id, correlation_id)) is not None:
+            events.claimed([lease])
             outcome = self._found_by_probe(lease)
             if outcome is None:
                 attempts += 1

@@ -93,6 +93,8 @@ def test_a_console_line_says_what_people_ask() -> None:
 
 def test_everything_else_is_told() -> None:
     with written() as lines:
+        events.promoted("welcome", 3)
+        events.claimed([LEASE])
         events.started([a_job()])
         events.ended_elsewhere(LEASE, "completed", RUN)
         events.ended_elsewhere(LEASE, "lost")
@@ -188,6 +190,7 @@ def test_what_is_not_shown_costs_nothing() -> None:
         assert not records.enabled(logging.DEBUG) and records.enabled(logging.INFO)
         outcome = Completed(LEASE)
         events.started(Untouched([a_job()]))
+        events.claimed(Untouched([LEASE]))
         events.ended(outcome, "completed")
         events.ended_elsewhere(LEASE, "completed")
     assert lines.text == ""

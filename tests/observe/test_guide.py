@@ -9,6 +9,7 @@ from pathlib import Path
 from windlass.observe.records import LEVELS
 from windlass.observe.report import BOUNDS_MS
 from windlass.observe.text import LIMIT
+from windlass.store import lines
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -16,7 +17,9 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 def test_every_event_is_listed() -> None:
     page = (DOCS / "guides" / "logs-and-metrics.md").read_text("utf-8")
     listed = re.findall(r"^\| `([a-z_]+\.[a-z_]+)` \| (\w+) \|", page, re.MULTILINE)
-    assert listed == [(name, logging.getLevelName(level).lower()) for name, level in LEVELS.items()]
+    assert listed == [
+        (name, logging.getLevelName(level).lower()) for name, level in {**LEVELS, **lines.LEVELS}.items()
+    ]
     assert f"{LIMIT:,} characters" in page
 
 

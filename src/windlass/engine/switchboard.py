@@ -161,6 +161,7 @@ class Switchboard:
 
     def on_promoted(self, phase: str, count: int) -> None:
         self._stats.count("promoted", count)
+        events.promoted(phase, count)
         self.on_hint(phase)
 
     def on_pressure(self, phase: str, is_held: bool) -> None:

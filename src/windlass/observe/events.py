@@ -36,6 +36,21 @@ from windlass.observe.records import LEVELS, emit, log
 # ---------------------------------------------------------------------- jobs
 
 
+def promoted(phase: str, count: int) -> None:
+    """Jobs whose time had come were put into their queue."""
+    if log.isEnabledFor(logging.DEBUG):
+        told = "1 job was" if count == 1 else f"{count:,} jobs were"
+        emit("job.promoted", f"{told} put into the queue: their time had come", phase=phase, count=count)
+
+
+def claimed(leases: Iterable[Lease]) -> None:
+    """Jobs were claimed by this instance."""
+    if not log.isEnabledFor(logging.DEBUG):
+        return
+    for lease in leases:
+        emit("job.claimed", "claimed", **lease_fields(lease))
+
+
 def started(jobs: Iterable[CurrentJob]) -> None:
     """Jobs were given to their processors."""
     if not log.isEnabledFor(logging.DEBUG):

@@ -13,6 +13,8 @@ from windlass.logger import get_logger
 log = get_logger("windlass.engine")
 
 LEVELS = {
+    "job.promoted": logging.DEBUG,
+    "job.claimed": logging.DEBUG,
     "job.started": logging.DEBUG,
     "job.completed": logging.DEBUG,
     "job.advanced": logging.DEBUG,

@@ -23,6 +23,7 @@ from datetime import datetime
 from functools import partial
 
 from windlass.model import DependencyPolicy, Flag, State
+from windlass.store import lines
 from windlass.store.contract import Database, Transaction
 from windlass.store.enqueueing import Enqueuer
 from windlass.store.firing import fire
@@ -99,6 +100,7 @@ def cancel_children(tx: Transaction, doomed: set[str]) -> list[tuple[str, Flag]]
     # A child that somebody cancelled and retried by hand no longer waits for anyone, and is left alone.
     rows = tx.run("cancel.later", ids=sorted(doomed), error=PARENT_ERROR, reasons=FOR_PARENTS)
     tx.run("record.tidy", ids=[row[0] for row in rows])
+    lines.cancelled_with_parents(tx, [row[0] for row in rows])
     limited = [row[0] for row in rows if Flag(row[1]) & Flag.LIMIT]
     if limited:  # none of them has a place: they waited for their parents
         tx.run("limits.forget", ids=limited)

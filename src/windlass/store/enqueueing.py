@@ -26,7 +26,7 @@ from windlass.errors import (
 )
 from windlass.model import HIGHEST_PRIORITY, After, Enqueued, Flag, Flow, Json, KeyScope, NewJob, has_flag
 from windlass.payload import body_hash
-from windlass.store import debouncing, limits
+from windlass.store import debouncing, limits, lines
 from windlass.store.bulk import Alike, Stream, kinds_with_rules, lines_of, made, phases_json
 from windlass.store.contract import Database, Transaction
 from windlass.store.entries import ALONE, PLAIN, Entry, check
@@ -99,6 +99,8 @@ class Inserter:
                 ]
                 if doubled:
                     raise RepeatRaced(doubled)
+            if lines.is_on():
+                lines.enqueued(fresh, inbox=inbox)
         for name, holder in sorted(debounced.items()):
             tx.run("debounce.keep", key=name, job=holder)
         made = {entry.id for entry in fresh}
@@ -297,6 +299,8 @@ class Enqueuer(Inserter):
         try:
             if way == PLAIN:
                 self._insert_plain(entries)
+                if lines.is_on():
+                    lines.enqueued(entries)
                 return made([entry.id for entry in entries])
             return self._db.transact(
                 lambda tx: self.insert(tx, entries, inbox=False, is_repeat=way == ALONE),
@@ -316,14 +320,15 @@ class Enqueuer(Inserter):
         stream = Stream(replace(alike, job=like.job))
         loud = {like.phase} if self.speakers.among([like], inbox=False) else set()
         try:
-            lines = partial(stream.lines, has_rules=like.job.kind in kinds_with_rules(self._db))
-            told = self._db.bulk(lines, phases_json({like.phase: count}, loud))
+            text = partial(stream.lines, has_rules=like.job.kind in kinds_with_rules(self._db))
+            told = self._db.bulk(text, phases_json({like.phase: count}, loud))
         except StoreUnreachableError as lost:
             entries = [
                 Entry(replace(like.job, args=Json(args)), job, like.phase, args) for job, args in stream.all()
             ]
             return self._repeated(entries, lost)
         self.speakers.note_told([row[0] for row in told])
+        lines.streamed(like, (answer.id for answer in stream.answers))
         return stream.answers
 
     def _repeated(self, entries: Sequence[Entry], lost: StoreUnreachableError) -> list[Enqueued]:

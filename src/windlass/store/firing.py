@@ -25,6 +25,7 @@ from windlass.logger import get_logger
 from windlass.model import HIGHEST_PRIORITY, DependencyPolicy, NewJob, State
 from windlass.principal import NOBODY
 from windlass.rules import Rule
+from windlass.store import lines
 from windlass.store.contract import Row, Transaction
 from windlass.store.enqueueing import Enqueuer
 from windlass.store.entries import Entry, check
@@ -201,7 +202,10 @@ def _fire_single(tx: Transaction, hits: Sequence[_Hit]) -> list[Entry]:
     answered = [hit for hit in noted if hit.generation > 1 and hit.child is not None]
     if answered:
         tx.run("hit.answered", hits=array(hit.as_key() for hit in answered))
-    return [entry for key, entry in born.items() if key in new]
+    made = {key: entry for key, entry in born.items() if key in new}
+    for (parent, rule), entry in made.items():
+        lines.rule_fired(rule, entry, [parent])
+    return list(made.values())
 
 
 def _child(
@@ -322,6 +326,7 @@ def _close(tx: Transaction, complete: Sequence[_Meeting]) -> list[Entry]:
         else:
             facts["child"] = entry.id
             entries.append(entry)
+            lines.rule_fired(rule.name, entry, [part[2] for part in shares.values()])
         closed.append(json.dumps(facts))
     tx.run("fan_in.close", fan_ins=array(closed))
     return entries

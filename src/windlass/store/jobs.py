@@ -32,7 +32,7 @@ from windlass.model import (
     has_flag,
 )
 from windlass.payload import body_hash
-from windlass.store import limits, progress
+from windlass.store import limits, lines, progress
 from windlass.store.contract import Database, Row, Transaction
 from windlass.store.dependencies import counts
 from windlass.store.ends import cancelled_error
@@ -122,6 +122,8 @@ class Jobs:
             raise JobNotFoundError(job_id)
         for _ in range(_LOOKS):
             answer = self._db.transact(lambda tx: self._cancel(tx, job_id, reason))
+            if answer is CancelAnswer.CANCELLED and lines.is_on():
+                lines.cancelled(self.get(job_id), reason)
             if answer is not None:
                 return answer
         raise StoreError(f"job {job_id} moves too fast to be cancelled; nothing was changed, try again")
@@ -138,7 +140,9 @@ class Jobs:
         """
         for _ in range(_LOOKS):
             if self._db.transact(lambda tx: self._retry(tx, job_id, dependents)):
-                return self.get(job_id)
+                job = self.get(job_id)
+                lines.retried(job)
+                return job
         raise StoreError(f"job {job_id} moves too fast to be retried; nothing was changed, try again")
 
     def _looks(self, state: State | None) -> Sequence[_Look]:

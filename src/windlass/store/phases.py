@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from windlass.errors import ConfigError
 from windlass.model import Counts, PhasePause, as_duration
+from windlass.store import lines
 from windlass.store.contract import Database
 from windlass.store.names import LONGEST_DELAY
 
@@ -25,13 +26,16 @@ class Phases:
             )
         if not _is_text(reason) or not reason.strip() or "\0" in reason:
             raise ConfigError("reason", reason, "a few words, for whoever wonders why it stands still")
-        self._db.run(
-            "pause", phase=phase, reason=reason, seconds=None if lasts is None else lasts.total_seconds()
-        )
+        seconds = None if lasts is None else lasts.total_seconds()
+        self._db.run("pause", phase=phase, reason=reason, seconds=seconds)
+        lines.paused(phase, reason, seconds)
 
     def resume(self, phase: str) -> bool:
         """Serve a phase again; False when it was not paused."""
-        return bool(self._db.run("resume", phase=phase))
+        was_paused = bool(self._db.run("resume", phase=phase))
+        if was_paused:
+            lines.resumed(phase)
+        return was_paused
 
     def paused(self) -> list[PhasePause]:
         """The phases that are paused now, by name."""
