@@ -91,6 +91,7 @@ OLDER_TOO = frozenset(
         "test_hot_plans",
         "test_claim_limit",
         "test_stale_plans",
+        "test_fan_out_plans",
     }
 )
 """Modules that run on the oldest PostgreSQL found too. The others run on the newest, unless WINDLASS_TEST_PG_VERSIONS=all: the whole run

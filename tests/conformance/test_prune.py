@@ -14,6 +14,8 @@ from windlass.store import Store
 
 DAY = timedelta(days=1)
 KEEP = Retention(completed=DAY, failed=3 * DAY, cancelled=2 * DAY)
+WHOLE_DAYS = Retention(completed=DAY, failed=DAY, cancelled=DAY)
+ROW_BY_ROW = Retention(completed=DAY, failed=DAY, cancelled=None)
 
 
 def ended(store: Store, end: str, n: int = 1) -> list[str]:
@@ -182,3 +184,39 @@ def _rows(store: Store, table: str) -> int:
     prefix = "windlass_" if store.db.dialect == "sqlite" else "windlass."
     with store.db.effect(5) as tx:
         return int(tx.connection.execute(f"SELECT count(*) FROM {prefix}{table}").fetchone()[0])
+
+
+@pytest.mark.parametrize("keep", [WHOLE_DAYS, ROW_BY_ROW], ids=["whole days", "row by row"])
+@pytest.mark.parametrize("is_linked", [True, False])
+def test_a_parent_that_a_child_waits_to_have_retried_is_not_pruned(
+    store: Store, clock: ManualClock, keep: Retention, is_linked: bool
+) -> None:
+    """A child with policy `wait` waits for the retry of its failed parent. Without the parent it would wait for ever."""
+    holder = store.join()
+    parent = one(store, "parent", max_attempts=1)
+    child = one(store, "child", after=[After(parent, DependencyPolicy.WAIT)])
+    if is_linked:
+        store.dependencies.link()
+    holder.fail(claim_one(holder, "parent"), BOOM)
+    store.dependencies.link()
+    clock.advance(timedelta(days=100))
+    assert store.upkeep.prune(keep) == 0
+    assert state(store, child) is State.WAITING
+    store.upkeep.maintain()
+    store.jobs.retry(parent)
+    other = store.join()
+    other.complete(claim_one(other, "parent"))
+    assert state(store, child) is State.QUEUED
+    clock.advance(timedelta(days=100))
+    assert store.upkeep.prune(keep) == 1, "once its child does not wait for it, it goes"
+
+
+def test_a_failed_parent_goes_once_its_waiting_child_is_cancelled(store: Store, clock: ManualClock) -> None:
+    holder = store.join()
+    parent = one(store, "parent", max_attempts=1)
+    child = one(store, "child", after=[After(parent, DependencyPolicy.WAIT)])
+    store.dependencies.link()
+    holder.fail(claim_one(holder, "parent"), BOOM)
+    store.jobs.cancel(child)
+    clock.advance(timedelta(days=100))
+    assert store.upkeep.prune(ROW_BY_ROW) == 1, "its child is in the history, which is kept"

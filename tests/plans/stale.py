@@ -34,6 +34,7 @@ TABLES = (
     "output",
     "principal",
     "rule_hit",
+    "settling",
 )
 
 _ID = "('0190{kind}-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid"
@@ -62,6 +63,9 @@ SELECT 'crowd', 'k' || n, now(), 9
 FROM {_CROWD};
 INSERT INTO windlass.job_dep (parent, child, policy, parent_state, parent_ended_at)
 SELECT {_ID.format(kind="0001")}, {_ID.format(kind="0002")}, 'cancel', NULL, NULL
+FROM {_CROWD};
+INSERT INTO windlass.settling (parent, after, state)
+SELECT {_ID.format(kind="0004")}, {_ID.format(kind="0004")}, 'completed'
 FROM {_CROWD};
 INSERT INTO windlass.job_done (id, created_at, finished_at, claimed_at, token, lane, generation, attempt, crashes, max_attempts,
     flags, state, kind, phase, args, error)

@@ -128,6 +128,8 @@ def dependencies(store: Store, holder: Holder, n: int) -> None:
     store.dependencies.link()
     leases = claim(holder, "parent", n)
     holder.record([Completed(lease) if i % 2 else Failed(lease, BOOM) for i, lease in enumerate(leases)])
+    store.dependencies.settle(1)
+    store.dependencies.settle(1, parent=parents[-1])
     store.enqueue([NewJob(kind="child", after=[After(parent, DependencyPolicy.RUN)]) for parent in parents])
     store.dependencies.link()
     store.dependencies.of(parents[0])

@@ -38,7 +38,11 @@ class Drain:
         counts = self._store.phases.counts()
         self._tell_paused({phase: counts[phase].queued for phase in self._engine.phases if phase in counts})
         ours = [counts.get(phase, Counts()) for phase in self._engine.phases]
-        if any(count.queued or count.processing for count in ours) or agenda.has_unlinked:
+        if (
+            any(count.queued or count.processing for count in ours)
+            or agenda.has_unlinked
+            or agenda.has_settling
+        ):
             return False
         if (agenda.has_parked or agenda.has_paced) and any(count.waiting for count in ours):
             return False

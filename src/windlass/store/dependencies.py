@@ -9,6 +9,9 @@ The two orders in which linking and ending can meet:
     linker locks the parent first → the end waits a moment, then sees the flag and the edges
     the end holds the parent first → the linker skips it, finds it neither flagged nor ended, and tries again later
 
+A transaction lets at most ``PAGE`` children know. What an end leaves is noted in ``settling`` by the same commit and is upkeep's, page by
+page, on any instance: the parent has ended, a child that is not told yet waits. A retry of such a parent sees to the rest first.
+
 And linking and claiming: a claim passes over a parent that the linker has locked, so the linker tells whoever serves its phase to look
 again. Without that the parent would wait for the next scan on the clock.
 """
@@ -18,7 +21,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 
@@ -27,7 +30,7 @@ from windlass.store import lines
 from windlass.store.contract import Database, Transaction
 from windlass.store.enqueueing import Enqueuer
 from windlass.store.firing import fire
-from windlass.store.ids import SMALLEST, is_id
+from windlass.store.ids import LARGEST, SMALLEST, is_id
 from windlass.store.rows import array
 
 PARENT_ERROR = json.dumps(
@@ -37,6 +40,11 @@ PARENT_ERROR = json.dumps(
         "message": "a job this one waited for did not complete",
     }
 )
+
+PAGE = 1000
+"""The most edges that one transaction consumes."""
+PAGES = 10
+"""The most pages that upkeep sees to in one go."""
 
 FOR_PARENTS = ["waiting", "unlinked"]
 """Why a job in `job_later` waits for other jobs (the other reasons wait for time)."""
@@ -54,37 +62,66 @@ class Edge:
     rule: str | None = None
 
 
-def settle(tx: Transaction, ended: Sequence[tuple[str, State]]) -> list[str]:
-    """Let the children of jobs that just ended know, and the children of those that are cancelled by it, and so on; answers
-    those cancelled whose kinds have rules."""
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A job that ended, and the child up to which its children know."""
+
+    id: str
+    state: State
+    after: str = SMALLEST
+
+
+def settle(tx: Transaction, ended: Sequence[Ended]) -> list[str]:
+    """Let the children of jobs that ended know, and the children of those that are cancelled by it, and so on, a page of them in all; the rest
+    is left to upkeep. Returns those cancelled whose kinds have rules."""
     ruled: list[str] = []
-    while ended:
-        rows = array(f'{{"id":"{job_id}","state":"{state}"}}' for job_id, state in ended)
-        satisfied: Counter[str] = Counter()
-        doomed: set[str] = set()
-        for child, policy, state in tx.run("settle.edges", ended=rows):
-            if state == State.COMPLETED or policy == DependencyPolicy.RUN:
-                satisfied[child] += 1
-            elif policy == DependencyPolicy.CANCEL:
-                doomed.add(child)
-        going_on = {child: n for child, n in satisfied.items() if child not in doomed}
-        if going_on and doomed:
-            tx.run("settle.lock", counted=sorted(going_on), doomed=sorted(doomed), reasons=FOR_PARENTS)
-        if going_on:
-            due = [row[0] for row in tx.run("settle.count", children=counts(going_on, "satisfied"))]
-            promote(tx, due)
-        cancelled = cancel_children(tx, doomed)
+    room = PAGE
+    while ended and room > 0:
+        ended = sorted(ended, key=lambda job: job.id)
+        rows = tx.run("settle.edges", ended=_rows(ended), limit=room)
+        found = {(parent, child) for parent, child, _, _ in rows}
+        cancelled = _count_down(tx, [row[1:] for row in rows if row[2] is not None])
         ruled += with_rules(cancelled)
-        ended = with_dependents(cancelled)
+        ended = [*(_rest(ended, max(found)) if len(found) == room else ()), *with_dependents(cancelled)]
+        room -= len(found)
+    if ended:
+        tx.run("settle.leave", ended=_rows(ended))
     return ruled
+
+
+def _rest(ended: Sequence[Ended], last: tuple[str, str]) -> list[Ended]:
+    """The jobs whose edges were not all found: they are found in the order of their ids."""
+    parent, child = last
+    return [replace(job, after=child) if job.id == parent else job for job in ended if job.id >= parent]
+
+
+def _count_down(tx: Transaction, edges: Sequence[Sequence[str]]) -> list[tuple[str, Flag]]:
+    """Let the children of consumed edges go on, or end them; returns those that ended."""
+    satisfied: Counter[str] = Counter()
+    doomed: set[str] = set()
+    for child, policy, state in edges:
+        if state == State.COMPLETED or policy == DependencyPolicy.RUN:
+            satisfied[child] += 1
+        elif policy == DependencyPolicy.CANCEL:
+            doomed.add(child)
+    going_on = {child: n for child, n in satisfied.items() if child not in doomed}
+    if going_on and doomed:
+        tx.run("settle.lock", counted=sorted(going_on), doomed=sorted(doomed), reasons=FOR_PARENTS)
+    if going_on:
+        promote(tx, [row[0] for row in tx.run("settle.count", children=counts(going_on, "satisfied"))])
+    return cancel_children(tx, doomed)
+
+
+def _rows(ended: Sequence[Ended]) -> str:
+    return array(f'{{"id":"{job.id}","state":"{job.state}","after":"{job.after}"}}' for job in ended)
 
 
 def with_rules(ended: Sequence[tuple[str, Flag]]) -> list[str]:
     return [job_id for job_id, flags in ended if flags & Flag.RULES]
 
 
-def with_dependents(cancelled: Sequence[tuple[str, Flag]]) -> list[tuple[str, State]]:
-    return [(job_id, State.CANCELLED) for job_id, flags in cancelled if flags & Flag.DEPENDENTS]
+def with_dependents(cancelled: Sequence[tuple[str, Flag]]) -> list[Ended]:
+    return [Ended(job_id, State.CANCELLED) for job_id, flags in cancelled if flags & Flag.DEPENDENTS]
 
 
 def promote(tx: Transaction, due: Sequence[str]) -> None:
@@ -126,6 +163,19 @@ class Dependencies:
             n, after = self._db.transact(partial(self._link, limit, after))
             linked += n
         return linked
+
+    def settle(self, pages: int = PAGES, *, parent: str | None = None) -> bool:
+        """Let children know of parents (or of this one) that ended longer ago, page by page; True where there may be more. Safe on every
+        instance at once."""
+
+        def page(tx: Transaction) -> bool:
+            taken = tx.run("settle.take", first=parent or SMALLEST, last=parent or LARGEST, limit=PAGE)
+            ruled = settle(tx, [Ended(job_id, State(state), after) for job_id, state, after in taken])
+            if ruled:
+                fire(self._enqueuer, tx, ruled)
+            return bool(taken)
+
+        return all(self._db.transact(page) for _ in range(pages))
 
     def of(self, job_id: str) -> list[Edge]:
         """The edges a job is part of, as child or as parent."""

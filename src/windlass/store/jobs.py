@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import json
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -34,7 +35,7 @@ from windlass.model import (
 from windlass.payload import body_hash
 from windlass.store import limits, lines, progress
 from windlass.store.contract import Database, Row, Transaction
-from windlass.store.dependencies import counts
+from windlass.store.dependencies import Dependencies, counts
 from windlass.store.ends import cancelled_error
 from windlass.store.enqueueing import Enqueuer
 from windlass.store.ids import LARGEST, is_id
@@ -42,6 +43,7 @@ from windlass.store.recording import after_end
 from windlass.store.rows import MAX_MESSAGE, clean, to_attempt, to_job, to_span
 
 MAX_PAGE = 1000
+_PATIENCE = 60.0  # seconds without progress of another instance that is letting children know
 _LOOKS = 5  # a job in the middle of a move can be missed by a look at one table after another
 
 _REASONS = {
@@ -138,12 +140,31 @@ class Jobs:
         failed parent keeps from running stays cancelled until that one is retried, too. It runs for the principal that
         asked for it at first; once that is erased, the retry is refused.
         """
-        for _ in range(_LOOKS):
-            if self._db.transact(lambda tx: self._retry(tx, job_id, dependents)):
-                job = self.get(job_id)
-                lines.retried(job)
-                return job
+        looks = 0
+        while looks < _LOOKS:
+            try:
+                if self._db.transact(lambda tx: self._retry(tx, job_id, dependents)):
+                    job = self.get(job_id)
+                    lines.retried(job)
+                    return job
+                looks += 1
+            except _HalfSettled as found:
+                self._settle(found.jobs)
         raise StoreError(f"job {job_id} moves too fast to be retried; nothing was changed, try again")
+
+    def _settle(self, jobs: Sequence[str]) -> None:
+        """Let all children know of these ended jobs, beside whoever is at it."""
+        dependencies, deadline = Dependencies(self._db, self._enqueuer), time.monotonic() + _PATIENCE
+        while left := self._db.read("settle.left", ids=list(jobs)):
+            if dependencies.settle(1, parent=left[0][0]):
+                deadline = time.monotonic() + _PATIENCE
+            elif time.monotonic() > deadline:
+                raise StoreError(
+                    f"job {left[0][0]} has ended, and jobs that waited for it are still being told by another instance, which has "
+                    f"made no progress for {_PATIENCE:.0f} seconds; nothing was changed, try again"
+                )
+            else:
+                time.sleep(0.02)
 
     def _looks(self, state: State | None) -> Sequence[_Look]:
         def live(held: bool | None) -> _Look:
@@ -202,6 +223,7 @@ class Jobs:
                 self._retake_key(tx, job_id, key, body_hash(kind, args))
             if has_flag(flags, Flag.PRINCIPAL) and not tx.run("principal.list", ids=[job_id]):
                 raise PrincipalErasedError(job_id)
+            _require_settled(tx, [(job_id, Flag(flags))])
             children = [row[0] for row in tx.run("retry.edges", ids=[job_id])]
             while dependents and children:  # one generation after the other, down the graph
                 children = [row[0] for row in tx.run("retry.edges", ids=self._revive(tx, children))]
@@ -221,6 +243,7 @@ class Jobs:
         rows = tx.run(
             "revive.take", children=counts({c: n for c, n in pending.items() if c not in doomed}, "pending")
         )
+        _require_settled(tx, [(row[0], Flag(row[2])) for row in rows])
         for child, kind, flags, args, key in rows:
             if Flag(flags) & Flag.KEY:
                 self._retake_key(tx, child, key, body_hash(kind, args))
@@ -234,3 +257,18 @@ class Jobs:
         holder = tx.run("enqueue.keys", keys=f"[{row}]")[0][2]
         if holder != job_id:
             raise KeyConflictError(key, holder)
+
+
+class _HalfSettled(Exception):  # noqa: N818  a signal within this module
+    """Ended jobs some of whose children are still to be let know of that: they cannot live again before."""
+
+    def __init__(self, jobs: Sequence[str]) -> None:
+        super().__init__(", ".join(jobs))
+        self.jobs = jobs
+
+
+def _require_settled(tx: Transaction, ended: Sequence[tuple[str, Flag]]) -> None:
+    parents = [job_id for job_id, flags in ended if flags & Flag.DEPENDENTS]
+    left = [row[0] for row in tx.run("settle.left", ids=parents)] if parents else []
+    if left:
+        raise _HalfSettled(left)

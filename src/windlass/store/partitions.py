@@ -148,8 +148,11 @@ def _is_empty(connection: psycopg.Connection, name: str) -> bool:
 
 
 def _is_looked_at(connection: psycopg.Connection, name: str) -> bool:
+    """Whether a child waits for a job of this day (or, with policy `wait`, for the retry of one)."""
     row = connection.execute(
-        f"SELECT EXISTS (SELECT FROM windlass.job_dep AS e JOIN windlass.{name} AS d ON d.id = e.parent WHERE e.parent_state IS NULL)"
+        f"SELECT EXISTS (SELECT FROM windlass.job_dep AS e JOIN windlass.{name} AS d ON d.id = e.parent WHERE e.parent_state IS NULL "
+        "OR (e.policy = 'wait' AND e.parent_state <> 'completed' "
+        "AND EXISTS (SELECT FROM windlass.job_later AS l WHERE l.id = e.child AND l.reason IN ('waiting', 'unlinked'))))"
     ).fetchone()
     return bool(row and row[0])
 

@@ -225,7 +225,7 @@ def after_end(
     tidy = [job_id for job_id, flags, _ in ended if flags & SIDE_ROWS]
     if tidy:
         tx.run("record.tidy", ids=tidy)
-    parents = [(job_id, state) for job_id, flags, state in ended if flags & Flag.DEPENDENTS]
+    parents = [dependencies.Ended(job_id, state) for job_id, flags, state in ended if flags & Flag.DEPENDENTS]
     ruled = [job_id for job_id, flags, _ in ended if flags & Flag.RULES]
     if parents:
         ruled += dependencies.settle(tx, parents)

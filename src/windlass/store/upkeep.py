@@ -37,6 +37,7 @@ class AgendaItems:
     has_flow: bool = False
     resume_in: float | None = None
     expires_in: float | None = None
+    has_settling: bool = False
 
 
 class Upkeep:
@@ -67,10 +68,24 @@ class Upkeep:
     def agenda(self) -> AgendaItems:
         """Everything an instance should see to, in one read."""
         (row,) = self._db.read("agenda")
-        due_in, unlinked, dead, counted, tick_in, kinds, parked, paced, flow, resume_in, expires_in = row
+        (
+            due_in,
+            unlinked,
+            settling,
+            dead,
+            counted,
+            tick_in,
+            kinds,
+            parked,
+            paced,
+            flow,
+            resume_in,
+            expires_in,
+        ) = row
         return AgendaItems(
             due_in=due_in,
             has_unlinked=bool(unlinked),
+            has_settling=bool(settling),
             has_dead=bool(dead),
             has_counts=bool(counted),
             tick_in=tick_in,

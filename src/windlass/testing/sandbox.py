@@ -165,6 +165,8 @@ class Sandbox:
         while sum(self.store.upkeep.promote().values()):
             pass
         self.store.dependencies.link()
+        while self.store.dependencies.settle():
+            pass
         self.store.limits.let_in()
         self.store.recovery.recover()
 

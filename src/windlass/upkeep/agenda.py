@@ -64,6 +64,8 @@ class Agenda:
         elif due_in is not None and due_in <= 0:
             due_in = None  # it failed: no sooner than the rest
         self._do("links", agenda.has_unlinked, self._store.dependencies.link)
+        if self._do("dependents", agenda.has_settling, self._store.dependencies.settle):
+            due_in = 0.0  # there is more
         let_in = self._do("limits", True, lambda: self._gatekeeper.run(agenda))
         if agenda.has_counts and time.monotonic() - self._folded_at >= FOLD_EVERY:
             self._folded_at = time.monotonic()

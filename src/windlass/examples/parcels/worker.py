@@ -73,6 +73,7 @@ class Worker:
         self._upkeep_at = time.monotonic() + UPKEEP_EVERY
         self._store.upkeep.promote()
         self._store.dependencies.link()
+        self._store.dependencies.settle()
         for item in self._store.recovery.recover():
             round_name = self._store.jobs.get(item.job_id).correlation_id
             self._ledger.note_recovered(round_name, [(item.job_id, item.verdict)])

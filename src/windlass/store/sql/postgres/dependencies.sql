@@ -67,12 +67,23 @@ FOR KEY SHARE SKIP LOCKED;
 
 -- name: link.mark
 -- Notes the end of parents on the edges of children that are being linked.
+WITH edge AS MATERIALIZED (
+    SELECT e.tid, g.state, g.ended_at
+    FROM json_to_recordset(:edges::json) AS g (parent uuid, child uuid, state text, ended_at timestamptz)
+    CROSS JOIN LATERAL (
+        SELECT d.ctid AS tid
+        FROM windlass.job_dep AS d
+        WHERE (d.parent, d.child) >= (g.parent, g.child)
+            AND (d.parent, d.child) <= (g.parent, g.child)
+        ORDER BY d.parent, d.child
+        LIMIT 1
+    ) AS e
+)
 UPDATE windlass.job_dep AS d
-SET parent_state = g.state,
-    parent_ended_at = g.ended_at
-FROM json_to_recordset(:edges::json) AS g (parent uuid, child uuid, state text, ended_at timestamptz)
-WHERE (d.parent, d.child) >= (g.parent, g.child)
-    AND (d.parent, d.child) <= (g.parent, g.child);
+SET parent_state = e.state,
+    parent_ended_at = e.ended_at
+FROM edge AS e
+WHERE d.ctid = e.tid; -- whoever changed the row meanwhile noted the same end
 
 -- name: link.done
 -- Children whose edges are linked: from now on they wait for `pending` parents, or are due if there are none left.
@@ -96,25 +107,89 @@ FROM linked AS d
 WHERE d.pending = 0;
 
 -- name: settle.edges
--- Consumes the open edges of parents that just ended and answers them, child by child. An edge is consumed once.
+-- Consumes open edges of ended parents, parent by parent and child by child, each parent's from the child `after` on, and at most :limit in
+-- all; returns them. An edge is consumed once; all that were found are returned again, without their policy, because one that the
+-- linker takes meanwhile is found and not consumed.
 WITH ended AS MATERIALIZED (
-    SELECT g.id, g.state
-    FROM json_to_recordset(:ended::json) AS g (id uuid, state text)
+    SELECT g.id, g.state, g.after
+    FROM json_to_recordset(:ended::json) AS g (id uuid, state text, after uuid)
+), found AS MATERIALIZED (
+    SELECT o.parent, o.child, e.state
+    FROM (SELECT p.* FROM ended AS p ORDER BY p.id) AS e
+    CROSS JOIN LATERAL (
+        SELECT d.parent, d.child
+        FROM windlass.job_dep AS d
+        WHERE (d.parent, d.child) > (e.id, e.after)
+            AND d.parent <= e.id
+            AND d.parent_state IS NULL
+        ORDER BY d.parent, d.child
+        LIMIT :limit -- belt: the outer one decides; this one bounds what a plan that reads ahead may read
+    ) AS o
+    LIMIT :limit
 ), open AS MATERIALIZED (
-    SELECT d.parent, d.child, e.state
-    FROM ended AS e
-    CROSS JOIN LATERAL (SELECT o.* FROM windlass.job_dep AS o WHERE o.parent = e.id OFFSET 0) AS d
-    WHERE d.parent_state IS NULL
-    ORDER BY d.child, d.parent
-    FOR UPDATE OF d
+    SELECT d.tid, f.state
+    FROM (SELECT o.* FROM found AS o ORDER BY o.child, o.parent) AS f
+    CROSS JOIN LATERAL (
+        SELECT e.ctid AS tid
+        FROM windlass.job_dep AS e
+        WHERE (e.parent, e.child) >= (f.parent, f.child)
+            AND (e.parent, e.child) <= (f.parent, f.child)
+            AND e.parent_state IS NULL
+        ORDER BY e.parent, e.child
+        LIMIT 1
+        FOR UPDATE
+    ) AS d
+), consumed AS (
+    UPDATE windlass.job_dep AS d
+    SET parent_state = o.state,
+        parent_ended_at = COALESCE(:now::timestamptz, clock_timestamp())
+    FROM open AS o
+    WHERE d.ctid = o.tid -- locked, and whoever changes an open edge of an ended parent consumes it
+    RETURNING d.parent, d.child, d.policy, d.parent_state
 )
-UPDATE windlass.job_dep AS d
-SET parent_state = o.state,
-    parent_ended_at = COALESCE(:now::timestamptz, clock_timestamp())
-FROM open AS o
-WHERE (d.parent, d.child) >= (o.parent, o.child)
-    AND (d.parent, d.child) <= (o.parent, o.child)
-RETURNING d.child, d.policy, d.parent_state;
+SELECT c.parent, c.child, c.policy, c.parent_state
+FROM consumed AS c
+UNION ALL
+SELECT f.parent, f.child, NULL, NULL
+FROM found AS f;
+
+-- name: settle.leave
+-- Leaves the rest of the edges of ended parents to upkeep, and tells whoever waits for that.
+WITH left_over AS (
+    INSERT INTO windlass.settling (parent, after, state)
+    SELECT g.id, g.after, g.state
+    FROM json_to_recordset(:ended::json) AS g (id uuid, state text, after uuid)
+    ORDER BY g.id
+    ON CONFLICT (parent) DO NOTHING
+    RETURNING parent
+)
+SELECT pg_notify('windlass', w.phase)::text
+FROM windlass.wake AS w
+WHERE w.phase = '@later'
+    AND w.waiting_until > clock_timestamp()
+    AND EXISTS (SELECT FROM left_over);
+
+-- name: settle.take
+-- Takes ended parents whose edges are left, with ids between two, leaving out those that somebody else has.
+WITH picked AS MATERIALIZED (
+    SELECT s.parent
+    FROM windlass.settling AS s
+    WHERE s.parent >= :first::uuid
+        AND s.parent <= :last::uuid
+    ORDER BY s.parent
+    LIMIT :limit
+    FOR UPDATE SKIP LOCKED
+)
+DELETE FROM windlass.settling AS s
+USING picked AS p
+WHERE s.parent = ANY(ARRAY[p.parent])
+RETURNING s.parent, s.state, s.after;
+
+-- name: settle.left
+-- Which of these jobs have ended, and have edges left.
+SELECT s.parent
+FROM windlass.settling AS s
+WHERE s.parent = ANY(:ids::uuid[]);
 
 -- name: settle.lock
 -- Locks, in id order, the children that are counted down and those that are cancelled: one after the other they would be
@@ -238,10 +313,14 @@ RETURNING d.child;
 -- What the edges of these children say now. The lock makes a parent that ends meanwhile wait, and then find the child waiting;
 -- and of two parents that are retried at once the second one see the first.
 SELECT d.child, d.policy, d.parent_state
-FROM windlass.job_dep AS d
-WHERE d.child = ANY(:ids::uuid[])
-ORDER BY d.child, d.parent
-FOR UPDATE;
+FROM (SELECT g.id FROM unnest(:ids::uuid[]) AS g (id) ORDER BY g.id) AS g
+CROSS JOIN LATERAL (
+    SELECT e.child, e.policy, e.parent_state
+    FROM windlass.job_dep AS e
+    WHERE e.child = g.id
+    ORDER BY e.parent::text
+    FOR UPDATE
+) AS d;
 
 -- name: revive.take
 -- Brings children that were cancelled because of a parent back to wait for `pending` parents, as a new generation.

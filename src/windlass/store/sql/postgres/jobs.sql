@@ -8,8 +8,9 @@
 -- (tests/plans/test_stale_plans.py). Whole tables are never scanned (enable_seqscan is off in the store's own sessions); what else has to
 -- be kept from a plan that seems cheap beside nothing:
 --   rows of a table that are looked up for others: LATERAL (… LIMIT 1), (… OFFSET 0) or (… FOR UPDATE), which stay on the inner side
---   rows that are updated or deleted: id = ANY(ARRAY[g.id]), an index condition that can be neither hashed nor merged; of two columns a
---     range of rows, which only the index of both can serve
+--   rows that are updated or deleted: id = ANY(ARRAY[g.id]), an index condition that can be neither hashed nor merged; or ctid, where
+--     the row is locked or nobody else changes it
+--   (a, b) >= (x, y) … ORDER BY a, b LIMIT 1: found through the index of both, not through that of one
 --   EXISTS (… OFFSET 0): looked up row by row, not hashed
 --   column || '' = …: no condition for an index, also not for a partial one's
 -- Parameters are :names; the loader turns them into the driver's form. Guards stand one to a line (./dev mutate-sql).

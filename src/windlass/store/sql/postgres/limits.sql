@@ -234,8 +234,8 @@ FROM (
     FROM (SELECT e.phase, e.key FROM ended AS e UNION ALL SELECT m.phase, m.key FROM moved AS m) AS s
     GROUP BY s.phase, s.key
 ) AS f
-WHERE (g.phase, g.key) >= (f.phase, f.key)
-    AND (g.phase, g.key) <= (f.phase, f.key);
+CROSS JOIN LATERAL (SELECT o.ctid AS tid FROM windlass.gate AS o WHERE o.phase = f.phase AND o.key = f.key LIMIT 1) AS l
+WHERE g.ctid = l.tid; -- the row is locked, so it is where it was
 
 -- name: admit
 -- Frees the places of jobs that ended or went elsewhere, each once (those that ended lose their limits with them), and gives the free places of

@@ -131,7 +131,7 @@ WHERE p.paused_until IS NULL OR p.paused_until > (SELECT COALESCE(:now::timestam
 ORDER BY p.name;
 
 -- name: prune.page
--- One page of ended jobs in id order that are past their time and that no waiting child looks at; locks them.
+-- One page of ended jobs in id order that are past their time and that no child waits for, be it for their retry; locks them.
 SELECT d.id, d.finished_at
 FROM windlass.job_done AS d
 WHERE d.id > :after::uuid
@@ -141,7 +141,19 @@ WHERE d.id > :after::uuid
         OR (d.state = 'failed' AND d.finished_at < :failed_before::timestamptz)
         OR (d.state = 'cancelled' AND d.finished_at < :cancelled_before::timestamptz)
     )
-    AND NOT EXISTS (SELECT FROM windlass.job_dep AS e WHERE e.parent = d.id AND e.parent_state IS NULL)
+    AND NOT EXISTS (
+        SELECT FROM windlass.job_dep AS e
+        WHERE e.parent = d.id
+            AND (
+                e.parent_state IS NULL
+                OR (
+                    e.policy = 'wait'
+                    AND e.parent_state <> 'completed'
+                    AND EXISTS (SELECT FROM windlass.job_later AS l WHERE l.id = e.child AND l.reason IN ('waiting', 'unlinked'))
+                )
+            )
+        OFFSET 0
+    )
 ORDER BY d.id
 LIMIT :limit
 FOR UPDATE SKIP LOCKED;

@@ -1,7 +1,8 @@
 -- What an instance should see to, asked for in one read, so that one with nothing to do costs next to nothing.
 
 -- name: agenda
--- Seconds until the next job is due (NULL: none is scheduled), whether there are jobs to link, anything to recover (as
+-- Seconds until the next job is due (NULL: none is scheduled), whether there are jobs to link, ended parents
+-- whose children are still to be let know, anything to recover (as
 -- recover.due judges it), and counts to fold; seconds until the next tick is due (NULL: no schedule fires);
 -- whether kinds have got rules whose jobs are to be looked through (as rule.kinds.new judges it); whether there are limited jobs that nobody
 -- has looked at or places that were given up, jobs that wait for their phase's rate, and phases with flow control at all; seconds until the
@@ -12,6 +13,7 @@ SELECT ((
         WHERE l.reason IN ('scheduled', 'retry', 'inbox')
     ) - :now) / 1000000.0 AS due_in,
     EXISTS (SELECT 1 FROM windlass_job_later AS l WHERE l.reason = 'unlinked') AS unlinked,
+    EXISTS (SELECT 1 FROM windlass_settling) AS settling,
     EXISTS (
         SELECT 1 FROM windlass_instance AS i
         WHERE (i.dead_at IS NULL AND i.heartbeat_at + i.lease < :now)

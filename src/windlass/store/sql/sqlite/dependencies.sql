@@ -80,14 +80,50 @@ CROSS JOIN windlass_job_later AS l ON l.id = g.value ->> '$.id'
 WHERE l.reason = 'scheduled';
 
 -- name: settle.edges
--- Consumes the open edges of parents that just ended and answers them, child by child. An edge is consumed once.
+-- Consumes open edges of ended parents, parent by parent and child by child, each parent's from the child `after` on, and at most :limit in
+-- all; returns them. An edge is consumed once.
 UPDATE windlass_job_dep
-SET parent_state = g.value ->> '$.state',
+SET parent_state = o.state,
     parent_ended_at = :now
+FROM (
+    SELECT d.parent, d.child, g.value ->> '$.state' AS state
+    FROM json_each(:ended) AS g
+    CROSS JOIN windlass_job_dep AS d ON d.parent = g.value ->> '$.id'
+    WHERE d.child > g.value ->> '$.after'
+        AND d.parent_state IS NULL
+    ORDER BY d.parent, d.child
+    LIMIT :limit
+) AS o
+WHERE windlass_job_dep.parent = o.parent
+    AND windlass_job_dep.child = o.child
+RETURNING parent, child, policy, parent_state;
+
+-- name: settle.leave
+-- Leaves the rest of the edges of ended parents to upkeep.
+INSERT INTO windlass_settling (parent, after, state)
+SELECT g.value ->> '$.id', g.value ->> '$.after', g.value ->> '$.state'
 FROM json_each(:ended) AS g
-WHERE windlass_job_dep.parent = g.value ->> '$.id'
-    AND windlass_job_dep.parent_state IS NULL
-RETURNING child, policy, parent_state;
+WHERE TRUE -- belt: without it ON CONFLICT would be taken for a join
+ON CONFLICT (parent) DO NOTHING;
+
+-- name: settle.take
+-- Takes ended parents whose edges are left, with ids between two.
+DELETE FROM windlass_settling
+WHERE parent IN (
+        SELECT s.parent
+        FROM windlass_settling AS s
+        WHERE s.parent >= :first
+            AND s.parent <= :last
+        ORDER BY s.parent
+        LIMIT :limit
+    )
+RETURNING parent, state, after;
+
+-- name: settle.left
+-- Which of these jobs have ended, and have edges left.
+SELECT s.parent
+FROM windlass_settling AS s
+WHERE s.parent IN (SELECT g.value FROM json_each(:ids) AS g);
 
 -- name: settle.lock
 -- Nothing to lock: there is one writer at a time.

@@ -141,7 +141,7 @@ WHERE p.paused_until IS NULL OR p.paused_until > :now
 ORDER BY p.name;
 
 -- name: prune.page
--- One page of ended jobs, oldest end first, that are past their time and that no waiting child looks at.
+-- One page of ended jobs, oldest end first, that are past their time and that no child waits for, be it for their retry.
 SELECT d.id, d.finished_at
 FROM windlass_job_done AS d
 WHERE (
@@ -150,7 +150,18 @@ WHERE (
         OR (d.state = 'cancelled' AND d.finished_at < :cancelled_before)
     )
     AND d.id > :after
-    AND NOT EXISTS (SELECT 1 FROM windlass_job_dep AS e WHERE e.parent = d.id AND e.parent_state IS NULL)
+    AND NOT EXISTS (
+        SELECT 1 FROM windlass_job_dep AS e
+        WHERE e.parent = d.id
+            AND (
+                e.parent_state IS NULL
+                OR (
+                    e.policy = 'wait'
+                    AND e.parent_state <> 'completed'
+                    AND EXISTS (SELECT 1 FROM windlass_job_later AS l WHERE l.id = e.child AND l.reason IN ('waiting', 'unlinked'))
+                )
+            )
+    )
 ORDER BY d.id
 LIMIT :limit;
 
