@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from chaos.bed import Bed
 from chaos.checker import check
+from chaos.deaths import await_sweep
 from chaos.findings import Findings
 from chaos.settings import BRIEF, Leases
 from chaos.workers import Worker
@@ -42,7 +43,7 @@ def run(bed: Bed, plan: Plan, findings: Findings) -> None:
         crew.worker.kill()
     (bed.folder / GO).touch()
     crew.serve_until(lambda: bed.store.jobs.get(witness).state.is_final)
-    bed.until(lambda: not bed.query(f"SELECT token FROM {bed.table('claim')}"), 60, "claims are swept")
+    await_sweep(bed)
     crew.worker.stop()
     jobs, starts = check(bed, findings, bad={suicide, killer}), _starts(bed)
     codes = {job: json.loads(jobs[job].error or "{}").get("code") for job in (suicide, killer)}

@@ -23,11 +23,10 @@ class Plan:
     kills: int = 10
     work_ms: int = 400
     leases: Leases = DEFAULT
-    slack: float = 0.0
 
 
 LONG = Plan()
-SHORT = Plan(jobs=250, kills=2, work_ms=200, leases=QUICK, slack=60.0)
+SHORT = Plan(jobs=250, kills=2, work_ms=200, leases=QUICK)
 
 
 def run(bed: Bed, plan: Plan, findings: Findings) -> None:
@@ -48,7 +47,7 @@ def run(bed: Bed, plan: Plan, findings: Findings) -> None:
     findings.none("workers that did not end with 0", [code for code in codes if code != 0])
     check(bed, findings)
     findings.least("workers killed", len(killed), plan.kills)
-    deaths.judge(findings, deaths.waits(bed, killed), plan.leases.lease, least=plan.kills, slack=plan.slack)
+    deaths.judge(findings, deaths.waits(bed, killed), plan.leases.lease, least=plan.kills)
 
 
 def _enqueue(bed: Bed, plan: Plan, jobs: int) -> None:

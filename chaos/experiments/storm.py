@@ -40,7 +40,6 @@ class Plan:
     parents: int = 5
     schedules: int = 5
     leases: Leases = BRIEF
-    slack: float = 0.0
 
 
 LONG = Plan()
@@ -55,7 +54,6 @@ SHORT = Plan(
     chunks=10,
     fan_ins=4,
     schedules=2,
-    slack=60.0,
 )
 
 
@@ -67,7 +65,7 @@ def run(bed: Bed, plan: Plan, findings: Findings) -> None:
     killed, took = _storm(bed, plan, serving)
     _pause(bed, plan)
     findings.holds("drained", True, bed.drained(quiet=plan.leases.lease + 120))
-    bed.until(lambda: not bed.query(f"SELECT token FROM {bed.table('claim')}"), 60, "claims are swept")
+    deaths.await_sweep(bed)
     for worker in serving:
         worker.stop()
     jobs = check(bed, findings)
@@ -76,7 +74,7 @@ def run(bed: Bed, plan: Plan, findings: Findings) -> None:
     )
     findings.least("workers killed", len(killed), plan.kills)
     findings.note("the storm took, s", round(took, 1))
-    deaths.judge(findings, deaths.waits(bed, killed), plan.leases.lease, least=plan.kills, slack=plan.slack)
+    deaths.judge(findings, deaths.waits(bed, killed), plan.leases.lease, least=plan.kills)
     _judge_deaths(bed, findings)
     _judge_shapes(bed, plan, findings)
 
