@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
@@ -68,8 +69,11 @@ def test_silence_is_silent(store: Store, listener: Listener) -> None:
 
 def test_on_postgres_nobody_is_told_who_does_not_wait(postgres_dsn: str) -> None:
     """NOTIFY takes a cluster-wide lock, so it is sent only where somebody asked for it, once per 5 ms and process."""
-    with open_store(postgres_dsn) as store, open_store(postgres_dsn) as other:
-        listener = store.listen()
+    with (
+        open_store(postgres_dsn) as store,
+        open_store(postgres_dsn) as other,
+        closing(store.listen()) as listener,
+    ):
         listener.wait(0.01)
         one(other, "work")
         store.wait(["elsewhere"], 30)
@@ -87,22 +91,22 @@ def test_on_postgres_nobody_is_told_who_does_not_wait(postgres_dsn: str) -> None
         one(other, "work", delay=timedelta(seconds=5))
         while LATER not in (hints := heard(listener)):
             assert hints == ["work"]
-        listener.close()
 
 
 def test_on_postgres_a_bulk_enqueue_tells_too(postgres_dsn: str) -> None:
-    with open_store(postgres_dsn) as store, open_store(postgres_dsn) as other:
-        listener = store.listen()
+    with (
+        open_store(postgres_dsn) as store,
+        open_store(postgres_dsn) as other,
+        closing(store.listen()) as listener,
+    ):
         listener.wait(0.01)
         store.wait(["work"], 30)
         other.enqueue([NewJob(kind="work") for _ in range(600)] + [NewJob(kind="quiet") for _ in range(10)])
         assert heard(listener) == ["work"]
-        listener.close()
 
 
 def test_on_postgres_cancels_and_releases_announce_themselves(postgres_dsn: str) -> None:
-    with open_store(postgres_dsn) as store:
-        listener = store.listen()
+    with open_store(postgres_dsn) as store, closing(store.listen()) as listener:
         listener.wait(0.01)
         job_id = one(store, "work")
         holder = store.join()
@@ -115,20 +119,25 @@ def test_on_postgres_cancels_and_releases_announce_themselves(postgres_dsn: str)
         holder.release(second)
         assert heard(listener) == [f"{NUDGE}work"]
         holder.cancel(lease)
-        listener.close()
 
 
 def test_on_postgres_a_listener_comes_back_and_says_so(postgres_dsn: str) -> None:
     """A listener that lost its connection without anybody noticing is what others were bitten by."""
-    with open_store(postgres_dsn) as store, psycopg.connect(postgres_dsn, autocommit=True) as admin:
-        listener = store.listen()
+    with (
+        open_store(postgres_dsn) as store,
+        psycopg.connect(postgres_dsn, autocommit=True) as admin,
+        closing(store.listen()) as listener,
+    ):
         listener.wait(0.01)
         store.wait(["work"], 60)
-        admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'")
-        assert heard(listener, 5) == [RECONNECTED]
+        ended = admin.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid() AND query LIKE '%LISTEN%'"
+        ).fetchall()
+        assert ended == [(True,)]
+        assert heard(listener) == [RECONNECTED]
         one(store, "work")
         assert heard(listener) == ["work"]
-        listener.close()
 
 
 def test_behind_a_pooler_nothing_is_kept_in_the_session(postgres_dsn: str) -> None:
@@ -151,21 +160,21 @@ def test_behind_a_pooler_nothing_is_kept_in_the_session(postgres_dsn: str) -> No
         with store.db.effect(5) as tx:
             pass
         assert store.db.run("counts"), "the effect's time-outs ended with it"
-        listener = store.listen()
-        store.wait(["work"], 30)
-        one(store, "work")
-        assert heard(listener, 0.3) == []
-        listener.close()
+        with closing(store.listen()) as listener:
+            store.wait(["work"], 30)
+            one(store, "work")
+            assert heard(listener, 0.3) == []
 
 
 def test_a_direct_url_beside_the_pooler_brings_the_hints_back(postgres_dsn: str) -> None:
-    with open_store(postgres_dsn, pooled=True, direct_url=postgres_dsn) as store:
-        listener = store.listen()
+    with (
+        open_store(postgres_dsn, pooled=True, direct_url=postgres_dsn) as store,
+        closing(store.listen()) as listener,
+    ):
         listener.wait(0.01)
         store.wait(["work"], 30)
         one(store, "work")
         assert heard(listener) == ["work"]
-        listener.close()
 
 
 def test_inside_an_open_effect_sqlite_refuses_to_wait_for_itself(sqlite_path: Path) -> None:

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -27,6 +28,7 @@ from tests.engine.process_bench import (
     retried,
     wait_until,
 )
+from tests.waiting import PATIENCE
 from windlass.engine import crew
 from windlass.engine.child_process import KEPT_OUTPUT, Child
 from windlass.engine.remote import RemoteError
@@ -377,6 +379,28 @@ def test_submitting_does_not_wait(
     bench.executor.stop_job(jobs[0])
     may_start.set()
     assert all(isinstance(bench.outcome(job), Completed | Cancelled | Released) for job in jobs)
+
+
+def test_the_time_of_a_job_has_not_begun_while_its_process_is_started(
+    benches: Callable[..., ProcessBench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its limit would be over before its process is there, where the machine is busy."""
+    bench = benches()
+    is_starting, may_start = threading.Event(), threading.Event()
+
+    def start(init: Any) -> Child:
+        is_starting.set()
+        may_start.wait()
+        return Child(init)
+
+    monkeypatch.setattr(crew, "Child", start)
+    running = bench.start(handlers.pid)
+    assert is_starting.wait(PATIENCE)
+    before = running.begun, running.processor.progress_at > time.monotonic()
+    may_start.set()
+    assert isinstance(bench.outcome(running), Completed)
+    after = running.begun, running.processor.progress_at > time.monotonic()
+    assert (before, after) == ((False, True), (True, False))
 
 
 # ---------------------------------------------------------------------- which handlers

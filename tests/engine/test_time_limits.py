@@ -159,14 +159,21 @@ def test_a_checkpoint_in_a_transaction_is_a_sign_of_life(shop: Shop) -> None:
 def test_the_start_of_a_process_does_not_count_against_the_time_limit(
     shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The job has not begun, and importing an application may take longer than the job."""
+    """The job has not begun, and importing an application may take longer than the job: the job is given back, its attempt not spent."""
+    go = tmp_path / "go"
     (tmp_path / "slow_to_import.py").write_text(
-        "import time\nimport tests.engine.process_handlers\ntime.sleep(6)\n"
+        f"import pathlib, time\nwhile not pathlib.Path({str(go)!r}).exists():\n    time.sleep(0.01)\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("WINDLASS_CHILD_PRELOAD", "slow_to_import")
-    job = shop.app.job(executor="process", timeout=5.0, retry=fixed(1))(handlers.echo).enqueue(
+    monkeypatch.setattr("windlass.engine.process_executor.STARTING", 0.1)
+    job = shop.app.job(executor="process", timeout=3.0, retry=fixed(1))(handlers.echo).enqueue(
         value="in time"
     )
-    shop.drained(shop.serve())
-    assert shop.job(job).result == "in time"
+    engine = shop.serve()
+    shop.until(lambda: (echo := engine.stats.report().phases.get("echo")) and echo.outcomes.get("released"))
+    assert engine.stats.report().count("time_limits") == 0
+    monkeypatch.setattr("windlass.engine.process_executor.STARTING", PATIENCE)
+    go.touch()
+    shop.drained(engine)
+    assert (shop.job(job).result, shop.job(job).attempt, shop.job(job).crashes) == ("in time", 1, 0)

@@ -221,7 +221,7 @@ class ProcessExecutor:
             return
         match message["do"]:
             case "begun":
-                work.is_begun = True
+                work.is_begun = work.running.begun = True
                 self.fault.reason = None
                 work.running.processor.touch(time.monotonic())
             case "touch":
@@ -257,7 +257,6 @@ class ProcessExecutor:
     # ------------------------------------------------------------------ jobs
 
     def _begin(self, crew: Crew, running: Running) -> None:
-        running.begun = True  # its time is counted from what its process tells
         phase = running.phase
         if self._closing_at is not None:
             self._ended.append(Ended(running, Released(running.lease)))
@@ -276,6 +275,7 @@ class ProcessExecutor:
 
     def _assign(self, crew: Crew, work: Hosted) -> None:
         running = work.running
+        running.processor.touch(time.monotonic() + STARTING)  # to start a process takes time, too
         try:
             child = crew.take(work)
         except Exception as error:  # noqa: BLE001  whatever keeps a process from starting, it is not this job's fault
@@ -283,8 +283,8 @@ class ProcessExecutor:
             return
         work.tries += 1
         work.child = child
-        if not child.is_ready:
-            running.processor.touch(time.monotonic() + STARTING)
+        if child.is_ready:
+            running.processor.touch(time.monotonic())
         crew.say(child, work.message())
 
     def _stop(self, crew: Crew, running: Running) -> None:
