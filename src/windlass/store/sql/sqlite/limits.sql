@@ -382,8 +382,8 @@ LIMIT :limit;
 
 -- name: gates.check
 -- Gates whose count is not the number of jobs that have a place there and are paced, queued or processing, and gates where a job is let in
--- without a place. Returns the count, the places given, and the jobs that really have or need one. A phase whose limit was taken back is not
--- looked through: nobody needs a place there.
+-- without a place. Returns the count, the places given, and the jobs that really have or need one. Nobody needs a place in a phase whose limit
+-- was taken back; of the others, the oldest 20 * :limit without one are looked at.
 SELECT c.phase, c.key, c.admitted, c.given, c.used
 FROM (
     SELECT s.phase, s.key, sum(s.admitted) AS admitted, sum(s.given) AS given, sum(s.used) AS used
@@ -398,21 +398,21 @@ FROM (
         FROM windlass_job_limit AS t
         WHERE t.admitted
         UNION ALL
-        SELECT t.phase, t.key, 0, 0, 1
-        FROM windlass_flow AS f
-        CROSS JOIN windlass_job AS j ON j.phase = f.phase
-        CROSS JOIN windlass_job_limit AS t ON t.job = j.id AND t.phase = j.phase
+        SELECT n.phase, n.key, 0, 0, 1
+        FROM (
+            SELECT o.job, o.phase, o.key
+            FROM windlass_job_limit AS o
+            WHERE o.lim IS NOT NULL
+                AND (NOT o.admitted OR o.gone)
+            ORDER BY o.job, o.phase
+            LIMIT 20 * :limit
+        ) AS n
+        CROSS JOIN windlass_flow AS f ON f.phase = n.phase
         WHERE f.lim IS NOT NULL
-            AND t.lim IS NOT NULL
-            AND (NOT t.admitted OR t.gone)
-        UNION ALL
-        SELECT t.phase, t.key, 0, 0, 1
-        FROM windlass_flow AS f
-        CROSS JOIN windlass_job_later AS l ON l.phase = f.phase AND l.reason = 'paced'
-        CROSS JOIN windlass_job_limit AS t ON t.job = l.id AND t.phase = l.phase
-        WHERE f.lim IS NOT NULL
-            AND t.lim IS NOT NULL
-            AND (NOT t.admitted OR t.gone)
+            AND (
+                EXISTS (SELECT 1 FROM windlass_job AS j WHERE j.id = n.job AND j.phase = n.phase)
+                OR EXISTS (SELECT 1 FROM windlass_job_later AS l WHERE l.id = n.job AND l.phase = n.phase AND l.reason = 'paced')
+            )
     ) AS s
     GROUP BY s.phase, s.key
 ) AS c
