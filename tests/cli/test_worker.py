@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,10 @@ from tests.cli.bench import QUICK, ROOT, TARGET, Bench, children, events, heard
 from tests.waiting import PATIENCE
 from windlass.cli.stop_signals import ECHO
 from windlass.cli.worker import _address
+from windlass.embedded.postgres import PostgresServer
 from windlass.model import NewJob, State
+from windlass.store import open_store
+from windlass.store.migrate import migrate
 
 pytestmark = pytest.mark.timing
 
@@ -390,3 +394,37 @@ def test_a_database_that_cannot_be_used_ends_the_worker_however_many_processes(
     )
     assert done.returncode == code and told in done.stderr, done.stderr
     assert "Traceback" not in done.stderr and "starting another" not in done.stderr
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_a_worker_can_wait_for_its_database(
+    own_postgres: Callable[..., PostgresServer], processes: str
+) -> None:
+    """One that is started while the server (or a pooler before it) is down."""
+    server = own_postgres(durable=True)
+    migrate(server.dsn())
+    with open_store(server.dsn()) as store:
+        (job,) = store.enqueue([NewJob(kind="hello", args={"name": "x"})])
+    server.crash()
+
+    def start(patience: str) -> subprocess.Popen[str]:
+        options = ("--drain", "--log", "json", "--processes", processes, "--wait-for-database", patience)
+        return subprocess.Popen(
+            [sys.executable, "-m", "windlass", "worker", TARGET, *options],
+            cwd=ROOT,
+            env={**os.environ, "WINDLASS_DATABASE_URL": server.dsn()},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    with start("1") as hasty:
+        errors = hasty.communicate(timeout=PATIENCE)[1]
+        assert hasty.returncode == 69 and "does not answer" in errors, errors
+    with start("100") as patient:
+        errors = heard(patient, "store.awaited")
+        server.start()
+        errors += patient.communicate(timeout=PATIENCE)[1]
+        assert patient.returncode == 0, errors
+    with open_store(server.dsn()) as store:
+        assert store.jobs.get(job.id).result == "hello x"

@@ -17,6 +17,7 @@ from tests.waiting import PATIENCE
 from windlass.app import App
 from windlass.errors import ConfigError, PayloadError
 from windlass.model import NewSchedule, State
+from windlass.observe import health
 from windlass.work.context import Context
 from windlass.work.schedules import module_of
 
@@ -170,12 +171,29 @@ def test_a_schedule_that_cannot_fire_is_told(shop: Shop, caplog: pytest.LogCaptu
 
     shop.serve().stop()
     table = "windlass_schedule" if shop.store.db.dialect == "sqlite" else "windlass.schedule"
-    shop.run(f"UPDATE {table} SET tz = 'Mars/Base'")
+    shop.run(f"UPDATE {table} SET expression = 'x'")
     caplog.clear()
     with caplog.at_level(logging.ERROR, "windlass.engine"):
         shop.serve(recovery=0.2)
         shop.until(lambda: shop.store.schedules.get("bad").state == "paused")
         shop.until(lambda: [r for r in caplog.records if r.__dict__.get("event") == "schedule.refused"])
+
+
+def test_an_instance_that_does_not_know_a_zone_says_so_and_pauses_nothing(
+    shop: Shop, caplog: pytest.LogCaptureFixture
+) -> None:
+    @shop.app.cron(EVERY_SECOND)
+    def far() -> None: ...
+
+    shop.serve().stop()
+    table = "windlass_schedule" if shop.store.db.dialect == "sqlite" else "windlass.schedule"
+    shop.run(f"UPDATE {table} SET tz = 'Mars/Base'")
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, "windlass.engine"):
+        engine = shop.serve(recovery=0.2)
+        shop.until(lambda: health.states(engine.report()).get("schedule far") == health.DEGRADED)
+        shop.until(lambda: [r for r in caplog.records if r.__dict__.get("event") == "schedule.left"])
+    assert shop.store.schedules.get("far").state == "active"
 
 
 # --------------------------------------------------------------------------------------------------- what code defines

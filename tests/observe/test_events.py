@@ -110,6 +110,7 @@ def test_everything_else_is_told() -> None:
         events.lock_restored(datetime(2026, 1, 1, tzinfo=UTC))
         events.duty_failing("links", 3, StoreUnreachableError("refused"))
         events.duty_works("links")
+        events.store_awaited(StoreUnreachableError("refused"), 12.0)
         events.schedules_defined(Defined(("a",), (), ("b",)))
         events.schedules_defined(Defined())
         events.rules_defined(Defined(("a",), (), ()))

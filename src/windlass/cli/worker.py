@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from windlass.engine.engine import Engine
     from windlass.settings import Settings
 
+LOOK_EVERY, TELL_EVERY = 1.0, 10.0
+"""Seconds, while the database is waited for."""
+
 
 @click.command()
 @click.argument("app")
@@ -33,6 +36,14 @@ if TYPE_CHECKING:
     help="Serve only this phase (repeatable), with N processors.",
 )
 @click.option("--drain", is_flag=True, help="End when no job is queued, running, or due within a minute.")
+@click.option(
+    "--wait-for-database",
+    "patience",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    metavar="SECONDS",
+    help="How long to wait at the start for a database that does not answer. [0: end with 69]",
+)
 @click.option("--parent", type=int, hidden=True)
 @click.option(
     "--grace", type=click.FloatRange(min=0), help="Seconds running jobs get when the worker stops. [30]"
@@ -63,6 +74,7 @@ def worker(
     processes: int,
     phases: Sequence[str],
     drain: bool,
+    patience: float,
     parent: int | None,
     grace: float | None,
     changes: Sequence[str],
@@ -89,12 +101,13 @@ def worker(
     settings = _settings(loaded.settings, phases, grace, changes)
     if processes > 1:
         try:
-            _check(loaded, settings)
+            _check(loaded, settings, patience)
         finally:
             loaded.close()
-        arguments = _arguments(app, phases, drain, grace, changes, style, level)
+        arguments = _arguments(app, phases, drain, patience, grace, changes, style, level)
         return supervise(arguments, processes, address, grace=settings.grace)
     tune_process()
+    _await_database(loaded, patience)
     engine = loaded.worker(settings)
     served.append(engine)
     try:
@@ -124,7 +137,7 @@ def _refuse_without_jobs(target: str, app: App) -> None:
         )
 
 
-def _check(app: App, settings: Settings) -> None:
+def _check(app: App, settings: Settings, patience: float) -> None:
     """Refuse what each of several processes would refuse: once, and before any of them is started."""
     from windlass.engine.engine import served
     from windlass.urls import dialect_of
@@ -132,7 +145,28 @@ def _check(app: App, settings: Settings) -> None:
     dialect_of(app.url)
     app.check_dependencies()
     served(app.registry, settings)
+    _await_database(app, patience)
     _ = app.store
+
+
+def _await_database(app: App, patience: float) -> None:
+    """Wait until the database answers, with a line now and then; nothing where nobody asked for it."""
+    from windlass.errors import StoreUnreachableError
+    from windlass.observe import events
+
+    deadline, told_at = time.monotonic() + patience, 0.0
+    while patience:
+        try:
+            _ = app.store
+            return
+        except StoreUnreachableError as error:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise
+            if time.monotonic() >= told_at:
+                told_at = time.monotonic() + TELL_EVERY
+                events.store_awaited(error, left)
+            time.sleep(min(LOOK_EVERY, left))
 
 
 def _serve(
@@ -259,6 +293,7 @@ def _arguments(
     app: str,
     phases: Sequence[str],
     drain: bool,
+    patience: float,
     grace: float | None,
     changes: Sequence[str],
     style: str,
@@ -270,6 +305,8 @@ def _arguments(
         made += ["--phase", item]
     for item in changes:
         made += ["--set", item]
+    if patience:
+        made += ["--wait-for-database", str(patience)]
     if grace is not None:
         made += ["--grace", str(grace)]
     return [*made, "--drain"] if drain else made

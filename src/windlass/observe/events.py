@@ -448,6 +448,13 @@ def store_back(*, quiet: Quiet = _back) -> None:
         emit("store.back", "the database answers again")
 
 
+def store_awaited(error: BaseException, seconds: float) -> None:
+    """A worker that starts waits for its database."""
+    told = {"type": type(error).__name__, "code": getattr(error, "code", None), "message": explain(error)}
+    message = f"waiting for the database, for {seconds:.0f} s more at most: {told['message']}"
+    emit("store.awaited", message, seconds_left=round(seconds, 1), error=told)
+
+
 # ---------------------------------------------------------------------- words
 
 _PLAIN = {

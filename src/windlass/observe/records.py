@@ -61,6 +61,7 @@ LEVELS = {
     "loop.blocked": logging.WARNING,
     "store.unreachable": logging.WARNING,
     "store.back": logging.INFO,
+    "store.awaited": logging.WARNING,
 }
 """Every event and its level; ``instance.health`` is a WARNING where something is degraded or down."""
 
