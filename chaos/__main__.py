@@ -12,6 +12,7 @@ import click
 from chaos.bed import Bed, discard, scratch
 from chaos.catalogue import NAMES, conduct, database, experiment
 from chaos.findings import Findings, write
+from chaos.profile import PLAIN, PROFILES
 
 DIALECTS = ("postgres", "sqlite")
 
@@ -20,6 +21,13 @@ DIALECTS = ("postgres", "sqlite")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("--short", is_flag=True, help="The quick forms, as the test suite runs them.")
 @click.option("--on", "dialects", multiple=True, type=click.Choice(DIALECTS), help="Only on this database.")
+@click.option(
+    "--profile",
+    type=click.Choice(PROFILES),
+    default=PLAIN,
+    show_default=True,
+    help="How PostgreSQL is set. Hostile: short time-outs, German dates, SERIALIZABLE, a role that owns nothing.",
+)
 @click.option("--seed", type=int, help="Repeat a run's random choices.")
 @click.option("--keep", is_flag=True, help="Keep ledgers and logs of runs that passed, too.")
 @click.option("--json", "output", type=click.Path(path_type=Path), help="Write the figures to a file, too.")
@@ -27,6 +35,7 @@ def main(
     names: Sequence[str],
     short: bool,
     dialects: Sequence[str],
+    profile: str,
     seed: int | None,
     keep: bool,
     output: Path | None,
@@ -43,7 +52,7 @@ def main(
     for name in names or NAMES:
         for dialect in dialects or DIALECTS:
             if dialect in experiment(name).STORES:
-                runs.append(_run(name, dialect, short=short, seed=seed, keep=keep))
+                runs.append(_run(name, dialect, profile, short=short, seed=seed, keep=keep))
                 print(runs[-1].table(), flush=True)
                 if output is not None:
                     write(output, runs)
@@ -54,11 +63,14 @@ def main(
     sys.exit(1 if violations else 0)
 
 
-def _run(name: str, dialect: str, *, short: bool, seed: int | None, keep: bool) -> Findings:
+def _run(name: str, dialect: str, profile: str, *, short: bool, seed: int | None, keep: bool) -> Findings:
     folder = scratch()
     began = time.monotonic()
     print(f"{name} on {dialect} …", file=sys.stderr, flush=True)
-    with database(dialect, folder) as (url, server), Bed(url, folder, server=server, seed=seed) as bed:
+    with (
+        database(dialect, folder, profile) as (url, server),
+        Bed(url, folder, server=server, seed=seed) as bed,
+    ):
         findings = conduct(name, bed, short=short)
     findings.note("seconds", round(time.monotonic() - began, 1))
     if keep or findings.violations:

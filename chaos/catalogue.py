@@ -9,8 +9,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol, cast
 
+import psycopg
+
 from chaos.bed import Bed
 from chaos.findings import Findings
+from chaos.profile import APP, HOSTILE, OWNER, PLAIN, Roles
 from windlass.embedded.binaries import find_postgres
 from windlass.embedded.postgres import PostgresServer
 from windlass.store.migrate import migrate
@@ -62,11 +65,24 @@ def conduct(name: str, bed: Bed, *, short: bool) -> Findings:
 
 
 @contextmanager
-def database(dialect: str, folder: Path) -> Iterator[tuple[str, PostgresServer | None]]:
+def database(dialect: str, folder: Path, profile: str = PLAIN) -> Iterator[tuple[str, PostgresServer | None]]:
     """A fresh database; a PostgreSQL of our own, which keeps what it committed when it is stopped hard."""
     if dialect == "sqlite":
         yield f"sqlite:///{folder / 'windlass.db'}", None
         return
     with PostgresServer(find_postgres()[0], durable=True) as server:
-        migrate(server.dsn())
-        yield server.dsn(), server
+        yield migrated(server, profile), server
+
+
+def migrated(server: PostgresServer, profile: str) -> str:
+    """The URL, for an application, of a server's own database with the tables of the current release."""
+    url = server.dsn()
+    if profile != HOSTILE:
+        migrate(url)
+        return url
+    with psycopg.connect(url, autocommit=True) as admin:
+        roles = Roles(admin)
+        roles.let_in(url, "postgres")
+    migrate(roles.url(url, OWNER))
+    roles.grant(url)
+    return roles.url(url, APP)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.servers import postgres
+from chaos.profile import HOSTILE
+from tests.servers import choice, postgres
 from windlass.clock import ManualClock
 from windlass.store import Store, open_store
 
@@ -104,14 +105,16 @@ minutes on two cores."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if os.environ.get("WINDLASS_TEST_PG_VERSIONS") == "all":
-        return
-    older = set(postgres.ids()[1:])
-    between = set(postgres.ids()[1:-1])
+    is_every = os.environ.get("WINDLASS_TEST_PG_VERSIONS") == "all"
+    older = set() if is_every else set(postgres.ids()[1:])
+    between = set() if is_every else set(postgres.ids()[1:-1])
+    is_hostile = choice.profile() == HOSTILE
     is_quick = bool(os.environ.get("WINDLASS_TEST_QUICK"))
 
     def is_left_out(item: pytest.Item) -> bool:
         if is_quick and (item.path.parent.name not in QUICK or item.get_closest_marker("slow")):
+            return True
+        if is_hostile and item.get_closest_marker("owner"):
             return True
         if "migrations" in item.path.parts:
             return False

@@ -61,6 +61,8 @@ def rows(store: Store, table: str, where: str = "TRUE") -> list[dict[str, Any]]:
     with store.db.effect(5) as tx:
         cursor = tx.connection.cursor()
         if store.db.dialect == "postgres":
+            cursor.execute("SET LOCAL datestyle = ISO")  # the driver reads no other times
+            cursor.execute("SET LOCAL intervalstyle = postgres")
             for kind in ("uuid", "json", "jsonb"):
                 cursor.adapters.register_loader(kind, TextLoader)
         cursor.execute(f"SELECT * FROM {prefix(store)}{table} WHERE {where}")

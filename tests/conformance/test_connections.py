@@ -74,6 +74,7 @@ def test_a_beat_gets_through_when_every_other_connection_is_taken(postgres_dsn: 
             assert ([item.job for item in beat.cancelled], beat.released) == ([asked.id], 1)
 
 
+@pytest.mark.owner
 def test_a_beat_counts_although_what_comes_after_it_is_refused(postgres_dsn: str) -> None:
     """Its lease is renewed; to call that a failure would stop jobs for nothing."""
     with open_store(postgres_dsn) as store, psycopg.connect(postgres_dsn) as other:

@@ -134,6 +134,7 @@ def test_only_the_jobs_asked_about_are_found(store: Store, crowd: Crowd) -> None
 # ------------------------------------------------------------------------------------------------------------- claims
 
 
+@pytest.mark.owner
 def test_the_order_of_claims_does_not_rest_on_an_index(store: Store, clock: ManualClock) -> None:
     """Highest priority first, then oldest first; whatever plan the database may choose."""
     holder = store.join()
@@ -149,6 +150,7 @@ def test_the_order_of_claims_does_not_rest_on_an_index(store: Store, clock: Manu
     assert order == [early, late, high, middle]
 
 
+@pytest.mark.owner
 def test_promotion_takes_the_longest_due_first(store: Store, clock: ManualClock) -> None:
     """And gives them their places in that order, whatever order they lie in."""
     ids = [one(store, delay=timedelta(seconds=9 - n)) for n in range(6)]

@@ -405,6 +405,7 @@ def test_looking_costs_nothing_until_there_is_something_to_see(store: Store, clo
     assert store.db.is_worth("erase", before=store.now() - DAY)
 
 
+@pytest.mark.owner
 def test_what_ended_recently_is_met_again_when_its_time_has_come(store: Store, clock: ManualClock) -> None:
     job_id = one(store, principal=USER)
     holder = store.join(lease=100 * DAY)
@@ -456,6 +457,7 @@ def test_a_lease_whose_principal_is_gone_is_told_so(store: Store) -> None:
         store.principals.of(lease)
 
 
+@pytest.mark.owner
 def test_pruned_jobs_take_their_principals_with_them(store: Store, clock: ManualClock) -> None:
     gone, kept = ended(store), one(store, "live", principal=OTHER)
     clock.advance(10 * DAY)
@@ -467,6 +469,7 @@ def test_pruned_jobs_take_their_principals_with_them(store: Store, clock: Manual
     assert captured(store) == {kept, failed} and asked(store, gone) is None
 
 
+@pytest.mark.owner
 def test_principals_go_with_whole_days_of_history(store: Store, clock: ManualClock) -> None:
     """On PostgreSQL a day is dropped as a table; nothing of it stays behind."""
     ended(store)

@@ -37,6 +37,7 @@ def left(store: Store) -> set[str]:
     return {str(job.state) for job in every_job(store)}
 
 
+@pytest.mark.owner
 def test_each_end_state_has_its_own_time(store: Store, clock: ManualClock) -> None:
     for end in ("completed", "failed", "cancelled"):
         ended(store, end, 3)

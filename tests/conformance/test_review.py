@@ -347,6 +347,7 @@ def test_a_chunk_that_was_committed_before_is_not_committed_again(store: Store) 
     holder.checkpoint(lease, done=10, total=20)
 
 
+@pytest.mark.owner
 def test_a_missing_partition_heals_inside_an_effect_too(postgres_dsn: str) -> None:
     with open_store(postgres_dsn) as store:
         one(store)
@@ -398,6 +399,7 @@ def test_children_of_a_locked_parent_hold_up_nobody_behind_them(postgres_dsn: st
         assert store.dependencies.link(limit=2) == 5
 
 
+@pytest.mark.owner
 def test_instances_that_prune_at_once_do_not_trip_over_each_other(postgres_dsn: str) -> None:
     old = ManualClock(datetime.now(UTC) - timedelta(days=50))
     for _ in range(3):

@@ -301,6 +301,7 @@ def _tables(store: Store) -> tuple[int, int]:
     return fan_ins, hits
 
 
+@pytest.mark.owner
 def test_a_group_can_be_resumed_while_what_failed_is_kept(store: Store, clock: ManualClock) -> None:
     keep = Retention(completed=timedelta(days=1), failed=timedelta(days=90), cancelled=timedelta(days=1))
     when(store, "a", "b")

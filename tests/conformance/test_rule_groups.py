@@ -260,6 +260,7 @@ def test_a_group_of_a_hundred_kinds(store: Store) -> None:
     assert len(children(store)) == 1
 
 
+@pytest.mark.owner
 def test_what_a_child_gets_outlives_its_parents_history(store: Store, clock: ManualClock) -> None:
     """A parent is pruned while the others are waited for."""
     when(store, "a", "b", args={"period": "args.period", "n": ("a", "result")})

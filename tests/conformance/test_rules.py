@@ -72,6 +72,7 @@ def test_a_parent_without_a_correlation_id_passes_its_id_on(store: Store) -> Non
     assert children(store)[0].correlation_id == parent
 
 
+@pytest.mark.owner
 def test_a_child_may_do_what_its_parents_may(store: Store, clock: ManualClock) -> None:
     """Of one parent and of several; nothing where they are different people's, or where one is not there any more."""
     user, other = Principal("u-7", roles={"read", "write"}), Principal("u-8", roles={"read"})

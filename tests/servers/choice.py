@@ -7,6 +7,8 @@ from typing import NoReturn
 
 import pytest
 
+from chaos.profile import PLAIN, PROFILES
+
 SOURCES = {"all": ("local", "wheel"), "local": ("local",), "wheel": ("wheel",), "none": ()}
 
 
@@ -16,6 +18,14 @@ def sources(variable: str) -> tuple[str, ...]:
     if value not in SOURCES:
         raise pytest.UsageError(f"{variable}={value!r}: use one of {', '.join(SOURCES)}")
     return SOURCES[value]
+
+
+def profile() -> str:
+    """How the sessions of PostgreSQL are set, as WINDLASS_TEST_PG_PROFILE says."""
+    value = os.environ.get("WINDLASS_TEST_PG_PROFILE", PLAIN)
+    if value not in PROFILES:
+        raise pytest.UsageError(f"WINDLASS_TEST_PG_PROFILE={value!r}: use one of {', '.join(PROFILES)}")
+    return value
 
 
 def is_required() -> bool:

@@ -18,6 +18,7 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
+from chaos.profile import APP, HOSTILE, OWNER, PLAIN, Roles
 from tests.servers import choice
 from windlass.clock import ManualClock
 from windlass.embedded.binaries import PostgresBinaries, find_postgres
@@ -80,7 +81,7 @@ class Databases:
     them to the log; on somebody else's the checkpoints of a file copy would cost more than they save.
     """
 
-    def __init__(self, source: Source, prepare: Callable[[str], None]) -> None:
+    def __init__(self, source: Source, prepare: Callable[[str], None], profile: str = PLAIN) -> None:
         self._prepare = prepare
         self._count = 0
         self._made: set[str] = set()
@@ -90,6 +91,7 @@ class Databases:
             self._server.start()
         self._dsn = self._server.dsn() if self._server else source.dsn or ""
         self._connection = psycopg.connect(self._dsn, autocommit=True)
+        self._roles = Roles(self._connection) if profile == HOSTILE else None
         version = self._connection.info.parameter_status("server_version") or "unknown"
         self.label = source.label if self._server else f"{version.split()[0]} ({source.label})"
 
@@ -97,13 +99,25 @@ class Databases:
         """The URL of a new database with the tables of the current release."""
         if self._template is None:
             template = self._create()
-            self._prepare(url_of(self._dsn, template))
+            url = self._opened(template)
+            self._prepare(url)
+            if self._roles:
+                self._roles.grant(url)
             self._template = template  # only now: a template whose preparation failed must not be copied
-        return url_of(self._dsn, self._create(self._template))
+        url = url_of(self._dsn, self._create(self._template))
+        return self._roles.url(url, APP) if self._roles else url
 
     def empty(self) -> str:
         """The URL of a new database with nothing in it, for tests of the migrations themselves."""
-        return url_of(self._dsn, self._create())
+        return self._opened(self._create())
+
+    def _opened(self, database: str) -> str:
+        """The URL of an empty database for whoever may migrate it."""
+        url = url_of(self._dsn, database)
+        if self._roles is None:
+            return url
+        self._roles.let_in(url, database)
+        return self._roles.url(url, OWNER)
 
     def drop(self, url: str) -> None:
         """Drop a database made here, throwing out whoever is still connected."""
@@ -180,7 +194,7 @@ class PostgresServers:
         if source is None:
             choice.missing("PostgreSQL", CURE)
         if chosen not in self._open:
-            self._open[chosen] = Databases(source, self._prepare or prepare)
+            self._open[chosen] = Databases(source, self._prepare or prepare, choice.profile())
         return self._open[chosen]
 
     def used(self) -> list[str]:
