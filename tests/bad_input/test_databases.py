@@ -172,7 +172,7 @@ def test_a_full_sqlite_file_keeps_what_it_has(sqlite_path: Path) -> None:
     """SQLite's own limit on pages gives the very error of a full disk, on any machine."""
     with open_store(f"sqlite:///{sqlite_path}") as store:
         kept = store.enqueue([NewJob(kind="work")])[0].id
-        writer = store.db._writer  # type: ignore[attr-defined]
+        writer = store.db._connections.writer  # type: ignore[attr-defined]
         pages = writer.execute("PRAGMA page_count").fetchone()[0]
         writer.execute(f"PRAGMA max_page_count = {pages + 2}")
         with pytest.raises(StoreFullError, match="nothing of this call was stored"):

@@ -37,9 +37,9 @@ def file(sqlite_path: Path, clock: ManualClock) -> Iterator[Callable[[], Store]]
 def only_reading(store: Store) -> Iterator[None]:
     """Inside, this store's writing connection runs no statement."""
     seen: list[str] = []
-    store.db._writer.set_trace_callback(seen.append)  # type: ignore[attr-defined]
+    store.db._connections.writer.set_trace_callback(seen.append)  # type: ignore[attr-defined]
     yield
-    store.db._writer.set_trace_callback(None)  # type: ignore[attr-defined]
+    store.db._connections.writer.set_trace_callback(None)  # type: ignore[attr-defined]
     assert seen == []
 
 

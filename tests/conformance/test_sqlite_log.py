@@ -79,5 +79,5 @@ def test_maintain_does_not_wait_long_for_a_reader(store: Store, sqlite_path: Pat
         store.upkeep.maintain()
         assert time.monotonic() - began < 20, "the connection waits for half a minute"
         one(store)
-    patience = store.db._reader().execute("PRAGMA busy_timeout").fetchone()[0]  # type: ignore[attr-defined]
+    patience = store.db._connections.reader().execute("PRAGMA busy_timeout").fetchone()[0]  # type: ignore[attr-defined]
     assert patience == 30_000

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from tests.docs.examples import File, steps
+from tests.waiting import PATIENCE
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "guides"
 
@@ -40,7 +41,8 @@ def run(folder: Path, *arguments: str, expect: int = 0, **variables: str) -> str
         capture_output=True,
         text=True,
         check=False,
-        timeout=90,
+        timeout=2
+        * PATIENCE,  # Python starts up to three times: a worker imports the framework, and so does the child of a job
     )
     assert answer.returncode == expect, (
         f"{arguments} ended with {answer.returncode}\n{answer.stdout}{answer.stderr}"
