@@ -12,6 +12,7 @@ app.worker().start()              # or: windlass worker app:app
 from __future__ import annotations
 
 import functools
+import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
@@ -25,6 +26,7 @@ from windlass.callers.submitter import TransactionSubmitter
 from windlass.config import Config, load
 from windlass.defining import Defining
 from windlass.engine.engine import Engine
+from windlass.engine.places import Places
 from windlass.engine.stats import Stats
 from windlass.errors import ConfigError
 from windlass.model import Enqueued
@@ -215,10 +217,13 @@ class App(Defining):
         *,
         stats: Stats | None = None,
         degraded: Callable[[], Iterable[str]] = tuple,
+        places: Places | None = None,
+        logger: logging.Logger | None = None,
         **changes: Any,
     ) -> Engine:
         """An engine that serves this app's jobs; start it with ``start()``, stop it with ``stop()``. ``stats`` are counters that
-        somebody else counts in, too; ``degraded`` adds lines to its health."""
+        somebody else counts in, too; ``degraded`` adds lines to its health; ``places`` bound its jobs together with those of
+        others; ``logger`` gets its lines."""
         self.check_dependencies()
         return Engine(
             self.store,
@@ -228,6 +233,8 @@ class App(Defining):
             authority=self.authority,
             stats=stats,
             degraded=degraded,
+            places=places,
+            logger=logger,
         )
 
     def is_injected(self, annotation: Any) -> bool:

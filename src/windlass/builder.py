@@ -5,7 +5,7 @@
     bg.worker().start()                                  # or a worker, beside the application
 
 Every part can be given instead of made: the store, the locks or the Redis client they use, the clock, the semaphore that bounds concurrent
-calls, the logger, the HTTP client that handlers are supplied with. Two of these in one process do not see each other.
+calls of workers and requests, the logger that gets Windlass's lines, the HTTP client that handlers are supplied with. Two of these in one process do not see each other.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from windlass.clock import Clock
 from windlass.config import Config, load
 from windlass.engine.engine import Engine
 from windlass.locks import open_locks
+from windlass.logger import use
 from windlass.model import Enqueued
 from windlass.observe import health
 from windlass.observe.metrics import Metrics
@@ -37,7 +38,7 @@ class Background:
 
     def __init__(
         self, *, config: Config, app: App, store: Store, locks: Guard, requests: Requests, logger: logging.Logger,
-        settings: Settings, owned: list[Callable[[], None]],
+        settings: Settings, owned: list[Callable[[], None]], given: logging.Logger | None = None,
     ) -> None:  # fmt: skip
         self.config = config
         self.app = app
@@ -47,10 +48,12 @@ class Background:
         self.logger = logger
         self.settings = settings
         self._owned = owned
+        self._given = given
 
     def enqueue(self, kind: str, /, **arguments: Any) -> Enqueued:
         """Submit a job by the name of its kind."""
-        return self.app.enqueue(kind, **arguments)
+        with use(self._given):
+            return self.app.enqueue(kind, **arguments)
 
     def process_request(self, request_id: str, correlation_id: str | None = None) -> Processed:
         """Run one job now, in this process, under the same claim, lock, retry and error rules as a worker."""
@@ -59,7 +62,12 @@ class Background:
     def worker(self, **changes: Any) -> Engine:
         """An engine on these parts. Its counters are those of this object, and its health says how the locks are."""
         return self.app.worker(
-            self.settings, stats=self.requests.stats, degraded=partial(_troubles, self.locks), **changes
+            self.settings,
+            stats=self.requests.stats,
+            degraded=partial(_troubles, self.locks),
+            places=self.requests.places,
+            logger=self._given,
+            **changes,
         )
 
     def report(self) -> EngineReport:
@@ -133,6 +141,7 @@ def build(
             semaphore=semaphore,
             sleep=sleep,
             degraded=partial(_troubles, locks),
+            logger=logger,
         )
         owned.append(requests.close)
     except BaseException:
@@ -148,6 +157,7 @@ def build(
         logger=logger or logging.getLogger("windlass"),
         settings=settings,
         owned=owned,
+        given=logger,
     )
 
 

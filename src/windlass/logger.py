@@ -11,8 +11,9 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from typing import Any
 
 
@@ -39,6 +40,9 @@ class Quiet:
 
 
 _unwritable = Quiet()
+_own: ContextVar[logging.Logger | None] = ContextVar("windlass_logger", default=None)
+"""The logger that an application gave; lines written in this context go there."""
+_known: list[logging.Logger] = []
 
 
 class Guard:
@@ -47,7 +51,11 @@ class Guard:
     name: str
 
     def _log(self, *arguments: Any, stacklevel: int = 1, **options: Any) -> None:
+        own: Any = _own.get()
         try:
+            if own is not None and own is not self:
+                own._log(*arguments, stacklevel=stacklevel + 1, **options)
+                return
             super()._log(*arguments, stacklevel=stacklevel + 1, **options)  # type: ignore[misc]
         except BaseException as error:  # whatever it is, it is not the job's fault
             if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
@@ -60,7 +68,44 @@ def get_logger(name: str) -> logging.Logger:
     found = logging.getLogger(name)
     if not isinstance(found, Guard):
         found.__class__ = type("GuardedLogger", (Guard, type(found)), {})
+        _known.append(found)
     return found
+
+
+class Routed:
+    """Goes before a guarded logger once an application gave a logger of its own: whose level counts is told by the context."""
+
+    def isEnabledFor(self, level: int) -> bool:  # noqa: N802  logging's name
+        own: Any = _own.get()
+        decides: Any = super() if own is None or own is self else own
+        return bool(decides.isEnabledFor(level))
+
+
+@contextmanager
+def use(own: logging.Logger | None) -> Iterator[None]:
+    """Have the lines of this context, and of threads that are made in it with ``thread``, go to an application's own logger."""
+    if own is None:
+        yield
+        return
+    for logger in _known:
+        if not isinstance(logger, Routed):  # only now: it costs a call for each look at a level
+            logger.__class__ = type("RoutedLogger", (Routed, type(logger)), {})
+    token = _own.set(own)
+    try:
+        yield
+    finally:
+        _own.reset(token)
+
+
+def thread(target: Callable[..., None], name: str, *arguments: Any) -> threading.Thread:
+    """A thread of ours whose lines go where those of this context go."""
+    own = _own.get()
+    return threading.Thread(target=_run, args=(own, target, *arguments), name=name, daemon=True)
+
+
+def _run(own: logging.Logger | None, target: Callable[..., None], *arguments: Any) -> None:
+    _own.set(own)
+    target(*arguments)
 
 
 def _report(name: str) -> None:

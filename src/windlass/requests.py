@@ -9,6 +9,7 @@ to one of them. A failed attempt is recorded as everywhere, then waited for here
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -17,15 +18,17 @@ from concurrent.futures import TimeoutError as OutOfTime
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TypeVar
 
 from windlass.engine.executors import Bench
+from windlass.engine.places import Places
 from windlass.engine.pool import Processor
 from windlass.engine.recorder import Recorder
 from windlass.engine.runner import Call, Runner, Wrapper
 from windlass.engine.running import Running, Stop
 from windlass.engine.stats import Stats
 from windlass.errors import JobNotFoundError, LeaseLost, WindlassError
+from windlass.logger import use
 from windlass.model import Advanced, Completed, Flag, Job, Lease, Outcome, Retried, State, Verdict, has_flag
 from windlass.observe import events
 from windlass.observe.current import current_job, lease_fields
@@ -39,6 +42,8 @@ from windlass.upkeep.probing import ended_before
 from windlass.work.authority import Authority
 from windlass.work.colour import is_async
 from windlass.work.kind import Registry
+
+T = TypeVar("T")
 
 
 class Status(StrEnum):
@@ -103,7 +108,9 @@ class Requests:
         semaphore: Callable[[int], Any] = threading.BoundedSemaphore,
         sleep: Callable[[float], None] = time.sleep,
         degraded: Callable[[], Iterable[str]] = tuple,
+        logger: logging.Logger | None = None,
     ) -> None:
+        self._logger = logger
         self._store = store
         self._settings = settings or Settings()
         self._runner = Runner(registry, wrap=wrap, authority=authority)
@@ -112,7 +119,7 @@ class Requests:
         self._recorder = Recorder(self.stats)
         self._recorder_lock = threading.Lock()
         limit = self._settings.max_concurrent_calls
-        self._room = semaphore(limit) if limit is not None else None
+        self.places = Places(semaphore(limit)) if limit is not None else None
         self._sleep = sleep
         self._presence = Presence(store, self._settings, self.stats, degraded)
         self._known: dict[str, Mapping[str, Any]] = {}
@@ -121,18 +128,19 @@ class Requests:
     def process(self, request_id: str, correlation_id: str | None = None) -> Processed:
         """Run a job to its end; see the drawing above. One that does not exist is a line in the log."""
         check_correlation(correlation_id)
-        try:
-            return self._locked(request_id, correlation_id)
-        except JobNotFoundError:
-            events.request_unknown(request_id, correlation_id)
-            return Processed(Status.UNKNOWN, request_id, None)
+        with use(self._logger):
+            try:
+                return self._locked(request_id, correlation_id)
+            except JobNotFoundError:
+                events.request_unknown(request_id, correlation_id)
+                return Processed(Status.UNKNOWN, request_id, None)
 
     def _locked(self, request_id: str, correlation_id: str | None) -> Processed:
         with self._locks.acquire(request_id) as lock:
             if not lock:  # counted and logged by the locks
                 return Processed(Status.LOCK_HELD, request_id, self._store.jobs.get(request_id))
             try:
-                with nullcontext() if self._room is None else self._room:
+                with nullcontext() if self.places is None else self.places:
                     return self._process(request_id, correlation_id)
             finally:
                 self._known.pop(request_id, None)
@@ -199,7 +207,7 @@ class Requests:
         phase = self._runner.phase(lease.phase)
         if phase is None or phase.probe is None or phase.kind != lease.kind:
             return None
-        outcome = self._threads.submit(ended_before, phase, lease).result()
+        outcome = self._threads.submit(_logging_to, self._logger, ended_before, phase, lease).result()
         if isinstance(outcome, Completed | Advanced):
             self._on_duplicate(lease, "")
         return outcome
@@ -231,7 +239,9 @@ class Requests:
         """Call the handler in a thread, so that its time limit can be kept."""
         limit = running.phase.timeout if running.phase else None
         running.processor.touch(running.started)
-        future: Future[Outcome | None] = self._threads.submit(_call, bench, running, call)
+        future: Future[Outcome | None] = self._threads.submit(
+            _logging_to, self._logger, _call, bench, running, call
+        )
         while True:
             left = None if limit is None else running.processor.progress_at + limit - time.monotonic()
             try:
@@ -303,6 +313,11 @@ class _Hold:
         self.outputs_of = store.outputs_of
         self.principal_of = store.principals.of
         self.enqueue = store.enqueue
+
+
+def _logging_to(logger: logging.Logger | None, function: Callable[..., T], *arguments: Any) -> T:
+    with use(logger):
+        return function(*arguments)
 
 
 def _call(bench: Bench, running: Running, call: Call) -> Outcome | None:

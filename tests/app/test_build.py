@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 from collections.abc import Iterator
@@ -81,10 +82,11 @@ def test_every_part_can_be_given(tmp_path: Path) -> None:
         def __init__(self, limit: int) -> None:
             bounds.append(limit)
 
-        def __enter__(self) -> None:
+        def acquire(self, blocking: bool = True) -> bool:
             bounds.append("in")
+            return True
 
-        def __exit__(self, *_: object) -> None:
+        def release(self) -> None:
             bounds.append("out")
 
     def sleep(seconds: float) -> None:
@@ -104,6 +106,140 @@ def test_every_part_can_be_given(tmp_path: Path) -> None:
     bg.close()
     assert store.jobs.get(job.id).state is State.COMPLETED, "what was given stays open"
     store.close()
+
+
+class Kept(logging.Handler):
+    """A logger of an application's own, and what was written to it."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.records: list[logging.LogRecord] = []
+        self.logger = logging.getLogger(name)
+        self.logger.setLevel(logging.DEBUG)
+        self.logger.propagate = False
+        self.logger.addHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+    def told(self, event: str) -> list[str]:
+        """The jobs of an event."""
+        return [vars(one)["job_id"] for one in self.records if getattr(one, "event", "") == event]
+
+
+def test_the_logger_that_was_given_gets_the_lines(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Of enqueues, requests and workers, from all their threads; each builder's own, and the package's loggers get none."""
+    app = make_app()
+
+    @app.job
+    def plain() -> None: ...
+
+    @app.job
+    async def coroutine() -> None: ...
+
+    @app.job(retry=windlass.fixed(1))
+    async def broken() -> None:
+        raise ValueError("no")
+
+    mine, other = Kept("mine"), Kept("other")
+    caplog.set_level(logging.DEBUG, "windlass")
+    with (
+        windlass.build(config(tmp_path, "one"), app=app, http=Client("one:"), logger=mine.logger) as one,
+        windlass.build(config(tmp_path, "two"), app=app, http=Client("two:"), logger=other.logger) as two,
+    ):
+        caplog.clear()
+        assert one.logger is mine.logger
+        jobs = [one.enqueue(kind).id for kind in ("plain", "coroutine", "broken")]
+        request = one.enqueue("plain").id
+        assert one.process_request(request).status is Status.COMPLETED
+        engine = one.worker(scan=0.2)
+        engine.start()
+        eventually(lambda: all(one.store.jobs.get(job).state.is_final for job in jobs))
+        engine.stop()
+        elsewhere = two.enqueue("plain").id
+        two.process_request(elsewhere)
+    assert sorted(mine.told("job.enqueued")) == sorted([*jobs, request])
+    assert set(mine.told("job.claimed")) == {*jobs, request} == set(mine.told("job.started"))
+    assert set(mine.told("job.completed")) == {jobs[0], jobs[1], request} and mine.told("job.failed") == [
+        jobs[2]
+    ]
+    events = {getattr(record, "event", "") for record in mine.records}
+    assert {"instance.started", "instance.stopping", "instance.stopped"} <= events
+    assert other.told("job.enqueued") == other.told("job.completed") == [elsewhere]
+    assert elsewhere not in mine.told("job.enqueued") and not set(other.told("job.claimed")) & {
+        *jobs,
+        request,
+    }
+    assert not [record for record in caplog.records if getattr(record, "event", "").startswith("job.")]
+
+
+def test_without_a_logger_the_lines_go_where_they_went(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "windlass")
+    with windlass.build(config(tmp_path, "plain"), app=make_app(), http=Client("")) as bg:
+        bg.process_request(bg.enqueue("fetch", path="/").id)
+    assert "job.completed" in {getattr(record, "event", "") for record in caplog.records}
+
+
+@pytest.mark.parametrize("colour", ["plain", "async"])
+def test_the_semaphore_bounds_workers_and_requests_together(tmp_path: Path, colour: str) -> None:
+    app, lock, gate = windlass.App("sqlite:///unused.db"), threading.Lock(), threading.Event()
+    now, most, begun = [0], [0], threading.Semaphore(0)
+
+    def enter() -> None:
+        with lock:
+            now[0] += 1
+            most[0] = max(most[0], now[0])
+        begun.release()
+
+    def leave() -> None:
+        with lock:
+            now[0] -= 1
+
+    @app.job(name="plain")
+    def plain() -> None:
+        enter()
+        gate.wait(PATIENCE)
+        leave()
+
+    @app.job(name="async")
+    async def coroutine() -> None:
+        enter()
+        await asyncio.to_thread(gate.wait, PATIENCE)
+        leave()
+
+    made: list[threading.BoundedSemaphore] = []
+
+    def factory(limit: int) -> threading.BoundedSemaphore:
+        made.append(threading.BoundedSemaphore(limit))
+        return made[-1]
+
+    settings = config(tmp_path, "bounded", more={"runtime.max_concurrent_calls": 2})
+    with windlass.build(settings, app=app, semaphore=factory) as bg:
+        request = bg.enqueue(colour)
+        requester = threading.Thread(target=bg.process_request, args=(request.id,))
+        requester.start()
+        assert begun.acquire(timeout=PATIENCE), "the request has one of two places"
+        jobs = [bg.enqueue(colour) for _ in range(5)]
+        engine = bg.worker(scan=0.2, cycle=0.1)
+        engine.start()
+        assert begun.acquire(timeout=PATIENCE), "and a job of the worker the other"
+        eventually(lambda: engine.report().phases[colour].waiting > 0)
+        (semaphore,) = made
+        assert not semaphore.acquire(blocking=False) and now[0] == 2
+        gate.set()
+        requester.join(PATIENCE)
+        eventually(lambda: all(bg.store.jobs.get(job.id).state is State.COMPLETED for job in jobs))
+        engine.stop()
+        assert most[0] == 2
+        assert semaphore.acquire(blocking=False) and semaphore.acquire(blocking=False), "all were given back"
+
+
+def test_a_semaphore_that_cannot_bound_workers_is_refused(tmp_path: Path) -> None:
+    settings = config(tmp_path, "bounded", more={"runtime.max_concurrent_calls": 2})
+    with pytest.raises(ConfigError, match="semaphore"):
+        windlass.build(settings, app=make_app(), semaphore=lambda limit: object(), http=Client(""))
 
 
 def test_two_builders_do_not_see_each_other(tmp_path: Path) -> None:

@@ -290,14 +290,15 @@ def test_no_more_at_once_than_allowed_by_a_semaphore_of_the_callers(shop: Shop) 
             self.inner, self.most, self.now = threading.BoundedSemaphore(limit), 0, 0
             made.append(self)
 
-        def __enter__(self) -> None:
-            self.inner.acquire()
+        def acquire(self, blocking: bool = True) -> bool:
+            self.inner.acquire(blocking)
             self.now += 1
             self.most = max(self.most, self.now)
             if self.now == 2:
                 are_two.set()
+            return True
 
-        def __exit__(self, *_: object) -> None:
+        def release(self) -> None:
             self.now -= 1
             self.inner.release()
 

@@ -111,7 +111,7 @@ def test_claims_and_promotions_are_told(shop: Shop) -> None:
 def test_nobody_reads_it_and_nothing_is_made(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     """One look at the level for a call, whatever the number of jobs."""
     looks: list[int] = []
-    monkeypatch.setattr(store_lines, "is_on", lambda: looks.append(1))
+    monkeypatch.setattr(store_lines.log, "isEnabledFor", lambda level: looks.append(level))
 
     def refuse(*arguments: object, **fields: object) -> None:
         raise AssertionError("nobody asked")

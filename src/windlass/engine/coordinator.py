@@ -40,10 +40,10 @@ class Coordinator:
         self._last: str | None = None  # the phase that was given something last
         self._had = 0  # and how much in its turn
 
-    def assign(self) -> list[Assignment]:
-        """All assignments that are possible now, in the order they were made."""
+    def assign(self, most: int | None = None) -> list[Assignment]:
+        """All assignments that are possible now, in the order they were made; ``most`` of them, where that was asked of ``room`` before."""
         made: list[Assignment] = []
-        room = self._room()
+        room = self.room() if most is None else most
         while room > 0:
             ready = [phase for phase in self._order if self._queue.size(phase) and self._pools[phase].free]
             if not ready:
@@ -76,7 +76,8 @@ class Coordinator:
             self._last = phase
         return len(leases)
 
-    def _room(self) -> int:
+    def room(self) -> int:
+        """How many jobs could begin now, if there were as many."""
         free = sum(pool.free for pool in self._pools.values())
         if self._limit is None:
             return free

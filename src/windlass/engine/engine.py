@@ -7,6 +7,7 @@ and give back the rest.
 
 from __future__ import annotations
 
+import logging
 import os
 import platform
 import threading
@@ -24,6 +25,7 @@ from windlass.engine.heartbeat import Heartbeat
 from windlass.engine.hold import InstanceHold
 from windlass.engine.hosts import Hosts
 from windlass.engine.listening import Listening
+from windlass.engine.places import Places
 from windlass.engine.recorder import Recorder
 from windlass.engine.runner import Injector, Runner, Wrapper
 from windlass.engine.running import Stop
@@ -33,6 +35,7 @@ from windlass.engine.switchboard import Switchboard
 from windlass.engine.waker import Waker
 from windlass.engine.watchdog import Watchdog
 from windlass.errors import ConfigError, WindlassError
+from windlass.logger import thread, use
 from windlass.model import Lease, Run
 from windlass.nearest import did_you_mean
 from windlass.observe import events
@@ -75,7 +78,11 @@ class Engine:
         info: dict[str, Any] | None = None,
         stats: Stats | None = None,
         degraded: Callable[[], Iterable[str]] = tuple,
+        places: Places | None = None,
+        logger: logging.Logger | None = None,
     ) -> None:
+        self._logger = logger
+        self._places = places
         self.settings = settings = settings or Settings()
         self._store = store
         self._info = dict(info or {})
@@ -85,7 +92,7 @@ class Engine:
         self.state = "starting"
         self._started_at = datetime.now(UTC)
         self._waker = Waker()
-        self._floor = Floor(self.phases, settings)
+        self._floor = Floor(self.phases, settings, places=places)
         self._recorder = Recorder(self.stats)
         self._discovery = Discovery(self.phases, settings)
         self._registry = registry
@@ -113,7 +120,7 @@ class Engine:
                 raise WindlassError(
                     f"this engine is {self.state}, and one engine is started once; make another with app.worker()"
                 )
-            with ExitStack() as undo:
+            with use(self._logger), ExitStack() as undo:
                 self._start(undo)
                 undo.pop_all()
 
@@ -226,6 +233,8 @@ class Engine:
         for part, end in ends:
             part.start()
             undo.callback(end)
+        if self._places is not None:
+            self._places.on_free(lambda: self._caretaker.ask("assign"))
         self.state = "running"
         events.instance_started(self.id, sorted(phases))
 
@@ -247,7 +256,7 @@ class Engine:
         self._refuse_to_wait_for_itself()
         if self.state == "stopping":
             self.hurry()
-        with self._life_lock:
+        with use(self._logger), self._life_lock:
             if self.state not in ("running", "stopping"):  # the latter: a stop before was interrupted
                 return
             self.state = "stopping"
@@ -307,7 +316,7 @@ class Engine:
         self._hosts.close()
         self._duties.summary.tell(is_last=True)
         if was_written:
-            leaving = threading.Thread(target=self._take_leave, name="windlass-leave", daemon=True)
+            leaving = thread(self._take_leave, "windlass-leave")
             leaving.start()
             leaving.join(left(LAST_WORDS))  # the database may hang, and others forget us by themselves
 
@@ -393,7 +402,8 @@ class Engine:
 
     def tell_unserved(self) -> None:
         """Say which jobs wait in phases that no instance serves."""
-        self._duties.unserved.run()
+        with use(self._logger):
+            self._duties.unserved.run()
 
     def processors(self) -> list[tuple[str, str, str | None, float]]:
         """Each processor: name, state (idle, busy, error), the job it runs, and for how many seconds. One whose job outran its time limit

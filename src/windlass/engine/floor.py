@@ -12,7 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from windlass.engine.coordinator import Coordinator
+from windlass.engine.coordinator import Assignment, Coordinator
+from windlass.engine.places import Places
 from windlass.engine.pool import Pool, PoolReport
 from windlass.engine.queue import Queue, Refusal
 from windlass.engine.running import Running, Stop
@@ -43,7 +44,12 @@ class Floor:
     """Queue, pools and coordinator of one instance. Safe to call from any thread."""
 
     def __init__(
-        self, phases: Mapping[str, Phase], settings: Settings, monotonic: Callable[[], float] = time.monotonic
+        self,
+        phases: Mapping[str, Phase],
+        settings: Settings,
+        monotonic: Callable[[], float] = time.monotonic,
+        *,
+        places: Places | None = None,
     ) -> None:
         self._phases = phases
         self._monotonic = monotonic
@@ -53,6 +59,7 @@ class Floor:
         }
         self._queue = Queue(phases, settings.capacity)
         self._limit = settings.max_concurrent_calls
+        self._places = places if self._limit is not None else None
         self._coordinator = Coordinator(
             self._queue, self._pools, list(phases), per_cycle=settings.per_cycle, limit=self._limit
         )
@@ -99,13 +106,17 @@ class Floor:
         is_done = False
         while not is_done:
             is_done = True
-            for processor, lease in self._coordinator.assign():
+            for processor, lease in (
+                self._coordinator.assign() if self._places is None else self._bounded(self._places)
+            ):
                 phase = phases[lease.phase]
                 is_alone = and_(lease.flags, _SUSPECT) != 0 and phase.where is not Where.PROCESS
                 if is_alone:
                     if self._alone >= MOST_ALONE:
                         self._apart[lease.id] = lease
                         self._pools[lease.phase].release(processor)
+                        if self._places is not None:
+                            self._places.give_back(1)
                         is_done = False  # the processor is for another job
                         continue
                     self._alone += 1
@@ -113,6 +124,13 @@ class Floor:
                 started = Running(lease, phase, processor, at, now, is_alone)
                 running[lease.id] = started
                 made.append(started)
+        return made
+
+    def _bounded(self, places: Places) -> list[Assignment]:
+        """The assignments for which there is a place among all that run jobs in this process."""
+        taken = places.take(min(self._coordinator.room(), len(self._queue)))
+        made = self._coordinator.assign(taken)
+        places.give_back(taken - len(made))
         return made
 
     def _let_in(self) -> list[Running]:
@@ -124,7 +142,7 @@ class Floor:
             if self._alone >= MOST_ALONE or is_full:
                 break
             pool = self._pools[lease.phase]
-            if pool.free:
+            if pool.free and (self._places is None or self._places.take(1)):
                 del self._apart[lease.id]
                 self._alone += 1
                 at = self._claimed.get(lease.token, now)
@@ -151,6 +169,8 @@ class Floor:
         if self._running.get(running.lease.id) is running:
             del self._running[running.lease.id]
         self._queue.done(running.lease.id)
+        if self._places is not None:
+            self._places.leave()
         return True
 
     def turn_away(self, unstarted: Sequence[Running]) -> list[Lease]:
@@ -188,6 +208,8 @@ class Floor:
             if self._running.get(running.lease.id) is running:
                 del self._running[running.lease.id]
             self._queue.done(running.lease.id)
+            if self._places is not None:
+                self._places.leave()
             return True
 
     def find(self, job_id: str, token: int) -> Running | Lease | None:

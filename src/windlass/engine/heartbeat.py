@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from windlass.engine.stats import Stats
 from windlass.errors import LeaseLost, StoreError
-from windlass.logger import get_logger
+from windlass.logger import get_logger, thread
 from windlass.observe import events
 from windlass.settings import Settings
 from windlass.store.holder import UNKNOWN_GRACE, CancelAsked, Holder
@@ -54,7 +54,7 @@ class Heartbeat:
         self._is_lost = False
         self._wake = threading.Event()
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="windlass-heartbeat", daemon=True)
+        self._thread = thread(self._run, "windlass-heartbeat")
 
     def start(self) -> None:
         self._thread.start()

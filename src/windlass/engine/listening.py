@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 
 from windlass.errors import StoreError
-from windlass.logger import get_logger
+from windlass.logger import get_logger, thread
 from windlass.store.contract import CANCEL, LATER, NUDGE, RECONNECTED, Listener
 from windlass.store.holder import CancelAsked
 
@@ -37,7 +37,7 @@ class Listening:
         self._on_listening = on_listening
         self._over = threading.Event()
         self.is_listening = False
-        self._thread = threading.Thread(target=self._run, name="windlass-listener", daemon=True)
+        self._thread = thread(self._run, "windlass-listener")
 
     def start(self) -> None:
         self._thread.start()

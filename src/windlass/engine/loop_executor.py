@@ -20,6 +20,7 @@ from windlass.engine.fault import Fault
 from windlass.engine.running import Running
 from windlass.errors import WindlassError
 from windlass.json_tree import explain
+from windlass.logger import thread
 
 
 class LoopExecutor:
@@ -36,7 +37,7 @@ class LoopExecutor:
         self._is_flushing = False
         self._is_closing = False
         self._loop = _new_loop()  # here, not on its thread: whoever starts the engine hears why there is none
-        self._thread = threading.Thread(target=self._run, name="windlass-loop", daemon=True)
+        self._thread = thread(self._run, "windlass-loop")
         try:
             self._thread.start()
         except RuntimeError as error:

@@ -31,7 +31,7 @@ from windlass.engine.running import Running, Stop
 from windlass.engine.wire import Message
 from windlass.errors import ConfigError
 from windlass.json_tree import explain
-from windlass.logger import get_logger
+from windlass.logger import get_logger, thread
 from windlass.model import Lease, Outcome, Released
 from windlass.observe import logs
 from windlass.store.recovery import CRASH_CAP
@@ -151,12 +151,10 @@ class ProcessExecutor:
             theirs.setblocking(False)
             crew = Crew(self._first_message, ours, **self._idle)  # type: ignore[arg-type]
             undo.callback(crew.close)
-            thread = threading.Thread(
-                target=self._supervise, args=(crew,), name="windlass-processes", daemon=True
-            )
-            thread.start()
+            supervisor = thread(self._supervise, "windlass-processes", crew)
+            supervisor.start()
             undo.pop_all()
-        self._crew, self._wake, self._thread = crew, theirs, thread
+        self._crew, self._wake, self._thread = crew, theirs, supervisor
 
     def _nudge(self) -> None:
         if self._wake is not None:

@@ -23,7 +23,7 @@ from windlass.engine.stats import Stats
 from windlass.engine.waker import Waker
 from windlass.errors import FAULTS_OF_THE_STORE, StoreError, StoreInterruptedError, WindlassError
 from windlass.json_tree import explain
-from windlass.logger import get_logger
+from windlass.logger import get_logger, thread
 from windlass.model import Failed, JobError, Lease, Outcome, Released, Want
 from windlass.observe import events
 from windlass.settings import Settings
@@ -80,7 +80,7 @@ class Stepper:
         self.is_reachable = True
         self.turned_at = time.monotonic()
         self._taking_in = threading.Lock()
-        self._thread = threading.Thread(target=self._run, name="windlass-step", daemon=True)
+        self._thread = thread(self._run, "windlass-step")
 
     # ------------------------------------------------------------------ from other threads
 

@@ -20,6 +20,7 @@ from windlass.engine.fault import Fault
 from windlass.engine.runner import Call
 from windlass.engine.running import Running
 from windlass.json_tree import explain
+from windlass.logger import thread
 from windlass.observe.current import current_job
 
 
@@ -52,8 +53,8 @@ class ThreadExecutor:
         for _ in threads:
             self._work.put(None)
         deadline = time.monotonic() + wait
-        for thread in threads:
-            thread.join(max(0.0, deadline - time.monotonic()))
+        for one in threads:
+            one.join(max(0.0, deadline - time.monotonic()))
 
     def catch_up(self) -> None:
         """Start the threads that could not be started when they were needed."""
@@ -98,14 +99,12 @@ class ThreadExecutor:
     def _start_threads(self) -> RuntimeError | MemoryError | None:
         """Start what is missing; the error where the machine has no room for it."""
         while self._idle < 0:
-            thread = threading.Thread(
-                target=self._serve, name=f"windlass-thread-{next(self._count)}", daemon=True
-            )
+            made = thread(self._serve, f"windlass-thread-{next(self._count)}")
             try:
-                thread.start()
+                made.start()
             except (RuntimeError, MemoryError) as error:
                 return error
-            self._threads.append(thread)
+            self._threads.append(made)
             self._idle += 1
         return None
 

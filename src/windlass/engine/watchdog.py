@@ -15,7 +15,7 @@ from windlass.engine.floor import Floor
 from windlass.engine.loop_executor import LoopExecutor
 from windlass.engine.running import Running, Stop
 from windlass.engine.stats import Stats
-from windlass.logger import get_logger
+from windlass.logger import get_logger, thread
 from windlass.observe import events
 from windlass.settings import Settings
 from windlass.work.kind import Phase
@@ -66,7 +66,7 @@ class Watchdog:
         self._is_blocked = False
         self.loop_lag = 0.0
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="windlass-watchdog", daemon=True)
+        self._thread = thread(self._run, "windlass-watchdog")
 
     def start(self) -> None:
         self._thread.start()

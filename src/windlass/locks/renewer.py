@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from windlass.logger import get_logger
+from windlass.logger import get_logger, thread
 
 log = get_logger("windlass.locks")
 
@@ -26,7 +26,7 @@ class Renewer:
         """Have the thread think again about when its next turn is."""
         with self._lock:
             if self._thread is None and not self._is_over:
-                self._thread = threading.Thread(target=self._run, name="windlass-locks", daemon=True)
+                self._thread = thread(self._run, "windlass-locks")
                 self._thread.start()
         self._wake.set()
 

@@ -99,7 +99,7 @@ class Inserter:
                 ]
                 if doubled:
                     raise RepeatRaced(doubled)
-            if lines.is_on():
+            if lines.log.isEnabledFor(lines.DEBUG):
                 lines.enqueued(fresh, inbox=inbox)
         for name, holder in sorted(debounced.items()):
             tx.run("debounce.keep", key=name, job=holder)
@@ -299,7 +299,7 @@ class Enqueuer(Inserter):
         try:
             if way == PLAIN:
                 self._insert_plain(entries)
-                if lines.is_on():
+                if lines.log.isEnabledFor(lines.DEBUG):
                     lines.enqueued(entries)
                 return made([entry.id for entry in entries])
             return self._db.transact(

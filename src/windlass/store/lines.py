@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from functools import partial
 from typing import Any
 
 from windlass.logger import get_logger
@@ -31,8 +30,12 @@ LEVELS = dict.fromkeys(
 """Every event of the store and its level; docs/guides/logs-and-metrics.md has their fields."""
 
 
-is_on = partial(log.isEnabledFor, logging.DEBUG)
-"""Whether anybody reads these lines: one call of Python's, for the paths where each is counted."""
+DEBUG = logging.DEBUG
+
+
+def is_on() -> bool:
+    """Whether anybody reads these lines. Where each call of Python counts, ``log.isEnabledFor(DEBUG)`` is one less."""
+    return log.isEnabledFor(DEBUG)
 
 
 def enqueued(entries: Iterable[Any], *, inbox: bool = False) -> None:

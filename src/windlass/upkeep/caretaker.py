@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from windlass.errors import StoreUnreachableError
+from windlass.logger import thread
 from windlass.upkeep.troubles import Troubles
 
 FOREVER = float("inf")
@@ -48,7 +49,7 @@ class Caretaker:
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = thread(self._run, name)
 
     def start(self) -> None:
         self._thread.start()
