@@ -178,6 +178,8 @@ class App(Defining):
                 options = dict(self._options)
                 if (migrating := self.config["database.auto_migrate"]) is not None:
                     options.setdefault("auto_migrate", migrating)
+                if dialect_of(self.url) == "postgres":
+                    options.setdefault("connect_timeout", self.config["database.connect_timeout"])
                 self._store = open_store(self.url, **options)
             return self._store
 

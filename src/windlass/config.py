@@ -346,6 +346,8 @@ _ALL = (
     Known("database.url", _database_url, DEFAULT_URL, FORMS, "where jobs are kept", is_secret=True),
     Known("database.auto_migrate", _optional(_flag), None, "true or false, or none: true for SQLite, false for PostgreSQL",
           "whether opening the database brings its tables up to date"),
+    Known("database.connect_timeout", _number(0.1, LONGEST), 5.0, f"seconds from 0.1 to {LONGEST:,}",
+          "how long a call waits for a connection to PostgreSQL before it raises store_unreachable"),
     Known("redis.url", _optional(_text), None, "a redis: URL, or none", "where idempotency locks are kept", is_secret=True),
     Known("background.retry.attempts", _whole(1, 32_000), 3, "a whole number from 1 to 32,000", "attempts of a job, the first included"),
     Known("background.retry.base_delay_ms", _number(1, LONGEST * 1000), 1000.0, f"milliseconds from 1 to {LONGEST * 1000:,}", "the first wait after a failure"),

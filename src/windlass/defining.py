@@ -57,7 +57,7 @@ class Defining(Home):
         check_options(options)
         if handler is None:
             return functools.partial(self._define_job, name=name, **options)
-        return self._define_job(handler)
+        return self._define_job(handler, name=name, **options)
 
     def _define_job(
         self, handler: Callable[P, R], *, name: str | None = None, **options: Any
@@ -187,8 +187,9 @@ class Defining(Home):
         passes correlation id and principal on. Kinds that another application serves need ``elsewhere``, and the child's ``phase`` if that
         is not named like it. Rules are put into the database by workers when they start, or by ``sync``.
         """
+        parents = [_name_of(parent)]
         self.registry.rules.add(
-            [_name_of(parent)],
+            parents,
             _name_of(create),
             source=written_in(sys._getframe(1)),
             args=args,
@@ -200,6 +201,7 @@ class Defining(Home):
             phase=phase,
             elsewhere=elsewhere,
         )
+        self.registry.store_defaults(parents)
 
     def when_all(
         self,
@@ -226,8 +228,9 @@ class Defining(Home):
         kinds = [parents] if isinstance(parents, str) else list(parents)
         if len(kinds) < 2:
             raise ConfigError("parents", kinds, "two kinds or more; for one, use when()")
+        names = [_name_of(parent) for parent in kinds]
         self.registry.rules.add(
-            [_name_of(parent) for parent in kinds],
+            names,
             _name_of(create),
             source=written_in(sys._getframe(1)),
             key=key,
@@ -240,6 +243,7 @@ class Defining(Home):
             phase=phase,
             elsewhere=elsewhere,
         )
+        self.registry.store_defaults(names)
 
     def unknown_kind(self, kind: str) -> ConfigError:
         """What to raise for the name of a kind that is not defined here."""

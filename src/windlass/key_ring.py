@@ -46,6 +46,12 @@ class KeyRing:
         self._fetch = source if callable(source) else None
         self._keys: dict[str, VerifyingKey] = {}
         self._fetched_at = self._asked_at = float("-inf")
+        if not callable(source) and not isinstance(source, Mapping):
+            raise ConfigError(
+                "keys",
+                f"a {type(source).__name__}",
+                "keys by id ({'key-1': key}), a JWKS as a mapping, or a function that fetches one",
+            )
         if not callable(source):
             self._keys = _keys(source, algorithms)
             if not self._keys:

@@ -78,37 +78,46 @@ class Submittable(ABC):
         """Submit a job in the caller's own transaction: it exists if and only if that commits.
 
         ``where`` is a connection or session of psycopg, sqlite3, SQLAlchemy or Django on the database that the jobs are in, or the
-        ``tx`` of ``ctx.transaction()`` and of a chunk. The transaction is the caller's to commit.
+        ``tx`` of ``ctx.transaction()`` and of a chunk. The transaction is the caller's to commit. Give ``tell=False`` where it will be
+        prepared (``PREPARE TRANSACTION``): workers find the job without being told, a little later.
         """
-        return self._submit_in(where, [self._new(args, kwargs)])[0]
+        tell = self._tell(kwargs)
+        return self._submit_in(where, [self._new(args, kwargs)], tell)[0]
 
     async def enqueue_in_async(self, where: Any, /, *args: Any, **kwargs: Any) -> Enqueued:
         """The same for an async one: psycopg, asyncpg, aiosqlite or SQLAlchemy."""
-        return (await self._submit_in_async(where, [self._new(args, kwargs)]))[0]
+        tell = self._tell(kwargs)
+        return (await self._submit_in_async(where, [self._new(args, kwargs)], tell))[0]
 
-    def enqueue_many_in(self, where: Any, calls: Iterable[Mapping[str, Any]], /) -> list[Enqueued]:
+    def enqueue_many_in(
+        self, where: Any, calls: Iterable[Mapping[str, Any]], /, *, tell: bool = True
+    ) -> list[Enqueued]:
         """Submit many jobs in the caller's own transaction: one mapping of arguments (and options) each."""
-        return self._submit_in(where, self._new_each(calls))
+        return self._submit_in(where, self._new_each(calls), tell)
 
     async def enqueue_many_in_async(
-        self, where: Any, calls: Iterable[Mapping[str, Any]], /
+        self, where: Any, calls: Iterable[Mapping[str, Any]], /, *, tell: bool = True
     ) -> list[Enqueued]:
         """The same for an async one."""
-        return await self._submit_in_async(where, self._new_each(calls))
+        return await self._submit_in_async(where, self._new_each(calls), tell)
 
-    def _submit_in(self, where: Any, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    def _tell(self, kwargs: dict[str, Any]) -> bool:
+        """Whether workers may be told; a parameter of the handler comes first."""
+        return True if "tell" in self._first.signature.parameters else bool(kwargs.pop("tell", True))
+
+    def _submit_in(self, where: Any, jobs: Sequence[NewJob], tell: bool) -> list[Enqueued]:
         if isinstance(where, JobTransaction | ChunkTransaction):
             return [where.enqueue_checked(job) for job in jobs]
-        return self._app.serving().transaction_submitter.submit(where, jobs)
+        return self._app.serving().transaction_submitter.submit(where, jobs, tell=tell)
 
-    async def _submit_in_async(self, where: Any, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    async def _submit_in_async(self, where: Any, jobs: Sequence[NewJob], tell: bool) -> list[Enqueued]:
         if isinstance(where, JobTransaction):
             return await where.run(lambda: [where.enqueue_checked(job) for job in jobs])
         if isinstance(where, ChunkTransaction):
             where.announce()
             made: list[Enqueued] = await where.run_here(lambda: [where.enqueue_checked(job) for job in jobs])
             return made
-        return await self._app.serving().transaction_submitter.submit_async(where, jobs)
+        return await self._app.serving().transaction_submitter.submit_async(where, jobs, tell=tell)
 
     def _new(self, args: Sequence[Any], kwargs: dict[str, Any]) -> NewJob:
         return new_job(self._first, args, kwargs, self._options, self._app.serving().authority)

@@ -13,7 +13,7 @@ import functools
 import inspect
 import re
 import typing
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn, NotRequired
 
@@ -74,6 +74,9 @@ class Signature:
     _typed: frozenset[str]
     _args: _Schema
     _result: _Schema | None
+    _defaults: Mapping[str, Any]
+    stored_defaults: dict[str, Any]
+    """Defaults that are stored like given arguments; others are left to the handler, so that they may change with it."""
     accepts_none: bool
     """Whether None is a result that fits, so that the usual one of a job need not be looked at each time."""
 
@@ -98,6 +101,7 @@ class Signature:
         fields: dict[str, Any] = {}
         supplied: dict[str, Any] = {}
         positional: list[str] = []
+        defaults: dict[str, Any] = {}
         for parameter in inspect.signature(handler).parameters.values():
             annotation = hints.get(parameter.name, Any)
             if injected(annotation):
@@ -106,6 +110,8 @@ class Signature:
             _check_parameter(parameter, name)
             required = parameter.default is parameter.empty
             fields[parameter.name] = annotation if required else NotRequired[annotation]
+            if not required:
+                defaults[parameter.name] = parameter.default
             if parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
                 positional.append(parameter.name)
         result = _result_schema(hints.get("return", Any))
@@ -119,6 +125,8 @@ class Signature:
             _typed=frozenset(key for key in fields if hints.get(key, Any) not in (Any, object)),
             _args=_args_schema(name, fields, hints),
             _result=result,
+            _defaults=defaults,
+            stored_defaults={},
             accepts_none=result is None or hints.get("return") is type(None),
         )
 
@@ -129,13 +137,39 @@ class Signature:
         return self._args.is_inert
 
     def bind(self, /, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """Validate a call for enqueue: the given arguments by name, as annotated types; defaults are left out."""
+        """Validate a call for enqueue: the given arguments by name, as annotated types; defaults are left out, but for those that are
+        stored."""
         if args:
             kwargs = self._name_positional(args, kwargs)
+        if self.stored_defaults:
+            kwargs = {**self.stored_defaults, **kwargs}
         try:
             return self._args.validate(kwargs)  # type: ignore[no-any-return]
         except Exception as error:  # noqa: BLE001  a user's validator may raise anything
             self._refuse("args", kwargs, error)
+
+    def store_defaults(self, names: Iterable[str]) -> None:
+        """From now on store the defaults of these parameters; not one that could not be given as an argument (a sentinel, say)."""
+        self.stored_defaults.update(
+            {
+                name: self._defaults[name]
+                for name in names
+                if name in self._defaults and self._takes_default(name)
+            }
+        )
+
+    def _takes_default(self, name: str) -> bool:
+        value = {name: self._defaults[name]}
+        try:
+            encode(value, what="default", limits=self.limits)
+            self._args.validate(value)
+        except ValidationError as error:  # of others, which are missing here, or of this one
+            return all(
+                name not in item["loc"][:1] for item in error.errors(include_url=False, include_input=False)
+            )
+        except Exception:  # noqa: BLE001  a user's validator may raise anything
+            return False
+        return True
 
     def encode_args(self, /, *args: Any, **kwargs: Any) -> str:
         """Validate a call and write its arguments as the JSON text to store."""

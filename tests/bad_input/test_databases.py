@@ -9,10 +9,12 @@ import sqlite3
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 
+from windlass.app import App
 from windlass.embedded.postgres import PostgresServer
 from windlass.errors import (
     ConfigError,
@@ -270,3 +272,31 @@ def _as_ordinary_user(work: Callable[[], object]) -> str:
     os.waitpid(child, 0)
     with os.fdopen(reader) as pipe:
         return pipe.read()
+
+
+def test_an_enqueue_that_finds_no_connection_waits_once(
+    own_postgres: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waited for a connection, took the time-out for a lost reply, and waited as long again."""
+    server = own_postgres(durable=False)
+    migrate(server.dsn())
+    monkeypatch.setenv("WINDLASS_DATABASE_CONNECT_TIMEOUT", "1.5")
+    with App(server.dsn()) as app:
+        work = app.job(name="work")(lambda: None)
+        assert work.enqueue().created
+        server.stop()
+        with pytest.raises(StoreUnreachableError):
+            work.enqueue()  # finds that the connection is broken, and that there is no other one
+        pool = app.store.db._pool  # type: ignore[attr-defined]
+        assert pool.timeout == 1.5
+        asked = pool.get_stats()["requests_num"]
+        with pytest.raises(StoreUnreachableError) as caught:
+            work.enqueue()
+        assert caught.value.is_unsent and pool.get_stats()["requests_num"] == asked + 1
+
+
+def test_a_call_waits_five_seconds_for_a_connection_unless_it_is_told_otherwise(postgres_dsn: str) -> None:
+    with App(postgres_dsn) as app:
+        assert app.store.db._pool.timeout == 5.0  # type: ignore[attr-defined]
+    with App(postgres_dsn, connect_timeout=2.0) as app:
+        assert app.store.db._pool.timeout == 2.0  # type: ignore[attr-defined]

@@ -248,3 +248,19 @@ def test_bad_options_are_refused_and_nothing_is_stored(store: Store) -> None:
         with pytest.raises(ConfigError):
             store.enqueue([NewJob(kind="work"), NewJob(kind="work", **options)])
     assert every_job(store) == [] and rows(store, "job_key") == []
+
+
+@pytest.mark.parametrize("is_held", [False, True])
+def test_a_cancel_ends_the_period_of_a_throttled_job(store: Store, is_held: bool) -> None:
+    """Later submits were answered with the cancelled job, and nothing ran."""
+    job = NewJob(kind="work", throttle=Throttle("a", 3600))
+    (first,) = store.enqueue([job])
+    (other,) = store.enqueue([NewJob(kind="work", throttle=Throttle("b", 3600))])
+    if is_held:
+        holder = store.join()
+        assert len(holder.claim("work", 5)) == 2
+    store.jobs.cancel(first.id)
+    (second,) = store.enqueue([job])
+    assert second.created and second.id != first.id
+    (same,) = store.enqueue([NewJob(kind="work", throttle=Throttle("b", 3600))])
+    assert (same.id, same.created) == (other.id, False)

@@ -9,7 +9,18 @@ import pytest
 from tests.conformance.life import BOOM, assert_counts_are_true, claim_one, enqueue, every_job, one, state
 from windlass.clock import ManualClock
 from windlass.errors import ConfigError, JobNotFoundError
-from windlass.model import After, Archived, DependencyPolicy, Key, KeyScope, NewJob, Retention, Retried, State
+from windlass.model import (
+    After,
+    Archived,
+    DependencyPolicy,
+    Key,
+    KeyScope,
+    NewJob,
+    Retention,
+    Retried,
+    State,
+    Throttle,
+)
 from windlass.store import Store
 
 DAY = timedelta(days=1)
@@ -221,3 +232,33 @@ def test_a_failed_parent_goes_once_its_waiting_child_is_cancelled(store: Store, 
     store.jobs.cancel(child)
     clock.advance(timedelta(days=100))
     assert store.upkeep.prune(ROW_BY_ROW) == 1, "its child is in the history, which is kept"
+
+
+@pytest.mark.parametrize("keep", [WHOLE_DAYS, ROW_BY_ROW], ids=["whole days", "row by row"])
+@pytest.mark.parametrize("way", ["key", "throttle"])
+def test_a_job_that_a_key_leads_to_is_not_pruned(
+    store: Store, clock: ManualClock, keep: Retention, way: str
+) -> None:
+    """`enqueue` answered an id that `get` and `after` refused."""
+    lasts = timedelta(days=40)
+    keyed = (
+        NewJob(kind="work", key=Key("a", KeyScope.IDEMPOTENT, lasts))
+        if way == "key"
+        else NewJob(kind="work", throttle=Throttle("a", lasts))
+    )
+    (first,), (plain,) = store.enqueue([keyed]), store.enqueue([NewJob(kind="work")])
+    holder = store.join()
+    for lease in holder.claim("work", 5):
+        holder.complete(lease)
+    clock.advance(timedelta(days=30))
+    assert store.upkeep.prune(keep) == 1
+    (again,) = store.enqueue([keyed])
+    assert (again.id, again.created) == (first.id, False)
+    assert store.jobs.get(first.id).state is State.COMPLETED
+    assert store.enqueue([NewJob(kind="work", after=[After(first.id)])])[0].created
+    with pytest.raises(JobNotFoundError):
+        store.jobs.get(plain.id)
+    clock.advance(timedelta(days=30))
+    assert store.upkeep.prune(keep) == 0, "the child that waits for it has to be linked first"
+    store.dependencies.link()
+    assert store.upkeep.prune(keep) == 1, "its key has expired"

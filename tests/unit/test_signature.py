@@ -480,3 +480,15 @@ def test_string_annotations_of_local_classes_resolve_with_localns() -> None:
         Signature.of(handler)
     signature = Signature.of(handler, localns=locals())
     assert signature.decode_args(signature.encode_args({"x": "1"})) == {"value": Local(x=1)}
+
+
+def test_defaults_are_stored_where_somebody_reads_them() -> None:
+    sentinel = object()
+
+    def work(a: int, b: str = "usual", c: int = 3, bad: int = "none", odd: Any = sentinel) -> None: ...  # type: ignore[assignment]
+
+    signature = Signature.of(work)
+    assert signature.encode_args(1) == '{"a":1}'
+    signature.store_defaults(["b", "bad", "odd", "a", "unknown"])
+    assert json.loads(signature.encode_args(1)) == {"a": 1, "b": "usual"}
+    assert json.loads(signature.encode_args(1, "other", c=4)) == {"a": 1, "b": "other", "c": 4}

@@ -448,3 +448,9 @@ def test_no_traceback_quotes_a_secret_key() -> None:
     with pytest.raises(ConfigError) as refused:
         verifier(keys={"k": {"kty": "oct", "k": secret, "alg": "HS999"}}, algorithms=["HS256"])
     assert secret not in "".join(traceback.format_exception(refused.value))
+
+
+@pytest.mark.parametrize("keys", ["https://example.org/jwks.json", 3, None, ["key"]])
+def test_keys_of_another_form_are_refused_by_name(keys: Any) -> None:
+    with pytest.raises(ConfigError, match="keys"):
+        verifier(keys=keys, algorithms=["RS256"])

@@ -29,6 +29,10 @@ class PsycopgCaller:
     def require_transaction(self) -> None:
         _require_transaction(self._connection)
 
+    @property
+    def is_two_phase(self) -> bool:
+        return _is_two_phase(self._connection)
+
     def begin(self) -> None:
         """The driver begins before the first statement, whichever it is."""
 
@@ -53,6 +57,10 @@ class AsyncPsycopgCaller:
     def require_transaction(self) -> None:
         _require_transaction(self._connection)
 
+    @property
+    def is_two_phase(self) -> bool:
+        return _is_two_phase(self._connection)
+
     async def execute(self, text: str, values: Any) -> list[Row] | None:
         async with AsyncCursor(self._connection, row_factory=tuple_row) as cursor:
             await cursor.execute(text.encode(), values)
@@ -69,6 +77,11 @@ class _Ferried(PsycopgCaller):
 
     def execute(self, text: str, values: Any) -> list[Row] | None:
         return self._execute(text, values)
+
+
+def _is_two_phase(connection: Connection[Any] | AsyncConnection[Any]) -> bool:
+    """Whether it was begun with ``tpc_begin``."""
+    return getattr(connection, "_tpc", None) is not None
 
 
 def _require_transaction(connection: Connection[Any] | AsyncConnection[Any]) -> None:

@@ -42,6 +42,11 @@ class ConnectionCaller:
                 "use one with another isolation level",
             )
 
+    @property
+    def is_two_phase(self) -> bool:
+        """Whether it was begun with ``begin_twophase``, as a session with ``twophase=True`` does."""
+        return hasattr(self._connection.get_transaction(), "prepare")
+
     def begin(self) -> None:
         """On SQLite "begun" means that the driver will begin before the first write; see there."""
         if self.dialect == "sqlite" and not self._connection.connection.driver_connection.in_transaction:

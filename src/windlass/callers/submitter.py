@@ -35,37 +35,47 @@ class TransactionSubmitter:
         self._clock = clock
         self._inserter = Inserter(as_sqlite if dialect == "sqlite" else datetime.isoformat)
 
-    def submit(self, where: Any, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        """Store jobs in the transaction of a plain connection or session."""
-        return self._submit(plain_caller(where), jobs)
+    def submit(self, where: Any, jobs: Sequence[NewJob], *, tell: bool = True) -> list[Enqueued]:
+        """Store jobs in the transaction of a plain connection or session.
 
-    async def submit_async(self, where: Any, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        Workers that wait are told with its commit; but not with ``tell=False``, nor where the transaction is known to be committed in
+        two phases: PostgreSQL prepares none that tells somebody.
+        """
+        return self._submit(plain_caller(where), jobs, tell)
+
+    async def submit_async(self, where: Any, jobs: Sequence[NewJob], *, tell: bool = True) -> list[Enqueued]:
         """The same for an async one."""
         caller = async_caller(where)
         if not _is_driver(caller) or not all(needs_one_statement(job) for job in jobs):
-            return await caller.lend(lambda plain: self._submit(plain, jobs))
+            return await caller.lend(lambda plain: self._submit(plain, jobs, tell))
         require(caller, self._dialect)
         entries = check(jobs)
         if entries:
-            rows = self._inserter.rows(entries, inbox=True)
+            rows = self._inserter.rows(entries, inbox=True, tell=tell and not _is_two_phase(caller))
             if await run_verb(caller, self._clock, "enqueue", jobs=rows):
                 self._inserter.speakers.note_told([INBOX])
         return [Enqueued(entry.id, created=True) for entry in entries]
 
-    def _submit(self, caller: Caller, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    def _submit(self, caller: Caller, jobs: Sequence[NewJob], tell: bool) -> list[Enqueued]:
         tx = join(caller, self._dialect, self._clock)
+        tell = tell and not _is_two_phase(caller)
         if all(needs_one_statement(job) for job in jobs):
-            return self._inserter.enqueue_in(tx, jobs)
+            return self._inserter.enqueue_in(tx, jobs, tell=tell)
         for _ in range(TRIES):
             try:
                 with tx.all_or_nothing():
-                    return self._inserter.enqueue_in(tx, jobs)
+                    return self._inserter.enqueue_in(tx, jobs, tell=tell)
             except RepeatRaced:
                 continue
         raise StoreError(
             "a job with one of these ids is being moved, and this transaction cannot see where to; nothing was enqueued. Roll back "
             "and repeat it, with isolation level READ COMMITTED if it has another"
         )
+
+
+def _is_two_phase(caller: Caller | AsyncCaller) -> bool:
+    """Whether a transaction will be prepared, as far as its library says so."""
+    return bool(getattr(caller, "is_two_phase", False))
 
 
 def _is_driver(caller: AsyncCaller) -> TypeIs[DriverCaller]:

@@ -50,9 +50,10 @@ class Inserter:
         self.speakers = Speakers(monotonic)
         self._flows: tuple[float, list[Flow]] = (float("-inf"), [])
 
-    def enqueue_in(self, tx: Transaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        """Store jobs inside a transaction that is not ours and may commit late: they pass through the inbox."""
-        return self.insert(tx, check(jobs), inbox=True, is_repeat=any(job.id for job in jobs))
+    def enqueue_in(self, tx: Transaction, jobs: Sequence[NewJob], *, tell: bool = True) -> list[Enqueued]:
+        """Store jobs inside a transaction that is not ours and may commit late: they pass through the inbox. ``tell`` is False where
+        nobody may be told, because the transaction will be prepared."""
+        return self.insert(tx, check(jobs), inbox=True, is_repeat=any(job.id for job in jobs), tell=tell)
 
     def insert(
         self,
@@ -62,6 +63,7 @@ class Inserter:
         inbox: bool,
         is_repeat: bool,
         is_ours: bool = False,
+        tell: bool = True,
     ) -> list[Enqueued]:
         """The long way: keys, dependencies and repeated ids are looked at before and after the insert.
 
@@ -84,7 +86,7 @@ class Inserter:
         fresh = self._with_principals(tx, fresh, {job for job, (_, has_one) in parents.items() if has_one})
         if fresh:
             self._put_principals(tx, fresh)
-            self._insert(tx, fresh, inbox=inbox)
+            self._insert(tx, fresh, inbox=inbox, tell=tell)
             edges = [
                 f'{{"parent":"{after.parent}","child":"{entry.id}","policy":"{after.policy}"}}'
                 for entry in fresh
@@ -110,8 +112,10 @@ class Inserter:
             for entry in entries
         ]
 
-    def _insert(self, tx: Transaction | Database, entries: Sequence[Entry], *, inbox: bool) -> None:
-        rows = tx.run("enqueue", jobs=self.rows(entries, inbox=inbox))
+    def _insert(
+        self, tx: Transaction | Database, entries: Sequence[Entry], *, inbox: bool, tell: bool = True
+    ) -> None:
+        rows = tx.run("enqueue", jobs=self.rows(entries, inbox=inbox, tell=tell))
         self.speakers.note_told([INBOX] if inbox and rows else [row[0] for row in rows])
         brought = [
             row
@@ -122,9 +126,9 @@ class Inserter:
         if brought:
             tx.run("enqueue.limits", limits=array(brought))
 
-    def rows(self, entries: Sequence[Entry], *, inbox: bool) -> str:
+    def rows(self, entries: Sequence[Entry], *, inbox: bool, tell: bool = True) -> str:
         """What the verb ``enqueue`` is given."""
-        speakers = self.speakers.among(entries, inbox=inbox)
+        speakers = self.speakers.among(entries, inbox=inbox) if tell else ()
         return array(self._row(entry, inbox=inbox, tell=entry.id in speakers) for entry in entries)
 
     def _row(self, entry: Entry, *, inbox: bool, tell: bool) -> str:

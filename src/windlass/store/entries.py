@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from windlass.errors import ConfigError, DependencyCycleError
+from windlass.errors import ConfigError, DependencyCycleError, WindlassError
 from windlass.model import (
     DEFAULT_MAX_ATTEMPTS,
     HIGHEST_PRIORITY,
@@ -69,7 +69,13 @@ def check(jobs: Sequence[NewJob]) -> list[Entry]:
     if isinstance(jobs, NewJob) or not all(isinstance(job, NewJob) for job in jobs):
         raise ConfigError("jobs", type(jobs).__name__, "a list of NewJob")
     known: set[str] = set()
-    entries = [_check_one(job, made, known) for job, made in zip(jobs, new_ids(len(jobs)), strict=True)]
+    try:
+        entries = [_check_one(job, made, known) for job, made in zip(jobs, new_ids(len(jobs)), strict=True)]
+    except WindlassError as error:
+        if len(jobs) > 1:
+            error.message = f"jobs[{_first_bad(jobs)}]: {error.message}"
+            error.args = (error.message,)
+        raise
     if any(job.id for job in jobs):
         ids = [entry.id for entry in entries]
         if len(set(ids)) != len(ids):
@@ -81,6 +87,16 @@ def check(jobs: Sequence[NewJob]) -> list[Entry]:
     if any(job.after for job in jobs):
         _refuse_cycles(entries)
     return entries
+
+
+def _first_bad(jobs: Sequence[NewJob]) -> int:
+    """Which of them is refused; looked for only where one is."""
+    for index, job in enumerate(jobs):
+        try:
+            _check_one(job, "", set())
+        except WindlassError:
+            return index
+    return 0  # belt: one of them was refused a moment ago
 
 
 def _check_one(job: NewJob, made: str, known: set[str]) -> Entry:

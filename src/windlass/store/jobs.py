@@ -32,6 +32,7 @@ from windlass.model import (
     State,
     has_flag,
 )
+from windlass.nearest import did_you_mean
 from windlass.payload import body_hash
 from windlass.store import limits, lines, progress
 from windlass.store.contract import Database, Row, Transaction
@@ -94,6 +95,9 @@ class Jobs:
     def list(self, only: JobFilter | None = None, *, cursor: str | None = None, limit: int = 50) -> Page:
         """Jobs from newest to oldest id, a page at a time. Ids are only roughly in order of creation."""
         only = only or JobFilter()
+        if only.state is not None and only.state not in tuple(State):
+            near = did_you_mean(str(only.state), list(State))
+            raise ConfigError("state", only.state, f"one of {', '.join(State)}{near}")
         if not 1 <= limit <= MAX_PAGE:
             raise ConfigError("limit", limit, f"a whole number from 1 to {MAX_PAGE}")
         if cursor is not None and not is_id(cursor):
@@ -106,7 +110,10 @@ class Jobs:
             "correlation": only.correlation_id,
         }
         found = heapq.merge(
-            *([to_job(self._db, row) for row in look(common)] for look in self._looks(only.state)),
+            *(
+                [to_job(self._db, row) for row in look(common)]
+                for look in self._looks(None if only.state is None else State(only.state))
+            ),
             key=lambda job: job.id,
             reverse=True,
         )
@@ -194,10 +201,12 @@ class Jobs:
         error = cancelled_error(reason)
         live = tx.run("cancel.live", id=job_id, reason=clean(reason, MAX_MESSAGE))
         if live and live[0][0] is not None:
+            tx.run("cancel.throttle", id=job_id)
             return CancelAnswer.REQUESTED
         rows = tx.run("cancel.queued", id=job_id, error=error) if live else []
         rows = rows or tx.run("cancel.later", ids=[job_id], error=error, reasons=_ANY_REASON)
         if rows:
+            tx.run("cancel.throttle", id=job_id)
             after_end(self._enqueuer, tx, [(row[0], Flag(row[1]), State.CANCELLED) for row in rows])
             return CancelAnswer.CANCELLED
         ended = tx.run("retry.peek", id=job_id)

@@ -100,11 +100,11 @@ def _attach(connection: psycopg.Connection, day: date) -> bool:
 
 
 def drop_before(
-    connection: psycopg.Connection, cutoff: datetime, *, only_empty: bool = False
+    connection: psycopg.Connection, cutoff: datetime, *, only_empty: bool = False, now: datetime | None = None
 ) -> dict[str, dict[tuple[str, str], int]]:
     """Remove the partitions whose whole day lies before ``cutoff``; answers, for each, the jobs it held by phase and state.
 
-    A partition that holds a parent somebody still waits for stays, and with ``only_empty`` every one that holds a job. The
+    A partition that holds a parent somebody still waits for, or a job that a key leads to, stays, and with ``only_empty`` every one that holds a job. The
     connection must be direct and in autocommit mode: DETACH CONCURRENTLY runs in no transaction. One that is interrupted
     is finished next time: a partition is marked before it is detached, so that a table somebody detached by hand, to keep
     it, is never taken for ours.
@@ -113,13 +113,13 @@ def drop_before(
     if not row or not row[0]:
         return {}  # another instance is at it
     try:
-        return _drop_all(connection, cutoff, only_empty)
+        return _drop_all(connection, cutoff, only_empty, now)
     finally:
         connection.execute("SELECT pg_advisory_unlock(%s)", (_LOCK_KEY + 1,))
 
 
 def _drop_all(
-    connection: psycopg.Connection, cutoff: datetime, only_empty: bool
+    connection: psycopg.Connection, cutoff: datetime, only_empty: bool, now: datetime | None
 ) -> dict[str, dict[tuple[str, str], int]]:
     dropped: dict[str, dict[tuple[str, str], int]] = {}
     for name, is_half_detached in attached(connection).items():
@@ -127,7 +127,7 @@ def _drop_all(
         if day is None or datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(days=1) > cutoff:
             continue
         if not is_half_detached:
-            if _is_looked_at(connection, name) or (only_empty and not _is_empty(connection, name)):
+            if _is_looked_at(connection, name, now) or (only_empty and not _is_empty(connection, name)):
                 continue
             connection.execute(f"COMMENT ON TABLE windlass.{name} IS '{_LEAVING}'")
         how = "FINALIZE" if is_half_detached else "CONCURRENTLY"
@@ -147,12 +147,15 @@ def _is_empty(connection: psycopg.Connection, name: str) -> bool:
     return bool(row and row[0])
 
 
-def _is_looked_at(connection: psycopg.Connection, name: str) -> bool:
-    """Whether a child waits for a job of this day (or, with policy `wait`, for the retry of one)."""
+def _is_looked_at(connection: psycopg.Connection, name: str, now: datetime | None) -> bool:
+    """Whether a child waits for a job of this day (or, with policy `wait`, for the retry of one), or a key leads to one."""
     row = connection.execute(
         f"SELECT EXISTS (SELECT FROM windlass.job_dep AS e JOIN windlass.{name} AS d ON d.id = e.parent WHERE e.parent_state IS NULL "
         "OR (e.policy = 'wait' AND e.parent_state <> 'completed' "
-        "AND EXISTS (SELECT FROM windlass.job_later AS l WHERE l.id = e.child AND l.reason IN ('waiting', 'unlinked'))))"
+        "AND EXISTS (SELECT FROM windlass.job_later AS l WHERE l.id = e.child AND l.reason IN ('waiting', 'unlinked')))) "
+        f"OR EXISTS (SELECT FROM windlass.job_key AS k JOIN windlass.{name} AS d ON d.id = k.job "
+        "WHERE k.scope IN ('idempotent', 'throttle') AND k.expires_at > COALESCE(%s::timestamptz, clock_timestamp()))",
+        (now,),
     ).fetchone()
     return bool(row and row[0])
 

@@ -40,6 +40,8 @@ log = get_logger("windlass.store")
 
 T = TypeVar("T")
 REPEATS = 8
+CONNECT_TIMEOUT = 5.0
+"""Seconds that a call waits for a connection before it says that the database cannot be reached."""
 RECONNECT = 1.0
 """A pool doubles its pauses between attempts to connect, and after a minute's outage would not look for another one. Given up after a
 second and begun anew (``_try_again``), they stay short."""
@@ -69,7 +71,7 @@ class PostgresDatabase:
         direct_url: str | None = None,
         max_connections: int = 8,
         auto_migrate: bool = False,
-        connect_timeout: float = 10.0,
+        connect_timeout: float = CONNECT_TIMEOUT,
     ) -> None:
         if max_connections < 1:
             raise ConfigError("max_connections", max_connections, "a whole number of 1 or more")
@@ -443,12 +445,13 @@ class PostgresDatabase:
         lasts = [keep.completed, keep.failed, keep.cancelled]
         if any(item is None for item in lasts) or self._direct_url is None:
             return 0
-        cutoff = self.now() - max(item for item in lasts if item is not None)
+        now = self.now()
+        cutoff = now - max(item for item in lasts if item is not None)
         with translated(), psycopg.connect(self._direct_url, autocommit=True) as connection:
             postgres_sessions.settle(connection)
             connection.execute("SET lock_timeout = '5s'")
             try:
-                dropped = partitions.drop_before(connection, cutoff, only_empty=only_empty)
+                dropped = partitions.drop_before(connection, cutoff, only_empty=only_empty, now=now)
             except pg.InsufficientPrivilege:
                 log.warning(
                     "this role does not own the tables: removing jobs row by row instead of whole days"

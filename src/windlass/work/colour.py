@@ -54,3 +54,24 @@ def is_on_a_loop() -> bool:
     except RuntimeError:
         return False
     return True
+
+
+def is_generator(handler: Callable[..., Any]) -> bool:
+    """Whether calling it only makes a generator: nothing of its body runs."""
+    function = _innermost(handler)
+    return inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
+
+
+def place_of(handler: Callable[..., Any]) -> str:
+    """Where a handler is written: its name, file and line."""
+    function = _innermost(handler)
+    code = getattr(function, "__code__", None)
+    name = getattr(function, "__qualname__", type(function).__name__)
+    return name if code is None else f"{name} ({code.co_filename}:{code.co_firstlineno})"
+
+
+def _innermost(handler: Any) -> Any:
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    handler = inspect.unwrap(handler)
+    return handler if inspect.isroutine(handler) else type(handler).__call__

@@ -22,7 +22,7 @@ from windlass.settings import LONGEST, MOST_PROCESSORS, PROCESSORS, TIME_LIMIT
 from windlass.signature import Signature
 from windlass.store.names import NAME_RULE, is_name, is_whole
 from windlass.work.address import obstacle
-from windlass.work.colour import is_async, said_plain
+from windlass.work.colour import is_async, is_generator, place_of, said_plain
 from windlass.work.rules import RuleBook
 from windlass.work.schedules import CodeSchedule, module_of
 
@@ -202,17 +202,19 @@ class Registry:
         age: float | None = None,
     ) -> Phase:
         """Add a phase to a kind (the only one, without a ``label``); config mistakes surface here, at definition."""
+        if not callable(handler):
+            raise ConfigError("handler", handler, "a function; with options write @app.job(name=...)")
         name = kind if label is None else f"{kind}:{label}"
         if not is_name(kind):
             raise ConfigError("kind", kind, NAME_RULE)
         if not is_name(name) or label == "":
             raise ConfigError("phase", name, NAME_RULE)
         if name in self._phases:
-            raise ConfigError("phase", name, "a name that is not taken; each phase is defined once")
+            raise self._taken("phase", name, self._phases[name], "phase")
         if not label and kind in self._kinds:
-            raise ConfigError("kind", kind, "a name that is not taken; each kind is defined once")
+            raise self._taken("kind", kind, self._kinds[kind].first, "kind")
         if label and (taken := self._kinds.get(kind)) is not None and taken.phases[0].name == kind:
-            raise ConfigError("pipeline", kind, "a name that no job has; each kind is defined once")
+            raise self._taken("pipeline", kind, taken.first, "kind")
         if timeout is not None and timeout is not UNSAID and not _is_seconds(timeout):
             raise ConfigError(
                 "timeout", timeout, f"a number of seconds above 0, up to {LONGEST:,}, or None for no limit"
@@ -238,6 +240,12 @@ class Registry:
         where = _where(handler, executor)
         if where is Where.PROCESS and (why := obstacle(handler)) is not None:
             raise ConfigError("executor", executor, f"a handler that another process can find: {why}")
+        if is_generator(handler):
+            raise ConfigError(
+                "handler",
+                place_of(handler),
+                because="a generator function does nothing when it is called; return a list, or write ctx.chunks(...) for slices",
+            )
         owner = self._kinds.get(kind) or Kind(kind, registry=self)
         signature = Signature.of(handler, injected=injected)
         rates.check_path(limit_key, signature.parameters)
@@ -266,7 +274,22 @@ class Registry:
             owner.limited.append(phase)
         self._kinds[kind] = owner
         self._phases[name] = phase
+        self.store_defaults([kind])
         return phase
+
+    def store_defaults(self, kinds: Iterable[str]) -> None:
+        """Have jobs of these kinds stored with the defaults that rules read: a rule sees what is stored, not what a handler is called
+        with."""
+        for kind in kinds:
+            if (known := self._kinds.get(kind)) is not None:
+                signature = known.first.signature
+                signature.store_defaults(self.rules.looked_at(kind, signature.parameters))
+
+    def _taken(self, what: str, name: str, first: Phase, each: str) -> ConfigError:
+        where = place_of(first.handler)
+        return ConfigError(
+            what, name, f"a name that is not taken: {where} has it; each {each} is defined once"
+        )
 
     def schedule(self, schedule: CodeSchedule) -> None:
         """Add a schedule; it is put into the database by a worker that starts."""

@@ -6,7 +6,7 @@ A rule may be written before the kinds it names are defined, so names, arguments
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -83,6 +83,20 @@ class RuleBook:
             raise ConfigError("name", rule.name, "a name that no other rule has; give one with name=")
         refuse_cycles([*(draft.rule for draft in self._drafts.values()), rule])
         self._drafts[rule.name] = _Draft(rule, phase is not None, max_attempts is not None, elsewhere)
+
+    def looked_at(self, kind: str, parameters: Iterable[str]) -> set[str]:
+        """Which of a kind's parameters rules read from its jobs."""
+        read: set[str] = set()
+        for rule in (draft.rule for draft in self._drafts.values()):
+            if kind in rule.parents:
+                paths = [
+                    *rule.key,
+                    *(path if isinstance(path, str) else path[1] for path in rule.args.values()),
+                ]
+                for root, _, rest in (path.partition(".") for path in paths):
+                    if root == "args":
+                        read |= {rest.partition(".")[0]} if rest else set(parameters)
+        return read
 
     def resolved(self, registry: Registry) -> list[Rule]:
         """The rules as they go into the database; ``ConfigError`` for kinds nobody defines and for arguments that would not fit."""

@@ -561,6 +561,12 @@ SELECT p.done, p.total, p.position, p.at
 FROM windlass.checkpoint AS p
 WHERE p.job = :id::uuid;
 
+-- name: cancel.throttle
+-- Frees the key of a throttled job that is cancelled: its period is over, and the next submit makes a job.
+DELETE FROM windlass.job_key AS k
+WHERE k.job = :id::uuid
+    AND k.scope || '' = 'throttle';
+
 -- name: cancel.live
 -- Locks a queued or processing job and, where it is held, notes that it should stop and tells its holder. Two statements:
 -- one alone would go on with the row as it was before a claim that the lock had to wait for, and the cancel would be lost.

@@ -131,7 +131,7 @@ WHERE p.paused_until IS NULL OR p.paused_until > (SELECT COALESCE(:now::timestam
 ORDER BY p.name;
 
 -- name: prune.page
--- One page of ended jobs in id order that are past their time and that no child waits for, be it for their retry; locks them.
+-- One page of ended jobs in id order that are past their time and that no child waits for, be it for their retry, and no key leads to; locks them.
 SELECT d.id, d.finished_at
 FROM windlass.job_done AS d
 WHERE d.id > :after::uuid
@@ -152,6 +152,14 @@ WHERE d.id > :after::uuid
                     AND EXISTS (SELECT FROM windlass.job_later AS l WHERE l.id = e.child AND l.reason IN ('waiting', 'unlinked'))
                 )
             )
+        OFFSET 0
+    )
+    AND NOT EXISTS (
+        SELECT
+        FROM windlass.job_key AS k
+        WHERE k.job = d.id
+            AND k.scope IN ('idempotent', 'throttle')
+            AND k.expires_at > COALESCE(:now::timestamptz, clock_timestamp())
         OFFSET 0
     )
 ORDER BY d.id

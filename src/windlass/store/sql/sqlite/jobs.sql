@@ -449,6 +449,12 @@ SELECT p.done, p.total, p.position, p.at
 FROM windlass_checkpoint AS p
 WHERE p.job = :id;
 
+-- name: cancel.throttle
+-- Frees the key of a throttled job that is cancelled: its period is over, and the next submit makes a job.
+DELETE FROM windlass_job_key
+WHERE job = :id
+    AND scope || '' = 'throttle';
+
 -- name: cancel.live
 -- Notes on a held job that it should stop; answers token and flags of a queued or processing job.
 UPDATE windlass_job

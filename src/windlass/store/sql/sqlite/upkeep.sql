@@ -141,7 +141,7 @@ WHERE p.paused_until IS NULL OR p.paused_until > :now
 ORDER BY p.name;
 
 -- name: prune.page
--- One page of ended jobs, oldest end first, that are past their time and that no child waits for, be it for their retry.
+-- One page of ended jobs, oldest end first, that are past their time and that no child waits for, be it for their retry, and no key leads to.
 SELECT d.id, d.finished_at
 FROM windlass_job_done AS d
 WHERE (
@@ -162,6 +162,7 @@ WHERE (
                 )
             )
     )
+    AND NOT EXISTS (SELECT 1 FROM windlass_job_key AS k WHERE k.job = d.id AND k.scope IN ('idempotent', 'throttle') AND k.expires_at > :now)
 ORDER BY d.id
 LIMIT :limit;
 
