@@ -147,6 +147,7 @@ class Bed:
             connection: psycopg.Connection | None = getattr(self._local, "connection", None)
             if connection is None or connection.closed:
                 connection = psycopg.connect(self.url, autocommit=True, connect_timeout=10)
+                connection.execute("SET datestyle = ISO")  # the driver reads no other times
                 self._local.connection = connection
                 self._connections.append(connection)
             try:
