@@ -639,7 +639,7 @@ def go_to_a_copy() -> NoReturn:
     folder = Path(
         tempfile.mkdtemp(prefix="windlass-mutate-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
     )
-    for name in ("src", "tests"):
+    for name in ("src", "tests", "chaos", "docs"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", folder)
     environment = {**os.environ, HOME: str(ROOT), "PYTHONPATH": f"{folder / 'src'}{os.pathsep}{folder}"}
