@@ -425,3 +425,49 @@ def test_a_loop_that_forgets_its_block_is_told(records: Shop) -> None:
     records.drained(records.serve())
     messages = [(records.job(job).error or {})["message"] for job in jobs]
     assert "with chunk as tx" in messages[0] and "chunk.reached" in messages[1]
+
+
+def test_checkpoints_without_chunks_have_a_rate_from_the_second_on(shop: Shop) -> None:
+    """Of a handler that resumes, from the first; one that saves positions only has none."""
+    seen: list[float | None] = []
+
+    @shop.app.job
+    def plain(ctx: Context) -> None:
+        for done in (10, 30):
+            ctx.checkpoint({"rate": "mine"}, done=done, total=100)
+            progress = shop.store.jobs.progress(ctx.lease.id)
+            assert progress is not None and progress.position == {"rate": "mine"}
+            seen.append(progress.rate)
+
+    @shop.app.job
+    def resuming(ctx: Context) -> None:
+        ctx.resume()
+        ctx.checkpoint(done=10)
+        seen.append(shop.store.jobs.progress(ctx.lease.id).rate)  # type: ignore[union-attr]
+
+    job = plain.enqueue()
+    shop.drained(shop.serve())
+    done = shop.job(job).progress
+    assert seen[0] is None and seen[1] is not None and seen[1] > 0
+    assert done is not None and done.rate == seen[1] and done.seconds_left == pytest.approx(70 / seen[1])
+    resuming.enqueue()
+    shop.drained(shop.serve())
+    assert seen[2] is not None and seen[2] > 0
+
+
+def test_a_chunk_loop_shows_its_key_and_nothing_of_windlass(records: Shop) -> None:
+    shown: list[tuple[object, int | None]] = []
+
+    @records.app.job
+    def walk(ctx: Context) -> None:
+        for chunk in ctx.chunks(size=5):
+            if (progress := records.store.jobs.progress(ctx.lease.id)) is not None:
+                shown.append((progress.position, progress.chunk))
+            with chunk:
+                chunk.reached({"chunk": 7} if chunk.number < 2 else None, count=5)
+
+    job = walk.enqueue()
+    records.drained(records.serve())
+    assert shown == [({"chunk": 7}, 1), ({"chunk": 7}, 2)]
+    ended = records.job(job).progress
+    assert ended is not None and ended.done == 15 and ended.is_last

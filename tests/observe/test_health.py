@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from tests.observe.lines import written
 from tests.observe.reports import a_report
-from windlass.model import Counts
+from windlass.model import Counts, PhasePause
 from windlass.observe import health
 from windlass.observe.check import HealthCheck
 from windlass.observe.report import PhaseReport
@@ -137,3 +138,21 @@ def test_the_check_speaks_each_time() -> None:
         ("warning", "down", ["store", "listener"]),
         ("info", "ok", []),
     ]
+
+
+def test_paused_phases_are_listed_and_are_no_fault() -> None:
+    since = datetime(2026, 1, 1, tzinfo=UTC)
+    pauses = [
+        PhasePause("mail", since, None, "no line"),
+        PhasePause("print", since, since + timedelta(hours=1), "moved"),
+    ]
+    told = health.detailed(a_report(), None, pauses)
+    assert told["status"] == "ok"
+    assert told["paused"] == {
+        "mail": {"reason": "no line", "since": "2026-01-01T00:00:00+00:00", "until": None},
+        "print": {
+            "reason": "moved",
+            "since": "2026-01-01T00:00:00+00:00",
+            "until": "2026-01-01T01:00:00+00:00",
+        },
+    }

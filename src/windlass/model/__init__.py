@@ -22,6 +22,7 @@ from windlass.model.job import (
     Span,
     State,
     has_flag,
+    wrapped,
 )
 from windlass.model.limits import Flow, Gate, GateDrift, JobLimit, Rate
 from windlass.model.outcome import (
@@ -116,4 +117,5 @@ __all__ = [
     "Want",
     "as_duration",
     "has_flag",
+    "wrapped",
 ]

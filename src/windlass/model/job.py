@@ -82,12 +82,18 @@ class JobError:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a job is. ``position`` is the checkpoint to resume from; ``done`` of ``total`` is for people."""
+    """How far a job is, as of ``at``. ``done`` of ``total`` is for people, ``position`` is where it goes on: what the handler saved, of a
+    chunk loop without a total the key that it reached."""
 
     done: int
     total: int | None
     position: Any
     at: datetime | None = None
+    rate: float | None = None
+    """Records per second in the attempt that saved this; None where nobody could say yet."""
+    chunk: int | None = None
+    """The number of the next chunk; None where no chunk loop saved this."""
+    is_last: bool = False
 
     @property
     def percent(self) -> float | None:
@@ -95,15 +101,37 @@ class Progress:
         return None if self.total is None else 100.0 if self.total == 0 else 100.0 * self.done / self.total
 
     @property
-    def rate(self) -> float | None:
-        """Records per second in the attempt that saved this; None where no chunk loop said so."""
-        rate = self.position.get("rate") if isinstance(self.position, dict) else None
-        return rate if isinstance(rate, int | float) and rate > 0 else None
-
-    @property
     def seconds_left(self) -> float | None:
         """How long the rest takes at this rate."""
         return None if self.total is None or self.rate is None else (self.total - self.done) / self.rate
+
+    @classmethod
+    def stored(cls, done: int, total: int | None, position: Any, at: datetime | None = None) -> Progress:
+        """What the database has, with Windlass's own part taken out of the position."""
+        if not _is_wrapped(position):
+            return cls(done, total, position, at)
+        own = position[_OWN]
+        return cls(
+            done, total, position["position"], at, own.get("rate"), own.get("chunk"), own.get("last", False)
+        )
+
+
+_OWN = "windlass"
+
+
+def wrapped(position: Any, **own: Any) -> Any:
+    """A position as it is stored: with what Windlass saves beside it (rate, chunk, last), and so that none of a handler's own is taken for
+    that."""
+    told = {name: value for name, value in own.items() if value is not None}
+    return {_OWN: told, "position": position} if told or _is_wrapped(position) else position
+
+
+def _is_wrapped(position: Any) -> bool:
+    return (
+        isinstance(position, dict)
+        and position.keys() == {_OWN, "position"}
+        and isinstance(position[_OWN], dict)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,11 +6,11 @@ instance unready but not dead: it holds outcomes in memory that a restart would 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from windlass.model import Counts
+from windlass.model import Counts, PhasePause
 from windlass.observe.report import EngineReport
 
 OK, DEGRADED, DOWN = "ok", "degraded", "down"
@@ -69,8 +69,13 @@ def ready(report: EngineReport) -> Answer:
     return Answer(not reasons, tuple(reasons))
 
 
-def detailed(report: EngineReport, counts: Mapping[str, Counts] | None = None) -> dict[str, Any]:
-    """The whole picture, ready for JSON; ``counts`` are the jobs in the database, by phase and state."""
+def detailed(
+    report: EngineReport,
+    counts: Mapping[str, Counts] | None = None,
+    paused: Sequence[PhasePause] | None = None,
+) -> dict[str, Any]:
+    """The whole picture, ready for JSON; ``counts`` are the jobs in the database, by phase and state, ``paused`` the phases that nobody
+    serves because an operator said so. That is no fault: it does not count against the status."""
     parts = list(_parts(report))
     answer: dict[str, Any] = {
         "status": status(report),
@@ -84,6 +89,15 @@ def detailed(report: EngineReport, counts: Mapping[str, Counts] | None = None) -
     }
     if counts is not None:
         answer["jobs"] = {name: asdict(number) for name, number in counts.items()}
+    if paused is not None:
+        answer["paused"] = {
+            pause.phase: {
+                "reason": pause.reason,
+                "since": pause.since.isoformat(),
+                "until": None if pause.until is None else pause.until.isoformat(),
+            }
+            for pause in paused
+        }
     return answer
 
 

@@ -12,19 +12,20 @@ import socket
 import socketserver
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from windlass.errors import ConfigError
 from windlass.logger import get_logger
-from windlass.model import Counts
+from windlass.model import Counts, PhasePause
 from windlass.observe import health
 from windlass.observe.report import EngineReport
 
+T = TypeVar("T")
 log = get_logger("windlass.observe")
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -44,10 +45,12 @@ def serve(
     metrics: Callable[[], bytes],
     *,
     counts: Callable[[], Mapping[str, Counts]] | None = None,
+    paused: Callable[[], Sequence[PhasePause]] | None = None,
 ) -> Server:
-    """Start answering on a thread of its own; port 0 takes a free one. ``counts`` adds the database's numbers to /healthz."""
+    """Start answering on a thread of its own; port 0 takes a free one. ``counts`` adds the database's numbers to
+    /healthz, ``paused`` the phases that are paused."""
     try:
-        return Server(_Listener(host, port, _Answers(report, metrics, counts)))
+        return Server(_Listener(host, port, _Answers(report, metrics, counts, paused)))
     except (OSError, OverflowError) as error:
         where = f"{host}:{port}"
         raise ConfigError(
@@ -89,10 +92,12 @@ class _Answers:
         report: Callable[[], EngineReport],
         metrics: Callable[[], bytes],
         counts: Callable[[], Mapping[str, Counts]] | None,
+        paused: Callable[[], Sequence[PhasePause]] | None,
     ) -> None:
         self._report = report
         self._metrics = metrics
         self._counts = counts
+        self._paused = paused
         self._paths = {
             "/metrics": self._text,
             "/livez": self._live,
@@ -124,17 +129,19 @@ class _Answers:
     def _health(self) -> Answer:
         """Always whole, with the status of /readyz, so that whoever looks only at the number sees the same."""
         report = self._report()
-        told = health.detailed(report, self._numbers(report))
+        told = health.detailed(report, _asked(report, self._counts), _asked(report, self._paused))
         return _json(HTTPStatus.OK if told["ready"] else HTTPStatus.SERVICE_UNAVAILABLE, told)
 
-    def _numbers(self, report: EngineReport) -> Mapping[str, Counts] | None:
-        if self._counts is None or not report.store_reachable:
-            return None
-        try:
-            return self._counts()
-        except Exception:
-            log.exception("jobs could not be counted for a health report")
-            return None
+
+def _asked(report: EngineReport, ask: Callable[[], T] | None) -> T | None:
+    """What the database says, where it can be asked."""
+    if ask is None or not report.store_reachable:
+        return None
+    try:
+        return ask()
+    except Exception:
+        log.exception("the database could not be asked for a health report")
+        return None
 
 
 def _judged(answer: health.Answer) -> Answer:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 
 from windlass.errors import ConfigError
+from windlass.logger import get_logger
 from windlass.model import Counts, PhasePause, as_duration
+from windlass.nearest import did_you_mean
 from windlass.store import lines
 from windlass.store.contract import Database
 from windlass.store.names import LONGEST_DELAY
+
+log = get_logger("windlass.store")
 
 
 class Phases:
@@ -18,7 +23,10 @@ class Phases:
         self._db = db
 
     def pause(self, phase: str, reason: str, *, lasts: timedelta | None = None) -> None:
-        """Stop claims of a phase on every instance; running jobs go on. Without ``lasts`` until it is resumed."""
+        """Stop claims of a phase on every instance; running jobs go on. Without ``lasts`` until it is resumed.
+
+        A phase that had no job yet and that no instance serves is paused as well, with a warning: the name may be a misspelt one.
+        """
         lasts = as_duration(lasts)
         if lasts is not None and not (isinstance(lasts, timedelta) and timedelta(0) < lasts <= LONGEST_DELAY):
             raise ConfigError(
@@ -29,6 +37,21 @@ class Phases:
         seconds = None if lasts is None else lasts.total_seconds()
         self._db.run("pause", phase=phase, reason=reason, seconds=seconds)
         lines.paused(phase, reason, seconds)
+        known = {*self.counts(), *self._served()}
+        if phase not in known:
+            log.warning(
+                "phase %r is paused, but it never had a job and no instance serves it%s; undo it with phases.resume(%r)",
+                phase,
+                did_you_mean(phase, known),
+                phase,
+            )
+
+    def _served(self) -> set[str]:
+        """The phases that living instances say they serve."""
+        living = [
+            json.loads(info) for _, _, _, dead_at, _, info in self._db.read("instances") if dead_at is None
+        ]
+        return {phase for info in living for phase in info.get("phases", ())}
 
     def resume(self, phase: str) -> bool:
         """Serve a phase again; False when it was not paused."""

@@ -54,4 +54,4 @@ def load(db: Database, job_id: str) -> Progress | None:
     if not rows:
         return None
     done, total, position, at = rows[0]
-    return Progress(done, total, None if position is None else json.loads(position), db.moment(at))
+    return Progress.stored(done, total, None if position is None else json.loads(position), db.moment(at))

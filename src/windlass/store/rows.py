@@ -160,10 +160,9 @@ def to_job(db: Database, row: Row) -> Job:
     """A job row; columns as `get` and the lists answer them."""
     (
         job_id, kind, phase, state, lane, generation, attempt, crashes, max_attempts, args, correlation, created, updated,
-        run_at, started, claimed, finished, cancel, reason, pending, result, error, traceback, outputs, progress,
+        run_at, started, claimed, finished, cancel, reason, pending, result, error, traceback, outputs, progress, error_at, saved_at,
     ) = row  # fmt: skip
     moment = db.moment
-    finished_at = moment(finished)
     return Job(
         id=job_id,
         kind=kind,
@@ -181,14 +180,14 @@ def to_job(db: Database, row: Row) -> Job:
         run_at=moment(run_at),
         started_at=moment(started),
         claimed_at=moment(claimed),
-        finished_at=finished_at,
+        finished_at=moment(finished),
         cancel_requested_at=moment(cancel),
         reason=reason,
         pending=pending,
         result_json=None if result is None else Json(result),
-        error=_error(error, finished_at),
+        error=_error(error, moment(error_at)),
         traceback=traceback,
-        progress=None if progress is None else _progress(json.loads(progress)),
+        progress=None if progress is None else _progress(json.loads(progress), moment(saved_at)),
         outputs=() if outputs is None else tuple(_output(item) for item in json.loads(outputs)),
     )
 
@@ -241,8 +240,8 @@ def _processor(phase: str, number: int | None) -> str | None:
     return None if number is None else f"{phase}-processor-{number}"
 
 
-def _progress(facts: Mapping[str, Any]) -> Progress:
-    return Progress(facts["done"], facts["total"], facts["position"])
+def _progress(facts: Mapping[str, Any], at: datetime | None) -> Progress:
+    return Progress.stored(facts["done"], facts["total"], facts["position"], at)
 
 
 def _output(facts: Mapping[str, Any]) -> Output:

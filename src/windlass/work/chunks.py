@@ -28,7 +28,7 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from windlass.errors import ConfigError, LeaseLost, NotAllowedError, StoreError, WindlassError
-from windlass.model import Lease, Output, Progress
+from windlass.model import Lease, Output, Progress, wrapped
 from windlass.retry import RetryPolicy, as_delay
 from windlass.signals import Fail, Signal, Stopped
 from windlass.work.chunk_transaction import ChunkTransaction
@@ -182,10 +182,7 @@ class Chunks:
         saved = self._host.resume()
         state = self._state
         if saved is not None:
-            position = saved.position if isinstance(saved.position, dict) else {}
-            state.number = int(position.get("chunk", 0))
-            state.after = position.get("after")
-            state.is_last = bool(position.get("last", False))
+            state.number, state.after, state.is_last = _place(saved)
             state.done = saved.done
             least = max(saved.done, saved.total or 0)
             if self.total is not None and self.total < least:
@@ -219,16 +216,13 @@ class Chunks:
 
     # ------------------------------------------------------------------ what a chunk asks for
 
-    def position(self, chunk: Chunk) -> dict[str, Any]:
+    def position(self, chunk: Chunk) -> Any:
         """What is saved with a chunk: where the next one begins, and how fast it goes, for people."""
         done = chunk.offset + chunk.count
         spent = time.monotonic() - self._began
-        saved: dict[str, Any] = {"chunk": chunk.number + 1}
-        if self.total is None:
-            saved |= {"after": chunk.reaches, "last": chunk.is_last}
-        if spent > 0 and done > self._first:
-            saved["rate"] = round((done - self._first) / spent, 3)
-        return saved
+        rate = round((done - self._first) / spent, 3) if spent > 0 and done > self._first else None
+        after = chunk.reaches if self.total is None else None
+        return wrapped(after, chunk=chunk.number + 1, rate=rate, last=chunk.is_last or None)
 
     def may_skip(self, chunk: Chunk) -> None:
         """Refuse one more bad record than allowed."""
@@ -237,6 +231,14 @@ class Chunks:
                 "too_many_skipped",
                 f"more than {self._skip_limit} records were skipped; the last one: {chunk.skipped[-1]['reason']}",
             )
+
+
+def _place(saved: Progress) -> tuple[int, Any, bool]:
+    """Number and place of the next chunk, and whether there is none; earlier releases had them in the position itself."""
+    if saved.chunk is None and isinstance(saved.position, dict):
+        old = saved.position
+        return int(old.get("chunk", 0)), old.get("after"), bool(old.get("last", False))
+    return saved.chunk or 0, saved.position if saved.chunk else None, saved.is_last
 
 
 class Chunk:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, overload
 
@@ -26,6 +27,7 @@ from windlass.model import (
     NewJob,
     Output,
     Progress,
+    wrapped,
 )
 from windlass.principal import Expiry, Principal
 from windlass.retry import RetryPolicy
@@ -48,6 +50,9 @@ Probe = Callable[[str, int], None]
 
 class Context(Rights):
     """The job a handler runs for, and what it may do while it runs."""
+
+    _began: tuple[float, int] | None = None
+    """When this attempt's progress was first looked at, and how far the job was then; the class's own until somebody asks."""
 
     def __init__(
         self,
@@ -152,6 +157,7 @@ class Context(Rights):
     def checkpoint(self, position: Any = None, *, done: int = 0, total: int | None = None) -> None:
         """Save where the job would go on, and how far it is. Durable when this returns; raises ``Stopped`` if it should stop."""
         self._touch()
+        position = self._paced(position, done)
         if self._hold.checkpoint(self.lease, done=done, total=total, position=position):
             self._stopping.set()
         self.check_stop()
@@ -164,7 +170,19 @@ class Context(Rights):
 
     def resume(self) -> Progress | None:
         """Where an earlier attempt left off; None at the beginning."""
-        return self._hold.resume(self.lease)
+        saved = self._hold.resume(self.lease)
+        self._began = time.monotonic(), saved.done if saved else 0
+        return saved
+
+    def _paced(self, position: Any, done: int) -> Any:
+        """A position with the records a second since ``resume``, or since the first checkpoint of this attempt."""
+        now = time.monotonic()
+        if self._began is None:
+            self._began = now, done
+        then, first = self._began
+        return wrapped(
+            position, rate=round((done - first) / (now - then), 3) if done > first and now > then else None
+        )
 
     def chunks(
         self,
@@ -303,6 +321,7 @@ class Context(Rights):
     def _checkpoint_in(self, caller: Caller, position: Any, done: int, total: int | None) -> None:
         self._touch()
         fence = self._hold.fence(self.lease)
+        position = self._paced(position, done)
         if fence.checkpoint(self._joined(caller, fence), done=done, total=total, position=position):
             self._stopping.set()
 

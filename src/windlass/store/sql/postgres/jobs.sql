@@ -769,18 +769,38 @@ WHERE d.id = :id::uuid
 FOR UPDATE;
 
 -- name: get
--- One job, wherever it is, with the progress and outputs it has now.
+-- One job, wherever it is, with the progress and outputs it has now; of one that waits, what its last attempt came to.
 SELECT j.id, j.kind, j.phase, j.state, j.lane, j.generation, j.attempt, j.crashes, j.max_attempts, j.args, j.correlation,
-    j.created_at, GREATEST(j.updated_at, p.at) AS updated_at, j.run_at, j.started_at, j.claimed_at, j.finished_at, j.cancel_at, j.reason,
-    j.pending, j.result, j.error, j.traceback,
+    j.created_at,
+    GREATEST(j.updated_at, p.at, a.ended_at, CASE WHEN j.reason IN ('limited', 'paced', 'waiting') THEN LEAST(j.run_at, clock.at) END) AS updated_at,
+    j.run_at, j.started_at, j.claimed_at, j.finished_at, j.cancel_at,
+    COALESCE(j.reason, (
+        SELECT 'paused'
+        FROM windlass.phase AS w
+        WHERE w.name = j.phase
+            AND j.state = 'queued'
+            AND (w.paused_until IS NULL OR w.paused_until > clock.at)
+    )) AS reason,
+    j.pending, j.result, COALESCE(j.error, a.error) AS error, COALESCE(j.traceback, a.traceback) AS traceback,
     COALESCE(j.outputs, (
         SELECT jsonb_agg(jsonb_build_object('phase', o.phase, 'name', o.name, 'value', o.value) ORDER BY o.at, o.phase, o.name)
         FROM windlass.output AS o
         WHERE o.job = j.id
     )) AS outputs,
-    COALESCE(j.progress, CASE WHEN p.job IS NOT NULL THEN jsonb_build_object('done', p.done, 'total', p.total, 'position', p.position) END) AS progress
+    COALESCE(j.progress, CASE WHEN p.job IS NOT NULL THEN jsonb_build_object('done', p.done, 'total', p.total, 'position', p.position) END) AS progress,
+    COALESCE(j.finished_at, a.ended_at) AS error_at, p.at AS saved_at
 FROM windlass.jobs AS j
+CROSS JOIN (SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at) AS clock
 LEFT JOIN windlass.checkpoint AS p ON p.job = j.id
+LEFT JOIN LATERAL (
+    SELECT t.ended_at, t.error, t.traceback
+    FROM windlass.attempt AS t
+    WHERE t.job = j.id
+        AND t.generation = j.generation
+        AND t.phase = j.phase
+    ORDER BY abs(t.token) DESC
+    LIMIT 1
+) AS a ON j.reason IS NOT NULL
 WHERE j.id = :id::uuid;
 
 -- name: attempts

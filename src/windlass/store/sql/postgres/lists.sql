@@ -1,45 +1,84 @@
 -- Lists go to the one table that can hold the asked state, by id from newest to oldest, never through the view.
--- Columns are those of `get`; result, outputs and progress of live jobs are read by `get` only.
+-- Columns are those of `get`; outputs of live jobs are read by `get` only. What lies in other tables is looked up for the rows of the page alone.
 
 -- name: list.live
--- Queued (held = false) or processing (held = true) jobs before a cursor.
+-- Queued (held = false) or processing (held = true) jobs before a cursor, with the progress they have now.
 SELECT j.id, j.kind, j.phase, CASE WHEN j.token IS NULL THEN 'queued' ELSE 'processing' END AS state, j.lane, j.generation,
-    j.attempt, j.crashes, j.max_attempts, j.args, j.correlation, j.created_at, COALESCE(j.claimed_at, j.ready_at) AS updated_at,
+    j.attempt, j.crashes, j.max_attempts, j.args, j.correlation, j.created_at,
+    GREATEST(COALESCE(j.claimed_at, j.ready_at), p.at) AS updated_at,
     j.ready_at AS run_at, COALESCE(j.started_at, j.claimed_at) AS started_at, j.claimed_at, NULL::timestamptz AS finished_at,
-    j.cancel_at, NULL::text AS reason, 0 AS pending, NULL::jsonb AS result, NULL::jsonb AS error, NULL::text AS traceback,
-    NULL::jsonb AS outputs, NULL::jsonb AS progress
-FROM windlass.job AS j
-WHERE j.id < :before::uuid
-    AND (:held::boolean IS NULL OR (j.token IS NOT NULL) = :held::boolean)
-    AND (:kind::text IS NULL OR j.kind = :kind)
-    AND (:phase::text IS NULL OR j.phase = :phase)
-    AND (:correlation::text IS NULL OR COALESCE(j.correlation, j.id::text) = :correlation)
-ORDER BY j.id DESC
-LIMIT :limit;
+    j.cancel_at, w.reason, 0 AS pending, NULL::jsonb AS result, NULL::jsonb AS error, NULL::text AS traceback,
+    NULL::jsonb AS outputs, p.progress, NULL::timestamptz AS error_at, p.at AS saved_at
+FROM (
+    SELECT l.*
+    FROM windlass.job AS l
+    WHERE l.id < :before::uuid
+        AND (:held::boolean IS NULL OR (l.token IS NOT NULL) = :held::boolean)
+        AND (:kind::text IS NULL OR l.kind = :kind)
+        AND (:phase::text IS NULL OR l.phase = :phase)
+        AND (:correlation::text IS NULL OR COALESCE(l.correlation, l.id::text) = :correlation)
+    ORDER BY l.id DESC
+    LIMIT :limit
+) AS j
+LEFT JOIN LATERAL (
+    SELECT c.at, jsonb_build_object('done', c.done, 'total', c.total, 'position', c.position) AS progress
+    FROM windlass.checkpoint AS c
+    WHERE c.job = j.id
+    LIMIT 1 -- belt: the job is its key; keeps the look-up from becoming a join
+) AS p ON j.flags & 4 <> 0
+LEFT JOIN LATERAL (
+    SELECT 'paused'::text AS reason
+    FROM windlass.phase AS o
+    WHERE o.name = j.phase
+        AND (o.paused_until IS NULL OR o.paused_until > (SELECT COALESCE(:now::timestamptz, clock_timestamp())))
+    LIMIT 1 -- belt: the name is its key; keeps the look-up from becoming a join
+) AS w ON j.token IS NULL
+ORDER BY j.id DESC;
 
 -- name: list.later
--- Jobs that wait for one of these reasons, before a cursor.
-SELECT l.id, l.kind, l.phase,
-    CASE WHEN l.reason IN ('scheduled', 'retry') THEN 'scheduled' WHEN l.reason = 'inbox' THEN 'queued' ELSE 'waiting' END AS state,
-    l.lane, l.generation, l.attempt, l.crashes, l.max_attempts, l.args, l.correlation, l.created_at, l.created_at AS updated_at,
-    l.run_at, l.started_at, NULL::timestamptz AS claimed_at, NULL::timestamptz AS finished_at, NULL::timestamptz AS cancel_at,
-    l.reason, l.pending, NULL::jsonb AS result, NULL::jsonb AS error, NULL::text AS traceback, NULL::jsonb AS outputs,
-    NULL::jsonb AS progress
-FROM windlass.job_later AS l
-WHERE l.id < :before::uuid
-    AND l.reason = ANY(:reasons::text[])
-    AND (:kind::text IS NULL OR l.kind = :kind)
-    AND (:phase::text IS NULL OR l.phase = :phase)
-    AND (:correlation::text IS NULL OR COALESCE(l.correlation, l.id::text) = :correlation)
-ORDER BY l.id DESC
-LIMIT :limit;
+-- Jobs that wait for one of these reasons, before a cursor, with the progress they have and what the last attempt came to.
+SELECT j.id, j.kind, j.phase,
+    CASE WHEN j.reason IN ('scheduled', 'retry') THEN 'scheduled' WHEN j.reason = 'inbox' THEN 'queued' ELSE 'waiting' END AS state,
+    j.lane, j.generation, j.attempt, j.crashes, j.max_attempts, j.args, j.correlation, j.created_at,
+    GREATEST(j.created_at, p.at, a.ended_at, CASE WHEN j.reason IN ('limited', 'paced', 'waiting') THEN LEAST(j.run_at, clock.at) END) AS updated_at,
+    j.run_at, j.started_at, NULL::timestamptz AS claimed_at, NULL::timestamptz AS finished_at, NULL::timestamptz AS cancel_at,
+    j.reason, j.pending, NULL::jsonb AS result, a.error, a.traceback, NULL::jsonb AS outputs,
+    p.progress, a.ended_at AS error_at, p.at AS saved_at
+FROM (
+    SELECT l.*
+    FROM windlass.job_later AS l
+    WHERE l.id < :before::uuid
+        AND l.reason = ANY(:reasons::text[])
+        AND (:kind::text IS NULL OR l.kind = :kind)
+        AND (:phase::text IS NULL OR l.phase = :phase)
+        AND (:correlation::text IS NULL OR COALESCE(l.correlation, l.id::text) = :correlation)
+    ORDER BY l.id DESC
+    LIMIT :limit
+) AS j
+CROSS JOIN (SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at) AS clock
+LEFT JOIN LATERAL (
+    SELECT c.at, jsonb_build_object('done', c.done, 'total', c.total, 'position', c.position) AS progress
+    FROM windlass.checkpoint AS c
+    WHERE c.job = j.id
+    LIMIT 1 -- belt: the job is its key; keeps the look-up from becoming a join
+) AS p ON j.flags & 4 <> 0
+LEFT JOIN LATERAL (
+    SELECT t.ended_at, t.error, t.traceback
+    FROM windlass.attempt AS t
+    WHERE t.job = j.id
+        AND t.generation = j.generation
+        AND t.phase = j.phase
+    ORDER BY abs(t.token) DESC
+    LIMIT 1
+) AS a ON j.started_at IS NOT NULL
+ORDER BY j.id DESC;
 
 -- name: list.completed
 -- Completed jobs before a cursor.
 SELECT d.id, d.kind, d.phase, d.state, d.lane, d.generation, d.attempt, d.crashes, d.max_attempts, d.args, d.correlation,
     d.created_at, d.finished_at AS updated_at, NULL::timestamptz AS run_at, COALESCE(d.started_at, d.claimed_at) AS started_at,
     d.claimed_at, d.finished_at, NULL::timestamptz AS cancel_at, NULL::text AS reason, 0 AS pending, d.result, d.error,
-    d.traceback, d.outputs, d.progress
+    d.traceback, d.outputs, d.progress, d.finished_at AS error_at, NULL::timestamptz AS saved_at
 FROM windlass.job_done AS d
 WHERE d.id < :before::uuid
     AND d.state = 'completed'
@@ -54,7 +93,7 @@ LIMIT :limit;
 SELECT d.id, d.kind, d.phase, d.state, d.lane, d.generation, d.attempt, d.crashes, d.max_attempts, d.args, d.correlation,
     d.created_at, d.finished_at AS updated_at, NULL::timestamptz AS run_at, COALESCE(d.started_at, d.claimed_at) AS started_at,
     d.claimed_at, d.finished_at, NULL::timestamptz AS cancel_at, NULL::text AS reason, 0 AS pending, d.result, d.error,
-    d.traceback, d.outputs, d.progress
+    d.traceback, d.outputs, d.progress, d.finished_at AS error_at, NULL::timestamptz AS saved_at
 FROM windlass.job_done AS d
 WHERE d.id < :before::uuid
     AND d.state <> 'completed' -- belt: implied by the next line; the planner needs it to prove the partial index

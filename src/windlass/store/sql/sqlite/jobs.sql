@@ -620,17 +620,39 @@ FROM windlass_job_done AS d
 WHERE d.id = :id;
 
 -- name: get
--- One job, wherever it is, with the progress and outputs it has now.
+-- One job, wherever it is, with the progress and outputs it has now; of one that waits, what its last attempt came to.
 SELECT j.id, j.kind, j.phase, j.state, j.lane, j.generation, j.attempt, j.crashes, j.max_attempts, j.args, j.correlation,
-    j.created_at, max(j.updated_at, COALESCE(p.at, 0)) AS updated_at, j.run_at, j.started_at, j.claimed_at, j.finished_at, j.cancel_at, j.reason,
-    j.pending, j.result, j.error, j.traceback,
+    j.created_at,
+    max(
+        j.updated_at, COALESCE(p.at, 0), COALESCE(a.ended_at, 0),
+        CASE WHEN j.reason IN ('limited', 'paced', 'waiting') THEN min(j.run_at, :now) ELSE 0 END
+    ) AS updated_at,
+    j.run_at, j.started_at, j.claimed_at, j.finished_at, j.cancel_at,
+    COALESCE(j.reason, (
+        SELECT 'paused'
+        FROM windlass_phase AS w
+        WHERE w.name = j.phase
+            AND j.state = 'queued'
+            AND (w.paused_until IS NULL OR w.paused_until > :now)
+    )) AS reason,
+    j.pending, j.result, COALESCE(j.error, a.error) AS error, COALESCE(j.traceback, a.traceback) AS traceback,
     COALESCE(j.outputs, (
         SELECT CASE WHEN count(*) > 0 THEN json_group_array(json_object('phase', o.phase, 'name', o.name, 'value', json(o.value))) END
         FROM (SELECT * FROM windlass_output AS u WHERE u.job = j.id ORDER BY u.at, u.phase, u.name) AS o
     )) AS outputs,
-    COALESCE(j.progress, CASE WHEN p.job IS NOT NULL THEN json_object('done', p.done, 'total', p.total, 'position', json(p.position)) END) AS progress
+    COALESCE(j.progress, CASE WHEN p.job IS NOT NULL THEN json_object('done', p.done, 'total', p.total, 'position', json(p.position)) END) AS progress,
+    COALESCE(j.finished_at, a.ended_at) AS error_at, p.at AS saved_at
 FROM windlass_jobs AS j
 LEFT JOIN windlass_checkpoint AS p ON p.job = j.id
+LEFT JOIN windlass_attempt AS a ON j.reason IS NOT NULL AND a.job = j.id AND a.token = (
+        SELECT t.token
+        FROM windlass_attempt AS t
+        WHERE t.job = j.id
+            AND t.generation = j.generation
+            AND t.phase = j.phase
+        ORDER BY abs(t.token) DESC
+        LIMIT 1
+    )
 WHERE j.id = :id;
 
 -- name: attempts

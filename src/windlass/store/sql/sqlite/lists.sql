@@ -1,12 +1,17 @@
 -- Lists go to the one table that can hold the asked state, by id from newest to oldest, never through the view.
 
 -- name: list.live
--- Queued (held = 0) or processing (held = 1) jobs before a cursor.
+-- Queued (held = 0) or processing (held = 1) jobs before a cursor, with the progress they have now.
 SELECT j.id, j.kind, j.phase, CASE WHEN j.token IS NULL THEN 'queued' ELSE 'processing' END AS state, j.lane, j.generation,
-    j.attempt, j.crashes, j.max_attempts, j.args, j.correlation, j.created_at, COALESCE(j.claimed_at, j.ready_at) AS updated_at,
+    j.attempt, j.crashes, j.max_attempts, j.args, j.correlation, j.created_at,
+    max(COALESCE(j.claimed_at, j.ready_at), COALESCE(p.at, 0)) AS updated_at,
     j.ready_at AS run_at, COALESCE(j.started_at, j.claimed_at) AS started_at, j.claimed_at, NULL AS finished_at, j.cancel_at,
-    NULL AS reason, 0 AS pending, NULL AS result, NULL AS error, NULL AS traceback, NULL AS outputs, NULL AS progress
+    CASE WHEN w.name IS NOT NULL THEN 'paused' END AS reason, 0 AS pending, NULL AS result, NULL AS error, NULL AS traceback, NULL AS outputs,
+    CASE WHEN p.job IS NOT NULL THEN json_object('done', p.done, 'total', p.total, 'position', json(p.position)) END AS progress,
+    NULL AS error_at, p.at AS saved_at
 FROM windlass_job AS j
+LEFT JOIN windlass_checkpoint AS p ON p.job = j.id
+LEFT JOIN windlass_phase AS w ON w.name = j.phase AND j.token IS NULL AND (w.paused_until IS NULL OR w.paused_until > :now)
 WHERE j.id < :before
     AND (:held IS NULL OR (j.token IS NOT NULL) = :held)
     AND (:kind IS NULL OR j.kind = :kind)
@@ -16,13 +21,29 @@ ORDER BY j.id DESC
 LIMIT :limit;
 
 -- name: list.later
--- Jobs that wait for one of these reasons, before a cursor.
+-- Jobs that wait for one of these reasons, before a cursor, with the progress they have and what the last attempt came to.
 SELECT l.id, l.kind, l.phase,
     CASE WHEN l.reason IN ('scheduled', 'retry') THEN 'scheduled' WHEN l.reason = 'inbox' THEN 'queued' ELSE 'waiting' END AS state,
-    l.lane, l.generation, l.attempt, l.crashes, l.max_attempts, l.args, l.correlation, l.created_at, l.created_at AS updated_at,
+    l.lane, l.generation, l.attempt, l.crashes, l.max_attempts, l.args, l.correlation, l.created_at,
+    max(
+        l.created_at, COALESCE(p.at, 0), COALESCE(a.ended_at, 0),
+        CASE WHEN l.reason IN ('limited', 'paced', 'waiting') THEN min(l.run_at, :now) ELSE 0 END
+    ) AS updated_at,
     l.run_at, l.started_at, NULL AS claimed_at, NULL AS finished_at, NULL AS cancel_at, l.reason, l.pending, NULL AS result,
-    NULL AS error, NULL AS traceback, NULL AS outputs, NULL AS progress
+    a.error, a.traceback, NULL AS outputs,
+    CASE WHEN p.job IS NOT NULL THEN json_object('done', p.done, 'total', p.total, 'position', json(p.position)) END AS progress,
+    a.ended_at AS error_at, p.at AS saved_at
 FROM windlass_job_later AS l
+LEFT JOIN windlass_checkpoint AS p ON p.job = l.id
+LEFT JOIN windlass_attempt AS a ON a.job = l.id AND a.token = (
+        SELECT t.token
+        FROM windlass_attempt AS t
+        WHERE t.job = l.id
+            AND t.generation = l.generation
+            AND t.phase = l.phase
+        ORDER BY abs(t.token) DESC
+        LIMIT 1
+    )
 WHERE l.id < :before
     AND l.reason IN (SELECT g.value FROM json_each(:reasons) AS g)
     AND (:kind IS NULL OR l.kind = :kind)
@@ -35,7 +56,8 @@ LIMIT :limit;
 -- Completed jobs before a cursor.
 SELECT d.id, d.kind, d.phase, d.state, d.lane, d.generation, d.attempt, d.crashes, d.max_attempts, d.args, d.correlation,
     d.created_at, d.finished_at AS updated_at, NULL AS run_at, COALESCE(d.started_at, d.claimed_at) AS started_at, d.claimed_at,
-    d.finished_at, NULL AS cancel_at, NULL AS reason, 0 AS pending, d.result, d.error, d.traceback, d.outputs, d.progress
+    d.finished_at, NULL AS cancel_at, NULL AS reason, 0 AS pending, d.result, d.error, d.traceback, d.outputs, d.progress,
+    d.finished_at AS error_at, NULL AS saved_at
 FROM windlass_job_done AS d
 WHERE d.id < :before
     AND d.state = 'completed'
@@ -49,7 +71,8 @@ LIMIT :limit;
 -- Failed or cancelled jobs before a cursor; the literal condition is what lets the partial index serve it.
 SELECT d.id, d.kind, d.phase, d.state, d.lane, d.generation, d.attempt, d.crashes, d.max_attempts, d.args, d.correlation,
     d.created_at, d.finished_at AS updated_at, NULL AS run_at, COALESCE(d.started_at, d.claimed_at) AS started_at, d.claimed_at,
-    d.finished_at, NULL AS cancel_at, NULL AS reason, 0 AS pending, d.result, d.error, d.traceback, d.outputs, d.progress
+    d.finished_at, NULL AS cancel_at, NULL AS reason, 0 AS pending, d.result, d.error, d.traceback, d.outputs, d.progress,
+    d.finished_at AS error_at, NULL AS saved_at
 FROM windlass_job_done AS d
 WHERE d.id < :before
     AND d.state <> 'completed' -- belt: implied by the next line; the planner needs it to prove the partial index

@@ -170,7 +170,8 @@ LIMIT :limit;
 -- The whole jobs of a page, for the archive.
 SELECT d.id, d.kind, d.phase, d.state, d.lane, d.generation, d.attempt, d.crashes, d.max_attempts, d.args, d.correlation,
     d.created_at, d.finished_at AS updated_at, NULL AS run_at, COALESCE(d.started_at, d.claimed_at) AS started_at, d.claimed_at,
-    d.finished_at, NULL AS cancel_at, NULL AS reason, 0 AS pending, d.result, d.error, d.traceback, d.outputs, d.progress
+    d.finished_at, NULL AS cancel_at, NULL AS reason, 0 AS pending, d.result, d.error, d.traceback, d.outputs, d.progress,
+    d.finished_at AS error_at, NULL AS saved_at
 FROM windlass_job_done AS d
 WHERE d.id IN (SELECT g.value FROM json_each(:ids) AS g)
 ORDER BY d.id;
