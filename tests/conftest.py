@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -101,7 +102,43 @@ of the range holds between them; migrations run on each."""
 
 QUICK = frozenset({"app", "conformance", "engine", "observe", "testing", "unit", "work"})
 """Folders whose tests are in the quick set (WINDLASS_TEST_QUICK), but for those marked slow: what a version of Python can break, within two
-minutes on two cores."""
+minutes on two cores. The conformance suite is whole on SQLite; on PostgreSQL it is the modules of OLDER_TOO."""
+NOT_QUICK = frozenset(
+    {
+        "conformance/test_guards_bystanders",
+        "conformance/test_guards_fence",
+        "conformance/test_guards_idle",
+        "conformance/test_guards_rules",
+        "conformance/test_guards_schema",
+        "conformance/test_guards_verbs",
+        "conformance/test_odd_rows",
+        "conformance/test_rates",
+        "conformance/test_review",
+        "conformance/test_sqlite_log",
+        "engine/test_canary",
+        "engine/test_counting",
+        "engine/test_doors",
+        "engine/test_isolated",
+        "engine/test_lost_leases",
+        "engine/test_principal_tokens",
+        "engine/test_process_line",
+        "engine/test_process_scripts",
+        "engine/test_process_stopping",
+        "engine/test_process_store",
+        "unit/test_cron",
+    }
+)
+"""Modules of those folders that are not in it: what takes longest for the least that another Python could break (guards of the SQL, an
+oracle, many processes)."""
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Modules that are not in the quick set are not even imported."""
+    if not os.environ.get("WINDLASS_TEST_QUICK"):
+        return None
+    name = f"{collection_path.parent.name}/{collection_path.stem}"
+    is_below = collection_path.parent == Path(__file__).parent
+    return True if (is_below and collection_path.name not in QUICK) or name in NOT_QUICK else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -109,18 +146,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     older = set() if is_every else set(postgres.ids()[1:])
     between = set() if is_every else set(postgres.ids()[1:-1])
     is_hostile = choice.profile() == HOSTILE
+    every = set(postgres.ids())
     is_quick = bool(os.environ.get("WINDLASS_TEST_QUICK"))
 
     def is_left_out(item: pytest.Item) -> bool:
-        if is_quick and (item.path.parent.name not in QUICK or item.get_closest_marker("slow")):
+        if is_quick and item.get_closest_marker("slow"):
             return True
         if is_hostile and item.get_closest_marker("owner"):
             return True
         if "migrations" in item.path.parts:
             return False
         params = getattr(getattr(item, "callspec", None), "params", {})
-        wanted = between if item.path.stem in OLDER_TOO and not is_quick else older
-        return any(isinstance(value, str) and value in wanted for value in params.values())
+        is_core = item.path.stem in OLDER_TOO
+        unwanted = between if is_core and not is_quick else older
+        if is_quick and not is_core and item.path.parent.name == "conformance":
+            unwanted = every
+        return any(isinstance(value, str) and value in unwanted for value in params.values())
 
     left_out = [item for item in items if is_left_out(item)]
     if left_out:
