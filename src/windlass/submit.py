@@ -145,11 +145,17 @@ class Submitter:
         """Write for all that wait, then hand over to one of those that came meanwhile."""
         batch: list[_Request] = []
         try:
-            self._take(batch)
+            with self._lock:  # as in _take, which a plain enqueue need not call
+                batch += self._waiting[:MOST]
+                del self._waiting[:MOST]
             self._write(batch)
         except BaseException as error:
             _despite_interrupts(partial(self._tell, batch, error))
             raise
+        with self._lock:
+            if not self._waiting:
+                self._leader = None
+                return
         self._hand_over()
 
     def _write_all(self, request: _Request) -> None:

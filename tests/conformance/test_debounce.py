@@ -264,3 +264,22 @@ def test_a_cancel_ends_the_period_of_a_throttled_job(store: Store, is_held: bool
     assert second.created and second.id != first.id
     (same,) = store.enqueue([NewJob(kind="work", throttle=Throttle("b", 3600))])
     assert (same.id, same.created) == (other.id, False)
+
+
+def test_a_cancel_leaves_an_idempotent_key_with_its_job(store: Store) -> None:
+    job = NewJob(kind="work", key=Key("a", KeyScope.IDEMPOTENT))
+    (first,) = store.enqueue([job])
+    store.jobs.cancel(first.id)
+    assert store.enqueue([job]) == [Enqueued(first.id, created=False)]
+
+
+def test_a_debounced_job_that_ended_is_pruned_though_its_key_is_kept(
+    store: Store, clock: ManualClock
+) -> None:
+    (made,) = store.enqueue([NewJob(kind="work", debounce=Debounce("a", wait=1))])
+    store.jobs.cancel(made.id)
+    clock.advance(timedelta(days=8))
+    assert rows(store, "job_key")
+    week = timedelta(days=7)
+    assert store.upkeep.prune(Retention(completed=week, failed=week, cancelled=None)) == 0
+    assert store.upkeep.prune(Retention(completed=None, failed=None, cancelled=week)) == 1
