@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -184,7 +184,7 @@ def test_a_decorated_handler_is_still_a_function(shop: Shop) -> None:
 
 
 def test_a_function_that_is_a_job_of_another_app_too_is_enqueued_where_it_was_asked_for(
-    shop: Shop, fresh_sqlite: Callable[[], str]
+    shop: Shop, tmp_path: Path
 ) -> None:
     """Attributes of the other app's kind were copied, its database among them; a plain function may have such attributes, too."""
 
@@ -193,7 +193,7 @@ def test_a_function_that_is_a_job_of_another_app_too_is_enqueued_where_it_was_as
 
     work._app = "no app"  # type: ignore[attr-defined]
     work.label = "kept"  # type: ignore[attr-defined]
-    with App(fresh_sqlite()) as other:
+    with App(f"sqlite:///{tmp_path}/other.db") as other:
         theirs = other.job(work)
         ours = shop.app.job(name="ours")(theirs)
         assert shop.job(ours.enqueue(n=1)).args == {"n": 1}
