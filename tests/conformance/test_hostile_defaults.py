@@ -134,6 +134,7 @@ def test_an_engine_serves(url: str) -> None:
         assert session.execute("SELECT count(*), count(DISTINCT n) FROM public.done").fetchone() == (20, 20)
 
 
+@pytest.mark.owner
 @pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
 def test_an_encoding_that_cannot_hold_every_text_is_refused_by_name(
     postgres_dsn: str, encoding: str, capsys: pytest.CaptureFixture[str]

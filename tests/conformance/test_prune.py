@@ -198,6 +198,7 @@ def _rows(store: Store, table: str) -> int:
         return int(tx.connection.execute(f"SELECT count(*) FROM {prefix}{table}").fetchone()[0])
 
 
+@pytest.mark.owner
 @pytest.mark.parametrize("keep", [WHOLE_DAYS, ROW_BY_ROW], ids=["whole days", "row by row"])
 @pytest.mark.parametrize("is_linked", [True, False])
 def test_a_parent_that_a_child_waits_to_have_retried_is_not_pruned(
