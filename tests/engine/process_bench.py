@@ -21,7 +21,7 @@ from windlass.engine.runner import Runner
 from windlass.engine.running import Running, Stop
 from windlass.model import Completed, Failed, Json, Lease, Outcome, Retried
 from windlass.work.context import Context
-from windlass.work.kind import Phase, Registry
+from windlass.work.kind import Phase, Registry, Where
 
 wait_until = eventually
 
@@ -88,7 +88,8 @@ class ProcessBench:
         if lease is None:
             lease = replace(make_lease(phase.name), kind=phase.kind, args_json=Json(json.dumps(arguments)))
         now = time.monotonic()
-        running = Running(lease, phase, TouchedProcessor(phase.name, 7), now, now, True)
+        is_alone = phase.where is not Where.PROCESS  # as the floor has it
+        running = Running(lease, phase, TouchedProcessor(phase.name, 7), now, now, is_alone)
         self.executor.submit([running])
         return running
 
