@@ -19,6 +19,7 @@ from windlass.model import (
     Cancelled,
     Completed,
     Failed,
+    Flag,
     Key,
     NewJob,
     Outcome,
@@ -344,3 +345,38 @@ def _ended(store: Store, end: State) -> str:
         case _:
             holder.cancel(lease, "enough")
     return job_id
+
+
+@pytest.mark.parametrize(
+    ("end", "named", "advanced", "has_outputs"),
+    [
+        ("fail", True, False, True),
+        ("complete", True, False, False),
+        ("complete", True, True, True),
+        ("fail", False, True, True),
+        ("fail", False, False, False),
+        ("cancel", False, False, False),  # with the output of its phase, which says that it is done
+    ],
+)
+def test_a_retried_job_is_flagged_for_the_outputs_it_keeps(
+    store: Store, end: str, named: bool, advanced: bool, has_outputs: bool
+) -> None:
+    """The flag has its end look for them; without a reason it would take the long way."""
+    job_id = one(store, phase="a")
+    holder, phase = store.join(), "a"
+    if advanced:
+        holder.advance(claim_one(holder, "a"), "b", 1)
+        phase = "b"
+    lease = claim_one(holder, phase)
+    if named:
+        holder.put_output(lease, 1, name="part")
+    if end == "complete":
+        holder.complete(lease)
+    elif end == "fail":
+        holder.fail(lease, BOOM)
+    else:
+        store.jobs.cancel(job_id)
+        holder.advance(lease, "b", 1)
+    store.jobs.retry(job_id)
+    ((row,), kept) = rows(store, "job"), rows(store, "output")
+    assert bool(row["flags"] & Flag.OUTPUT) is has_outputs is bool(kept)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -487,3 +488,63 @@ def test_a_job_that_is_let_in_without_a_place_is_seen_and_given_one(store: Store
     assert (drift.phase, drift.key, drift.admitted, drift.given, drift.used) == (PHASE, "a", 1, 1, 2)
     assert store.limits.mend() == 1
     assert store.limits.check() == [] and gate(store).admitted == 2 and gate(store).waiting == 1
+
+
+def test_only_the_places_of_the_page_are_freed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two that moved on and two that ended in handlers' transactions, and one that runs, each at a gate of its own: page by page, each
+    loses its place or its limits, and nobody else does."""
+    monkeypatch.setattr(limits, "PAGE", 1)
+    both = {
+        key: one(store, limits=[JobLimit(phase=phase, key=key, limit=1) for phase in (PHASE, "next")])
+        for key in "abcde"
+    }
+    let_in(store)
+    leases = {lease.id: lease for lease in store.join().claim(PHASE, 9)}
+    ends: list[Outcome] = [Advanced(leases[both[key]], "next") for key in "ac"]
+    _end_in_a_handlers_transaction(store, *ends, *(Completed(leases[both[key]]) for key in "bd"))
+    store.db.transact(lambda tx: store.limits._sort(9, SMALLEST, tx))
+
+    def seen() -> dict[str, list[tuple[str, bool, bool]]]:
+        found: dict[str, list[tuple[str, bool, bool]]] = {key: [] for key in both}
+        for row in sorted(rows(store, "job_limit"), key=lambda row: str(row["phase"])):
+            found[row["key"]].append((row["phase"], bool(row["admitted"]), bool(row["gone"])))
+        return found
+
+    moved, kept = ("next", True, False), ("next", False, False)
+    expected = {
+        "a": [moved, (PHASE, True, True)],
+        "b": [(PHASE, True, True)],
+        "c": [moved, (PHASE, True, True)],
+        "d": [(PHASE, True, True)],
+        "e": [kept, (PHASE, True, False)],
+    }
+    after: tuple[str, str] | None = (SMALLEST, "")
+    for key in "abcd":
+        assert seen() == expected
+        assert after is not None
+        is_missed, after = store.db.transact(partial(store.limits._free_gone, after))
+        assert not is_missed
+        expected[key] = [moved, (PHASE, False, False)] if key in "ac" else []
+        admitted = {(item.phase, item.key): item.admitted for item in store.limits.gates()}
+        assert all(admitted[PHASE, done] == int(done > key) for done in both), key
+        assert admitted["next", "a"] == admitted["next", "c"] == 1
+    assert seen() == expected and store.limits.check() == []
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_two_places_of_one_job_are_freed_one_by_one(
+    store: Store, monkeypatch: pytest.MonkeyPatch, ends: bool
+) -> None:
+    """Where only one of their gates is to be had, the other one is not touched."""
+    monkeypatch.setattr(limits, "PAGE", 1)
+    one(store, limits=[JobLimit(phase=phase, key="a", limit=1) for phase in (PHASE, "next", "last")])
+    let_in(store)
+    holder = store.join()
+    _end_in_a_handlers_transaction(store, Advanced(holder.claim(PHASE, 1)[0], "next"))
+    store.db.transact(lambda tx: store.limits._sort(9, SMALLEST, tx))
+    (lease,) = holder.claim("next", 1)
+    _end_in_a_handlers_transaction(store, Completed(lease) if ends else Advanced(lease, "last"))
+    store.db.transact(partial(store.limits._free_gone, (SMALLEST, "")))
+    assert gate(store, phase="next").admitted == 0 and gate(store).admitted == 1
+    assert [row["phase"] for row in rows(store, "job_limit", "gone")] == [PHASE]
+    assert store.limits.check() == []

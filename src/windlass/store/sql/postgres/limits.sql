@@ -213,7 +213,7 @@ WITH given AS MATERIALIZED (
     USING given AS g
     WHERE t.job = ANY(ARRAY[g.job])
         AND t.phase = g.phase
-        AND t.gone
+        AND t.gone -- belt: they were locked as such
         AND NOT g.is_living
     RETURNING t.phase, t.key
 ), moved AS (
@@ -223,8 +223,8 @@ WITH given AS MATERIALIZED (
     FROM given AS g
     WHERE t.job = ANY(ARRAY[g.job])
         AND t.phase = g.phase
-        AND t.gone
-        AND g.is_living
+        AND t.gone -- belt: they were locked as such
+        AND g.is_living -- belt: the rows of others are removed by the part before
     RETURNING t.phase, t.key
 )
 UPDATE windlass.gate AS g

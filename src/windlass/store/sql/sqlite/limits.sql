@@ -161,21 +161,21 @@ FROM (
     SELECT t.phase, t.key, count(*) AS n
     FROM windlass_job_limit AS t
     WHERE (t.job, t.phase) IN (SELECT g.value ->> '$.job', g.value ->> '$.phase' FROM json_each(:places) AS g)
-        AND t.gone
+        AND t.gone -- belt: they were found as such
     GROUP BY t.phase, t.key
 ) AS p
 WHERE windlass_gate.phase = p.phase
     AND windlass_gate.key = p.key;
 DELETE FROM windlass_job_limit
 WHERE (job, phase) IN (SELECT g.value ->> '$.job', g.value ->> '$.phase' FROM json_each(:places) AS g)
-    AND gone
+    AND gone -- belt: they were found as such
     AND NOT EXISTS (SELECT 1 FROM windlass_job AS j WHERE j.id = windlass_job_limit.job)
     AND NOT EXISTS (SELECT 1 FROM windlass_job_later AS l WHERE l.id = windlass_job_limit.job);
 UPDATE windlass_job_limit
 SET admitted = 0,
     gone = 0
 WHERE (job, phase) IN (SELECT g.value ->> '$.job', g.value ->> '$.phase' FROM json_each(:places) AS g)
-    AND gone;
+    AND gone; -- belt: they were found as such
 
 -- name: admit
 -- Frees the places of jobs that ended or went elsewhere, each once (those that ended lose their limits with them), and gives a free place at
