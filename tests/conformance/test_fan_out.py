@@ -257,3 +257,54 @@ def test_rules_fire_for_children_that_upkeep_cancels(store: Store) -> None:
     while store.dependencies.settle():
         pass
     assert len(store.join().claim("made", 1000)) == len(children)
+
+
+def half_settled(store: Store, n: int = 3) -> list[tuple[str, list[str]]]:
+    """Some parents that completed, and have most of their children still to let know, by id."""
+    graphs = []
+    for _ in range(n):
+        graphs.append(fan_out(store, 3 * PAGE))
+        end(store)
+    return sorted(graphs)
+
+
+@pytest.mark.parametrize("which", [0, 1, 2])
+def test_one_parent_can_be_seen_to_alone(store: Store, which: int) -> None:
+    graphs = half_settled(store)
+    assert store.dependencies.settle(1, parent=graphs[which][0])
+    told = [states(store, children).count(State.QUEUED) for _, children in graphs]
+    assert told == [2 * PAGE if place == which else PAGE for place in range(3)]
+    while store.dependencies.settle():
+        pass
+    assert [states(store, children).count(State.QUEUED) for _, children in graphs] == [3 * PAGE] * 3
+
+
+def test_a_retry_sees_to_its_own_job_alone(store: Store) -> None:
+    settled, _ = fan_out(store, 1)
+    end(store)
+    graphs = half_settled(store, 2)
+    store.jobs.retry(settled)
+    assert [states(store, children).count(State.QUEUED) for _, children in graphs] == [PAGE] * 2
+    store.jobs.retry(graphs[0][0])
+    assert [states(store, children).count(State.QUEUED) for _, children in graphs] == [3 * PAGE, PAGE]
+
+
+def test_a_late_child_with_another_parent_is_not_counted_down_twice(store: Store) -> None:
+    """The linker knows that its first parent has ended; the page that meets the edge again leaves it alone."""
+    parent, _ = fan_out(store, 3 * PAGE)
+    end(store)
+    late = one(store, "child", after=[After(parent), After(one(store, "other"))])
+    store.dependencies.link()
+    while store.dependencies.settle():
+        pass
+    job = store.jobs.get(late)
+    assert (job.state, job.pending) == (State.WAITING, 1)
+
+
+def test_each_late_child_has_the_end_of_its_parent_on_its_own_edge(store: Store) -> None:
+    parent, _ = fan_out(store, 1)
+    end(store)
+    for _ in range(2):
+        late = one(store, "child", after=[After(parent)])
+        store.dependencies.link()
+        assert [edge.parent_state for edge in store.dependencies.of(late)] == [State.COMPLETED]

@@ -74,7 +74,7 @@ WITH edge AS MATERIALIZED (
         SELECT d.ctid AS tid
         FROM windlass.job_dep AS d
         WHERE (d.parent, d.child) >= (g.parent, g.child)
-            AND (d.parent, d.child) <= (g.parent, g.child)
+            AND (d.parent, d.child) <= (g.parent, g.child) -- belt: the edge was read a moment ago, and nobody removes it
         ORDER BY d.parent, d.child
         LIMIT 1
     ) AS e
@@ -121,7 +121,7 @@ WITH ended AS MATERIALIZED (
         FROM windlass.job_dep AS d
         WHERE (d.parent, d.child) > (e.id, e.after)
             AND d.parent <= e.id
-            AND d.parent_state IS NULL
+            AND d.parent_state IS NULL -- belt: tested again under the lock; consumed ones would fill the page
         ORDER BY d.parent, d.child
         LIMIT :limit -- belt: the outer one decides; this one bounds what a plan that reads ahead may read
     ) AS o
@@ -134,10 +134,10 @@ WITH ended AS MATERIALIZED (
         FROM windlass.job_dep AS e
         WHERE (e.parent, e.child) >= (f.parent, f.child)
             AND (e.parent, e.child) <= (f.parent, f.child)
-            AND e.parent_state IS NULL
+            AND e.parent_state IS NULL -- belt: a row that was changed meanwhile is not where the update looks
         ORDER BY e.parent, e.child
         LIMIT 1
-        FOR UPDATE
+        FOR UPDATE -- belt: the order of locks; before PostgreSQL 18 the update would also follow a row that was changed meanwhile
     ) AS d
 ), consumed AS (
     UPDATE windlass.job_dep AS d
@@ -161,13 +161,11 @@ WITH left_over AS (
     FROM json_to_recordset(:ended::json) AS g (id uuid, state text, after uuid)
     ORDER BY g.id
     ON CONFLICT (parent) DO NOTHING
-    RETURNING parent
 )
 SELECT pg_notify('windlass', w.phase)::text
 FROM windlass.wake AS w
 WHERE w.phase = '@later'
-    AND w.waiting_until > clock_timestamp()
-    AND EXISTS (SELECT FROM left_over);
+    AND w.waiting_until > clock_timestamp();
 
 -- name: settle.take
 -- Takes ended parents whose edges are left, with ids between two, leaving out those that somebody else has.
@@ -177,7 +175,7 @@ WITH picked AS MATERIALIZED (
     WHERE s.parent >= :first::uuid
         AND s.parent <= :last::uuid
     ORDER BY s.parent
-    LIMIT :limit
+    LIMIT :limit -- belt: each of them has an edge at least, so that no page needs more
     FOR UPDATE SKIP LOCKED
 )
 DELETE FROM windlass.settling AS s

@@ -89,7 +89,7 @@ FROM (
     SELECT d.parent, d.child, g.value ->> '$.state' AS state
     FROM json_each(:ended) AS g
     CROSS JOIN windlass_job_dep AS d ON d.parent = g.value ->> '$.id'
-    WHERE d.child > g.value ->> '$.after'
+    WHERE d.child > g.value ->> '$.after' -- belt: those up to it are consumed; saves the walk past them
         AND d.parent_state IS NULL
     ORDER BY d.parent, d.child
     LIMIT :limit
@@ -115,7 +115,7 @@ WHERE parent IN (
         WHERE s.parent >= :first
             AND s.parent <= :last
         ORDER BY s.parent
-        LIMIT :limit
+        LIMIT :limit -- belt: each of them has an edge at least, so that no page needs more
     )
 RETURNING parent, state, after;
 
