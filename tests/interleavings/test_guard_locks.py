@@ -265,16 +265,20 @@ def test_an_edge_is_consumed_once_though_two_ends_meet(scene: Scene) -> None:
     """The second finds it open, waits for the first, and looks again."""
     parent = scene.job()
     child = scene.job(after=[After(parent)])
-    ended = json.dumps([{"id": parent, "state": "completed"}])
+    ended = json.dumps([{"id": parent, "state": "completed", "after": SMALLEST}])
 
-    def consume() -> list[Any]:
+    def consumed(tx: Any) -> list[str]:
+        rows = tx.run("settle.edges", ended=ended, limit=1000)
+        return [str(edge_child) for _, edge_child, policy, _ in rows if policy is not None]
+
+    def consume() -> list[str]:
         with user_transaction(scene.dsn) as tx:
-            answer = tx.run("settle.edges", ended=ended)
+            answer = consumed(tx)
             tx.connection.commit()
             return answer
 
     with user_transaction(scene.dsn) as first:
-        assert [str(row[0]) for row in first.run("settle.edges", ended=ended)] == [child]
+        assert consumed(first) == [child]
         second = Waiting(consume)
         until_blocked(scene.dsn, second)
         first.connection.commit()
@@ -321,7 +325,10 @@ def test_rows_are_locked_in_the_order_of_their_ids(scene: Scene, verb: str) -> N
     every: dict[str, dict[str, Any]] = {
         "settle.count": {"children": json.dumps([{"id": child, "satisfied": 1} for child in reversed(ids)])},
         "cancel.later": {"ids": ids[::-1], "error": json.dumps({}), "reasons": ["waiting"]},
-        "settle.edges": {"ended": json.dumps([{"id": parent, "state": "completed"}])},
+        "settle.edges": {
+            "ended": json.dumps([{"id": parent, "state": "completed", "after": SMALLEST}]),
+            "limit": 1000,
+        },
     }
     parameters = every[verb]
     table, column = ("job_dep", "child") if verb == "settle.edges" else ("job_later", "id")

@@ -35,7 +35,7 @@ def test_what_somebody_fires_others_leave_out_without_waiting(postgres_dsn: str,
     store = stores(postgres_dsn)
     make_due(postgres_dsn, store, *NAMES)
     with user_transaction(postgres_dsn) as first:
-        picked = first.run("fire.pick", limit=2)
+        picked = first.run("fire.pick", limit=2, without=[])
         assert [row[0] for row in picked] == ["a", "b"]
         assert [item.schedule for item in store.schedules.fire_due()] == ["c"]
         assert store.schedules.fire_due() == []
@@ -76,7 +76,7 @@ def test_a_frozen_process_frees_its_schedules_by_itself(postgres_dsn: str, store
             return str(row[0])
 
         before = patience()
-        frozen.run("fire.pick", limit=1)
+        frozen.run("fire.pick", limit=1, without=[])
         assert patience() == "5s"
         frozen.connection.rollback()
         assert patience() == before
@@ -86,7 +86,7 @@ def test_removing_a_schedule_waits_for_its_tick_and_takes_it_along(postgres_dsn:
     store = stores(postgres_dsn)
     make_due(postgres_dsn, store, "a")
     with user_transaction(postgres_dsn) as firing:
-        (row,) = firing.run("fire.pick", limit=1)
+        (row,) = firing.run("fire.pick", limit=1, without=[])
         removing = Waiting(lambda: store.schedules.remove("a"))
         until_blocked(postgres_dsn, removing)
         tick = f'[{{"schedule":"a","at":"{row[18].isoformat()}","fired_at":"{row[-1].isoformat()}",'
