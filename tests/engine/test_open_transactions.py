@@ -13,6 +13,7 @@ import pytest
 from tests.engine.line import break_beats
 from tests.engine.shop import Shop
 from tests.waiting import PATIENCE
+from windlass.engine.runner import SELF_STOPS_SPARED
 from windlass.model import NewJob, State
 from windlass.retry import fixed
 from windlass.work.context import Context
@@ -275,8 +276,8 @@ def test_the_plain_loop_of_chunks_is_refused_in_a_coroutine(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-def test_a_self_stop_spends_the_attempt(shop: Shop, is_async: bool) -> None:
-    """A job that keeps its instance from renewing the lease would otherwise be given back without end."""
+def test_a_job_that_is_self_stopped_again_and_again_comes_to_an_end(shop: Shop, is_async: bool) -> None:
+    """An outage spends no attempt, but a job that keeps its instance from renewing the lease does not come back without end."""
     begun, attempts = threading.Event(), []
 
     @shop.app.job(name="coroutine", retry=fixed(2, wait=0.001))
@@ -293,12 +294,13 @@ def test_a_self_stop_spends_the_attempt(shop: Shop, is_async: bool) -> None:
 
     job = (coroutine if is_async else plain).enqueue()
     engine = shop.serve(lease=8.0, heartbeat=0.2, margin=6.0, recovery=600.0)
-    for number in (1, 2):
+    each = SELF_STOPS_SPARED + 1
+    for number in range(1, 2 * each + 1):
         assert begun.wait(PATIENCE)
         begun.clear()
         mend = break_beats(engine)
         shop.until(lambda number=number: engine.stats.report().count("self_stops") == number)  # type: ignore[misc]
         mend()
     ended = shop.until(lambda: shop.job(job).state is State.FAILED and shop.job(job))
-    assert attempts == [1, 2]
+    assert attempts == [1] * each + [2] * each
     assert ended.error is not None and ended.error["code"] == "self_stopped"

@@ -64,6 +64,11 @@ _PRINCIPAL = int(Flag.PRINCIPAL)
 make_call = partial(tuple.__new__, Call)  # as in executors.py: the class's own constructor is slow
 
 
+BUSY_SPARED = 10
+SELF_STOPS_SPARED = 3
+"""How often one worker gives an attempt back unspent because the database was locked, or because the lease could not be renewed."""
+
+
 class Runner:
     """Turns leases into calls, and what came of a call into an outcome."""
 
@@ -80,7 +85,8 @@ class Runner:
         self._wrap = wrap
         self.authority = authority or Authority()
         self._wrapped: dict[str, Callable[..., Any]] = {}
-        self._busy = _Busy()
+        self._busy = _Mishaps(BUSY_SPARED)
+        self._self_stops = _Mishaps(SELF_STOPS_SPARED)
 
     def _handler(self, phase: Phase) -> Callable[..., Any]:
         """The handler, with what it asks for by type supplied."""
@@ -174,14 +180,14 @@ class Runner:
         return self._retried(lease, phase, told, None)
 
     def self_stopped(self, lease: Lease, phase: Phase) -> Outcome:
-        """The outcome of a job that had begun when its instance could not renew the lease and stopped it. The attempt is spent: a job
-        that keeps its instance from renewing would otherwise be given back without end."""
+        """The outcome of a job that had begun when its instance could not renew the lease and stopped it. An outage of the database is
+        not the job's doing, so the attempt is spared at first; a job that keeps its instance from renewing must not come back without end."""
         message = (
             "the instance that ran this job could not renew its lease in time and stopped it; look for what kept the database from "
             "taking the heartbeat: an outage, or a write transaction that was open for too long"
         )
         told = JobError(type="SelfStopped", code="self_stopped", message=message)
-        return self._retried(lease, phase, told, None)
+        return self._retried(lease, phase, told, None, counted=self._self_stops.is_too_often(lease))
 
     def uncommitted(self, lease: Lease, phase: Phase) -> Outcome:
         """The outcome of a job that ended in a transaction of its handler's own, unless that was committed: then the database
@@ -213,13 +219,14 @@ class Runner:
         return Retried(lease, told, delay, counted=counted)
 
 
-class _Busy:
-    """Counts how often an attempt met a locked database. Who holds the lock is hardly the job's doing, so the attempt is not spent; but a
-    job may lock the database itself, through a connection of its own, and would come back without end."""
+class _Mishaps:
+    """Counts how often an attempt met something that is hardly its own doing: a locked database, a lease that could not be renewed. Such
+    an attempt is not spent; but a job may be the cause of it, and would come back without end, so only ``spared`` of them are free."""
 
-    MOST, KEPT = 10, 1_000
+    KEPT = 1_000
 
-    def __init__(self) -> None:
+    def __init__(self, spared: int) -> None:
+        self._spared = spared
         self._met: dict[tuple[str, int, str, int], int] = {}
         self._lock = threading.Lock()
 
@@ -227,7 +234,7 @@ class _Busy:
         key = (lease.id, lease.generation, lease.phase, lease.attempt)
         with self._lock:
             count = self._met.pop(key, 0) + 1
-            if count > self.MOST:
+            if count > self._spared:
                 return True
             self._met[key] = count
             if len(self._met) > self.KEPT:
