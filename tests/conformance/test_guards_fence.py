@@ -64,9 +64,7 @@ WRITES: dict[str, Callable[[Batch], dict[str, Any]]] = {
         "outcomes": b.rows(delay=1.0, crashed=0, returned=0, outcome="retried", error=ERROR)
     },
     "record.advance": lambda b: {"outcomes": b.rows(phase="next", max_attempts=3, outcome="advanced")},
-    "record.release": lambda b: {
-        "outcomes": b.rows(returned=0, crashed=0, suspect=0, outcome="recovered", error=ERROR)
-    },
+    "record.release": lambda b: {"outcomes": b.rows(returned=0, marks=0, outcome="recovered", error=ERROR)},
     "start": lambda b: {"leases": b.rows()},
     "output.put": lambda b: {"outputs": b.rows(name="n", value=1, next_phase=None, next_max_attempts=None)},
 }

@@ -36,7 +36,12 @@ ONLY_SQLITE = {
     "link.due": "likewise",
     "fire.due": "likewise",
 }
-UNREAD = {"enqueue", "settle.promote", "free.later"}  # on PostgreSQL their answer is who was notified
+UNREAD = {
+    "enqueue",
+    "settle.promote",
+    "settle.leave",
+    "free.later",
+}  # on PostgreSQL their answer is who was notified
 UNREAD |= {"enqueue.lock"}  # and here that the lock is held
 
 
