@@ -63,8 +63,10 @@ def _is_memory(error: dict[str, object]) -> bool:
 
 
 def _lived(bed: Bed, job: str) -> float:
-    """Seconds from the start of a job's handler to its recorded end."""
-    began = next(start.at for start in bed.ledger.starts() if start.job == job)
+    """Seconds from the start of a job's handler to its recorded end; none where it was killed before it had written that it started."""
+    began = next((start.at for start in bed.ledger.starts() if start.job == job), None)
+    if began is None:
+        return 0.0
     ended = bed.store.jobs.get(job).finished_at
     assert ended is not None
     return ended.timestamp() - began

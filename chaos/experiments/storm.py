@@ -83,6 +83,9 @@ def _storm(bed: Bed, plan: Plan, serving: list[Worker]) -> tuple[list[Death], fl
     killed: list[Death] = []
     began = time.monotonic()
     for number in range(plan.kills):
+        bed.until(
+            lambda: _someone(bed, serving), 120, "two workers serve"
+        )  # before there is work, or it is done by then
         _enqueue(bed, plan, number)
         time.sleep(max(0.0, began + (number + bed.random.random()) * plan.every - time.monotonic()))
         victim = bed.until(lambda: _someone(bed, serving), 120, "two workers serve")
@@ -92,9 +95,12 @@ def _storm(bed: Bed, plan: Plan, serving: list[Worker]) -> tuple[list[Death], fl
 
 
 def _someone(bed: Bed, serving: Sequence[Worker]) -> Worker | None:
-    """Any worker that serves, while another one does: where a machine is slow to replace the dead, the storm takes longer."""
+    """Any worker that serves, one that holds jobs if there is one, while another one serves: where a machine is slow to replace the dead,
+    the storm takes longer."""
     able = [worker for worker in serving if worker.is_serving]
-    return bed.random.choice(able) if len(able) > 1 else None
+    if len(able) < 2:
+        return None
+    return bed.random.choice([worker for worker in able if bed.held_by(worker.instances)] or able)
 
 
 def _enqueue(bed: Bed, plan: Plan, number: int) -> None:
