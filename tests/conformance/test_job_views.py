@@ -75,6 +75,24 @@ def test_a_job_that_waits_for_others_changed_when_it_began_to(store: Store, cloc
     assert [job.updated_at for job in _views(store, later)] == [clock.now()] * 2
 
 
+def test_jobs_show_what_is_their_own(store: Store, clock: ManualClock) -> None:
+    ids = [one(store), one(store)]
+    leases = {lease.id: lease for lease in store.join().claim("work", 2)}
+    holder = store.join()
+    for number, job_id in enumerate(ids):
+        clock.advance(1)
+        holder.checkpoint(leases[job_id], done=number, total=9)
+    for number, job_id in enumerate(ids):
+        assert [job.progress and job.progress.done for job in _views(store, job_id)] == [number, number]
+    for job_id, error in zip(ids, (OTHER, BOOM), strict=True):
+        clock.advance(1)
+        holder.retry_later(leases[job_id], error, timedelta(seconds=60))
+    for number, (job_id, error) in enumerate(zip(ids, (OTHER, BOOM), strict=True)):
+        for job in _views(store, job_id):
+            assert job.error is not None and job.error["code"] == error.code
+            assert job.progress is not None and job.progress.done == number
+
+
 @pytest.mark.parametrize("where", ["processing", "retry"])
 def test_lists_show_live_progress(store: Store, clock: ManualClock, where: str) -> None:
     job_id, other = one(store), one(store)

@@ -548,3 +548,29 @@ def test_two_places_of_one_job_are_freed_one_by_one(
     assert gate(store, phase="next").admitted == 0 and gate(store).admitted == 1
     assert [row["phase"] for row in rows(store, "job_limit", "gone")] == [PHASE]
     assert store.limits.check() == []
+
+
+def test_jobs_that_need_no_place_are_not_missed_one(store: Store) -> None:
+    """With a rate alone; in a phase whose limit was taken back; limited in another phase than the one they are in."""
+    rate = Rate(1, 1)
+    store.limits.tell([Flow(phase=PHASE, limit=2), Flow(phase="next", limit=2, rate=rate)])
+    one(store, phase="next", limits=[JobLimit(phase="next", rate=rate)])
+    enqueue(
+        store,
+        n=2,
+        phase="next",
+        limits=[JobLimit(phase=PHASE, limit=2), JobLimit(phase="next", limit=2, rate=rate)],
+    )
+    let_in(store)
+    store.limits.pace()
+    assert len(rows(store, "job_later", "reason = 'paced'")) == 2 and store.limits.check() == []
+    one(store, limits=[JobLimit(phase=PHASE, key="a", limit=2)])
+    let_in(store)
+    spoil(store, "UPDATE {}job_limit SET gone = TRUE WHERE key = 'a'")
+    (drift,) = store.limits.check()
+    assert (drift.key, drift.admitted, drift.given, drift.used) == ("a", 1, 1, 2), "given up while it runs"
+    assert store.limits.mend() == 1 and store.limits.check() == []
+    spoil(store, "UPDATE {}job_limit SET admitted = FALSE WHERE key = 'a'")
+    spoil(store, "UPDATE {}gate SET admitted = 0 WHERE key = 'a'")
+    store.limits.tell([Flow(phase=PHASE)])  # and nothing is mended
+    assert store.limits.check() == [] and gate(store).admitted == 0

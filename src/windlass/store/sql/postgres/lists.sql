@@ -67,7 +67,7 @@ LEFT JOIN LATERAL (
     FROM windlass.attempt AS t
     WHERE t.job = j.id
         AND t.generation = j.generation
-        AND t.phase = j.phase
+        AND t.phase = j.phase -- belt: the attempt that left another phase has no error, and ended when the job came here
     ORDER BY abs(t.token) DESC
     LIMIT 1
 ) AS a ON j.started_at IS NOT NULL

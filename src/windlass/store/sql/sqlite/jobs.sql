@@ -649,7 +649,7 @@ LEFT JOIN windlass_attempt AS a ON j.reason IS NOT NULL AND a.job = j.id AND a.t
         FROM windlass_attempt AS t
         WHERE t.job = j.id
             AND t.generation = j.generation
-            AND t.phase = j.phase
+            AND t.phase = j.phase -- belt: the attempt that left another phase has no error, and ended when the job came here
         ORDER BY abs(t.token) DESC
         LIMIT 1
     )

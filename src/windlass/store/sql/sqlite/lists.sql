@@ -40,7 +40,7 @@ LEFT JOIN windlass_attempt AS a ON a.job = l.id AND a.token = (
         FROM windlass_attempt AS t
         WHERE t.job = l.id
             AND t.generation = l.generation
-            AND t.phase = l.phase
+            AND t.phase = l.phase -- belt: the attempt that left another phase has no error, and ended when the job came here
         ORDER BY abs(t.token) DESC
         LIMIT 1
     )
