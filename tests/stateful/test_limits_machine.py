@@ -147,14 +147,15 @@ class LimitsMachine(RuleBasedStateMachine):
         lease, number = data.draw(st.sampled_from(self.leases), label="lease")
         self.holders[number].record([self._outcome(lease, how)])
 
-    @precondition(lambda self: self.holders)
     @rule(how=st.sampled_from(["complete", "advance", "advance"]), phase=st.sampled_from(PHASES))
     def finish_in_a_handlers_transaction(self, how: str, phase: str) -> None:
-        """All that are to be had at once. Their places are freed by upkeep, later, when a job may have one in its next phase already."""
+        """All that are to be had at once, by an instance of its own, since others may have lost their leases. Their places are freed by
+        upkeep, later, when a job may have one in its next phase already."""
         for _ in range(2):
             self.let_in()
-        leases = self.holders[0].claim(phase, 9)
-        self.leases += [(lease, 0) for lease in leases]
+        self.holders.append(self.store.join(lease=LEASE))
+        leases = self.holders[-1].claim(phase, 9)
+        self.leases += [(lease, len(self.holders) - 1) for lease in leases]
         outcomes = [self._outcome(lease, how) for lease in leases]
         self.store.db.transact(
             lambda tx: apply(self.store.db, self.store.enqueuer, tx, outcomes, is_foreign=True)
