@@ -176,7 +176,7 @@ def test_a_mutant_differs_from_its_file_in_one_place_of_one_verb(dialect: str) -
 def test_every_belt_gives_its_reason(dialect: str) -> None:
     belts = [mutant for mutant in find(dialect) if mutant.belt]
     assert all(len(mutant.belt or "") > 10 for mutant in belts)
-    assert len(belts) <= 20, "each is a guard that nobody can test: keep them few"
+    assert len(belts) <= 30, "each is a guard that nobody can test: keep them few"
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

@@ -23,7 +23,8 @@ class OpenedFile:
         if self._look() != self._identity:
             raise StoreUnreachableError(
                 f"{self._path} was replaced by another file after this process had opened it; nothing was stored or read. "
-                "Restart the process to use the file that is there now"
+                "Restart the process to use the file that is there now",
+                is_unsent=True,
             )
 
     def _look(self) -> tuple[int, int]:
@@ -32,6 +33,7 @@ class OpenedFile:
         except OSError as error:
             raise StoreUnreachableError(
                 f"{self._path} was deleted or moved after this process had opened it ({error.strerror}); nothing was stored or "
-                "read. Put it back, with its -wal and -shm, or restart the process, which makes a new one"
+                "read. Put it back, with its -wal and -shm, or restart the process, which makes a new one",
+                is_unsent=True,
             ) from error
         return found.st_dev, found.st_ino

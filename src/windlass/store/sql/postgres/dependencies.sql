@@ -123,9 +123,9 @@ WITH ended AS MATERIALIZED (
             AND d.parent <= e.id
             AND d.parent_state IS NULL -- belt: tested again under the lock; consumed ones would fill the page
         ORDER BY d.parent, d.child
-        LIMIT :limit -- belt: the outer one decides; this one bounds what a plan that reads ahead may read
+        LIMIT :limit::bigint -- belt: the outer one decides; this one bounds what a plan that reads ahead may read
     ) AS o
-    LIMIT :limit
+    LIMIT :limit::bigint
 ), open AS MATERIALIZED (
     SELECT d.tid, f.state
     FROM (SELECT o.* FROM found AS o ORDER BY o.child, o.parent) AS f
@@ -175,7 +175,7 @@ WITH picked AS MATERIALIZED (
     WHERE s.parent >= :first::uuid
         AND s.parent <= :last::uuid
     ORDER BY s.parent
-    LIMIT :limit -- belt: each of them has an edge at least, so that no page needs more
+    LIMIT :limit::bigint -- belt: each of them has an edge at least, so that no page needs more
     FOR UPDATE SKIP LOCKED
 )
 DELETE FROM windlass.settling AS s
