@@ -185,6 +185,10 @@ class App(Defining):
 
     @property
     def submitter(self) -> Submitter:
+        if (
+            ready := self._submitter
+        ) is not None:  # a sandbox may have put in its own: then the store is not opened
+            return ready
         store = self.store
         with self._lock:
             if self._submitter is None:
