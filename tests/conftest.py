@@ -102,7 +102,7 @@ of the range holds between them; migrations run on each."""
 
 QUICK = frozenset({"app", "conformance", "engine", "observe", "testing", "unit", "work"})
 """Folders whose tests are in the quick set (WINDLASS_TEST_QUICK), but for those marked slow: what a version of Python can break, within two
-minutes on two cores. The conformance suite is whole on SQLite; on PostgreSQL it is the modules of OLDER_TOO."""
+minutes on two cores. The conformance suite runs on SQLite but for NOT_QUICK; on PostgreSQL it is the modules of OLDER_TOO."""
 NOT_QUICK = frozenset(
     {
         "conformance/test_guards_bystanders",
