@@ -175,7 +175,7 @@ def test_a_child_that_leaves_a_transaction_of_its_parent_ends_nothing(shop: Shop
 
 
 def test_a_fork_waits_for_those_who_write_and_read(shop: Shop) -> None:
-    """Beside threads that enqueue, read and listen all the time, each child has a working store."""
+    """Beside threads that enqueue, read and listen all the time, and threads that begin to read, each child has a working store."""
 
     @shop.app.job
     def work() -> None: ...
@@ -191,14 +191,25 @@ def test_a_fork_waits_for_those_who_write_and_read(shop: Shop) -> None:
         except BaseException as error:  # noqa: BLE001  shown below
             errors.append(error)
 
+    def read_in_a_new_thread() -> None:
+        thread = threading.Thread(target=shop.store.phases.counts)
+        thread.start()
+        thread.join()
+
     listener = shop.store.listen()
-    uses = [work.enqueue, work.enqueue, shop.store.jobs.list, lambda: listener.wait(0.05)]
+    uses = [
+        work.enqueue,
+        work.enqueue,
+        shop.store.jobs.list,
+        lambda: listener.wait(0.05),
+        read_in_a_new_thread,
+    ]
     threads = [threading.Thread(target=again_and_again, args=(use,), daemon=True) for use in uses]
     for thread in threads:
         thread.start()
-    codes = [Child(work.enqueue).code for _ in range(10)]
+    codes = [Child(work.enqueue).code for _ in range(30)]
     is_over.set()
     for thread in threads:
         thread.join(PATIENCE)
     listener.close()
-    assert codes == [0] * 10 and not errors
+    assert codes == [0] * 30 and not errors

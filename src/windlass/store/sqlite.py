@@ -32,7 +32,6 @@ from windlass.store.sqlite_connection import (
     LONG_LOG_PAGES,
     GuardedConnection,
     ListenerConnection,
-    ReaderConnection,
     path_of,
 )
 from windlass.store.sqlite_connections import Connections
@@ -156,15 +155,11 @@ class SqliteDatabase:
         parameters = {"now": self._clock.now(), **parameters}
         values = {name: _bind(value) for name, value in parameters.items()}
         with translated(self._path):
-            rows: list[Row] | None = []
+            rows: list[Row] = []
             for statement in STATEMENTS[verb].statements:
-                rows = None
-                while rows is None:
-                    reader = self._connections.reader()
-                    with reader.busy:
-                        if not reader.must_reopen:
-                            rows = reader.execute(statement.text, values).fetchall()
-            return rows or []
+                with self._connections.reading() as reader:
+                    rows = reader.execute(statement.text, values).fetchall()
+            return rows
 
     def reserved(self, need: str) -> AbstractContextManager[None]:
         return nullcontext()  # there is one writer, and who waits for it has a turn
@@ -313,15 +308,14 @@ class SqliteDatabase:
         """Keep the write-ahead log short. Writers cut it when it starts anew; one that never could, because somebody always read, or
         that nobody writes to any more, is cut here."""
         with translated(self._path):
-            reader = self._connections.reader()
-            with reader.busy:
+            with self._connections.reading() as reader:
                 _, pages, _ = reader.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
             if pages > LONG_LOG_PAGES:
-                self._cut_log(reader)
+                self._cut_log()
 
-    def _cut_log(self, reader: ReaderConnection) -> None:
+    def _cut_log(self) -> None:
         """Holds the write lock while it waits for those who read, so not for long; if they stay, it is left to the next time."""
-        with self._in_turn(self._busy_timeout), reader.busy:
+        with self._in_turn(self._busy_timeout), self._connections.reading() as reader:
             reader.execute(f"PRAGMA busy_timeout = {CUT_WAIT_MS}")
             try:
                 reader.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()

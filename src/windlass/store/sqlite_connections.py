@@ -86,18 +86,23 @@ class Connections:
         self.file.check()
         with self._opening:
             connection = connect(self._url, patience, factory)
-            self._open.add(connection)
+            if factory is ReaderConnection:
+                connection.execute("PRAGMA query_only = ON")
+            self._open.add(connection)  # from here on a fork may close it, unless it is busy
         return connection
 
-    def reader(self) -> ReaderConnection:
-        """The one with which this thread reads. It is used under its ``busy``, and unless it ``must_reopen``."""
-        self.file.check()
-        reader: ReaderConnection | None = getattr(self._local, "reader", None)
-        if reader is None or reader.must_reopen:
-            reader = cast(ReaderConnection, self.open(self._busy_timeout))
-            reader.execute("PRAGMA query_only = ON")
-            self._local.reader = reader
-        return reader
+    @contextmanager
+    def reading(self) -> Iterator[ReaderConnection]:
+        """The connection with which this thread reads; a fork or the end of the store waits until this block ends."""
+        while True:
+            self.file.check()
+            reader: ReaderConnection | None = getattr(self._local, "reader", None)
+            if reader is None or reader.must_reopen:
+                reader = self._local.reader = cast(ReaderConnection, self.open(self._busy_timeout))
+            with reader.busy:
+                if not reader.must_reopen:
+                    yield reader
+                    return
 
     def end(self, connection: sqlite3.Connection) -> None:
         """Close one that was opened here."""
