@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from datetime import timedelta
 
 import psycopg
 import pytest
 
-from tests.conformance.life import BOOM, claim_one, one
-from windlass.store import Store
+from tests.conformance.life import BOOM, claim_one, one, state
+from windlass.model import NewJob, State
+from windlass.store import Store, open_store
 
 # What a handler's own statements raise is the driver's, untranslated.
 REFUSALS = (sqlite3.IntegrityError, psycopg.errors.IntegrityError)
@@ -67,15 +69,64 @@ def test_the_database_refuses(store: Store, what: str) -> None:
         tx.connection.execute(sql)
 
 
-def test_the_refusal_to_change_an_end_names_both_states(store: Store) -> None:
-    """SQLite's triggers cannot build a message from values, so there it only says how an ended job may be left."""
+ENDS = ("completed", "failed", "cancelled")
+PLACES = {
+    "queued": "INSERT INTO windlass_job (id, created_at, ready_at, {shared}) SELECT id, created_at, finished_at, {shared} FROM windlass_job_done",
+    "processing": "INSERT INTO windlass_job (id, created_at, ready_at, token, claimed_at, {shared}) SELECT id, created_at, finished_at, 1, finished_at, {shared} FROM windlass_job_done",
+    "scheduled": "INSERT INTO windlass_job_later (id, created_at, run_at, reason, {shared}) SELECT id, created_at, finished_at, 'scheduled', {shared} FROM windlass_job_done",
+    "waiting": "INSERT INTO windlass_job_later (id, created_at, run_at, reason, pending, {shared}) SELECT id, created_at, finished_at, 'waiting', 1, {shared} FROM windlass_job_done",
+}
+SHARED = "lane, max_attempts, kind, phase, args"
+
+
+def _end(store: Store, how: str) -> str:
+    """A job that ended so."""
+    job = one(store)
+    if how == "cancelled":
+        store.jobs.cancel(job)
+        return job
     holder = store.join()
-    one(store)
-    holder.fail(claim_one(holder), BOOM)
-    is_sqlite = store.db.dialect == "sqlite"
-    table = "windlass_job_done" if is_sqlite else "windlass.job_done"
+    lease = claim_one(holder)
+    if how == "completed":
+        holder.complete(lease)
+    else:
+        holder.fail(lease, BOOM)
+    return job
+
+
+@pytest.mark.parametrize("is_", ENDS)
+@pytest.mark.parametrize("becomes", [str(each) for each in State])
+def test_the_refusal_to_change_an_end_names_both_states(store: Store, is_: str, becomes: str) -> None:
+    _end(store, is_)
+    table = "windlass_job_done" if store.db.dialect == "sqlite" else "windlass.job_done"
     with pytest.raises(REFUSALS) as caught, store.db.effect(5) as tx:
-        tx.connection.execute(f"UPDATE {table} SET state = 'cancelled'")
-    assert "only by retry" in str(caught.value)
-    if not is_sqlite:
-        assert "failed" in str(caught.value) and "cancelled" in str(caught.value)
+        tx.connection.execute(f"UPDATE {table} SET state = '{becomes}'")
+    assert is_ in str(caught.value) and "only by retry" in str(caught.value)
+    if becomes != is_:
+        assert f"cannot become {becomes}" in str(caught.value)
+
+
+@pytest.mark.parametrize("is_", ENDS)
+@pytest.mark.parametrize("becomes", PLACES)
+def test_on_sqlite_an_ended_job_is_not_inserted_again(
+    fresh_sqlite: Callable[[], str], is_: str, becomes: str
+) -> None:
+    """PostgreSQL has no such guard: it would cost a search in every partition of history (docs/decisions/0001-data-model.md)."""
+    with open_store(fresh_sqlite()) as store:
+        job = _end(store, is_)
+        with pytest.raises(sqlite3.IntegrityError) as caught, store.db.effect(5) as tx:
+            tx.connection.execute(PLACES[becomes].format(shared=SHARED))
+        assert f"a {is_} job cannot become {becomes}" in str(caught.value)
+        assert state(store, job) == is_
+        store.jobs.retry(job)
+        assert state(store, job) == "queued"
+
+
+def test_an_id_that_has_ended_makes_no_second_job(store: Store) -> None:
+    """Through the store's own door, at once and inside a transaction, for now and for later."""
+    job = _end(store, "completed")
+    for delay in (None, timedelta(hours=1)):
+        (answer,) = store.enqueue([NewJob(kind="work", id=job, delay=delay)])
+        assert (answer.id, answer.created) == (job, False)
+    assert state(store, job) == "completed"
+    assert store.join().claim("work", 1) == []
