@@ -80,7 +80,10 @@ class Background:
 
     def metrics(self) -> bytes:
         """All metrics as text for Prometheus, for a process without a worker's own address."""
-        return Metrics(self.requests.stats.report, self.report, counts=self.store.phases.counts).render()
+        phases = self.store.phases
+        return Metrics(
+            self.requests.stats.report, self.report, counts=phases.counts, oldest=phases.oldest
+        ).render()
 
     def close(self) -> None:
         """Close what was made here, last made first."""

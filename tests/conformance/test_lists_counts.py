@@ -106,6 +106,33 @@ def test_counts_are_the_same_before_and_after_folding(store: Store, zoo: dict[St
     assert_counts_are_true(store)
 
 
+def test_the_oldest_queued_job_of_each_phase(store: Store, clock: ManualClock) -> None:
+    """In whatever lane, and not one that is held, that waits for its time, or that ended."""
+    assert store.phases.oldest() == {}
+    one(store, "busy", priority=9)
+    holder = store.join()
+    lease = claim_one(holder, "busy")
+    clock.advance(timedelta(seconds=10))
+    one(store, "busy", priority=1)
+    clock.advance(timedelta(seconds=20))
+    one(store, "busy", priority=8)
+    one(store, "later", delay=timedelta(seconds=1))
+    clock.advance(timedelta(seconds=5))
+    assert store.phases.oldest() == {"busy": pytest.approx(25), "later": 0}
+    holder.release(lease)  # back to its old place
+    assert store.phases.oldest()["busy"] == pytest.approx(35)
+    store.upkeep.promote()
+    clock.advance(timedelta(seconds=3))
+    store.upkeep.fold()
+    assert store.phases.oldest() == {"busy": pytest.approx(38), "later": pytest.approx(3)}
+    store.phases.pause("busy", "a test")
+    assert store.phases.oldest()["busy"] == pytest.approx(
+        38
+    )  # nobody comes for it, and that is what one wants to see
+    holder.complete(claim_one(holder, "later"))
+    assert store.phases.oldest()["later"] == 0
+
+
 def test_next_due_is_the_earliest(store: Store, clock: ManualClock) -> None:
     assert store.upkeep.next_due() is None
     one(store, delay=timedelta(seconds=9))

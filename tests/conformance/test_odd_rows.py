@@ -50,6 +50,12 @@ def test_an_odd_row_is_claimed_with_its_neighbours_and_ends(store: Store, what: 
 
 
 @pytest.mark.parametrize("what", ODD)
+def test_the_age_of_an_odd_row_can_be_read(store: Store, what: str) -> None:
+    odd_and_even(store, what)
+    assert store.phases.oldest()["work"] >= 0
+
+
+@pytest.mark.parametrize("what", ODD)
 def test_an_odd_row_can_be_given_back_and_tried_again(store: Store, clock: ManualClock, what: str) -> None:
     """One that has no attempt left fails instead."""
     odd_and_even(store, what)

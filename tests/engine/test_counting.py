@@ -18,6 +18,8 @@ from tests.waiting import PATIENCE
 from windlass.engine.engine import Engine
 from windlass.errors import StoreUnreachableError
 from windlass.model import State
+from windlass.observe.metrics import Metrics
+from windlass.observe.report import BOUNDS_MS
 from windlass.retry import fixed
 from windlass.work.context import Context
 
@@ -26,6 +28,27 @@ pytestmark = pytest.mark.timing
 
 def count(engine: Engine, name: str) -> int:
     return engine.stats.report().count(name)
+
+
+def test_the_time_in_the_queue_is_measured_by_the_databases_clock(shop: Shop) -> None:
+    """For as long as a job was ready before it was claimed, whenever its caller made it."""
+
+    @shop.app.job
+    def work() -> None: ...
+
+    work.enqueue_many([{}, {}])
+    is_sqlite = shop.store.db.dialect == "sqlite"
+    earlier = "ready_at - 90000000" if is_sqlite else "ready_at - interval '90 seconds'"
+    shop.run(f"UPDATE {'windlass_job' if is_sqlite else 'windlass.job'} SET ready_at = {earlier}")
+    engine = shop.serve()
+    shop.drained(engine)
+    stood = engine.stats.report().phases["work"].queue
+    assert stood.count == sum(stood.counts[BOUNDS_MS.index(60_000) + 1 :]) == 2
+    assert stood.sum_ms >= 180_000
+    assert (
+        b'windlass_queue_wait_seconds_count{phase="work"} 2.0'
+        in Metrics(engine.stats.report, engine.report).render()
+    )
 
 
 def test_a_child_that_dies_under_its_job_is_a_crash(shop: Shop) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
@@ -38,7 +39,8 @@ def _stats() -> Stats:
 
 def _metrics(**changes: object) -> Metrics:
     stats = _stats()
-    return Metrics(stats.report, lambda: a_report(**changes), lambda: {"welcome": Counts(queued=5, failed=2)})
+    counts = {"welcome": Counts(queued=5, failed=2)}
+    return Metrics(stats.report, lambda: a_report(**changes), lambda: counts, lambda: {"welcome": 12.5})
 
 
 def _samples(metrics: Metrics) -> dict[str, list[Sample]]:
@@ -60,6 +62,7 @@ def test_everything_l1_asks_for() -> None:
     assert _value(samples, "windlass_processors", phase="welcome", state="busy") == 3
     assert _value(samples, "windlass_processors", phase="welcome", state="idle") == 7
     assert _value(samples, "windlass_jobs", phase="welcome", state="queued") == 5
+    assert _value(samples, "windlass_oldest_queued_seconds", phase="welcome") == 12.5
     assert _value(samples, "windlass_jobs_ended_total", phase="welcome", outcome="completed") == 1
     assert _value(samples, "windlass_jobs_ended_total", phase="welcome", outcome="failed") == 2
     assert _value(samples, "windlass_retries_total", phase="welcome") == 3
@@ -128,11 +131,12 @@ def test_a_part_that_is_not_well_is_one() -> None:
 
 
 def test_a_scrape_needs_no_jobs_and_no_database() -> None:
-    def unreachable() -> dict[str, Counts]:
+    def unreachable() -> Any:
         raise StoreUnreachableError("no answer")
 
     report = a_report(phases={})
-    assert "windlass_jobs{" not in Metrics(StatsReport, lambda: report, unreachable).render().decode()
+    text = Metrics(StatsReport, lambda: report, unreachable, unreachable).render().decode()
+    assert "windlass_jobs{" not in text and "windlass_oldest" not in text
     assert "windlass_jobs{" not in Metrics(StatsReport, lambda: report).render().decode()
 
 
@@ -149,6 +153,21 @@ def test_counts_are_asked_for_every_five_seconds_at_most() -> None:
         metrics.render()
     assert asked == [0.0, 5.0, 10.0]
     assert _value(_samples(metrics), "windlass_jobs", phase="welcome", state="queued") == 3
+
+
+def test_a_read_that_takes_long_is_made_less_often() -> None:
+    now, asked = [0.0], []
+
+    def oldest() -> dict[str, float]:
+        asked.append(now[0])
+        now[0] += 1.0
+        return {"welcome": 1.0}
+
+    metrics = Metrics(StatsReport, a_report, oldest=oldest, monotonic=lambda: now[0])
+    while now[0] < 50:
+        metrics.render()
+        now[0] += 1.0
+    assert asked == [0.0, 21.0, 42.0]
 
 
 def test_two_instances_in_a_process_do_not_mix() -> None:

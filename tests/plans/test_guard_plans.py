@@ -61,6 +61,13 @@ def test_a_look_uses_all_of_the_index_that_claims_use(postgres_dsn: str) -> None
     assert "job_ready" in plan and "LockRows" not in plan
 
 
+def test_the_oldest_job_is_found_at_the_head_of_each_lane(postgres_dsn: str) -> None:
+    plan = explain(postgres_dsn, "oldest")
+    (condition,) = (line for line in plan.splitlines() if "Index Cond" in line and "lane" in line)
+    assert "phase = t.phase" in condition.replace("s.phase", "t.phase") and "lane = l.lane" in condition, plan
+    assert "job_ready" in plan and "Sort Key: j.ready_at" not in plan, plan
+
+
 LISTING = {"before": LARGEST, "limit": 5, "kind": None, "phase": None, "correlation": None, "state": "failed"}
 
 

@@ -224,6 +224,12 @@ def other_duties_are_bounded(watched: Watched, store: Store, holder: Holder, exp
     store.phases.counts()
     plan = watched.again("counts")
     expect("counts touch no job", not any(plan.scans(t) for t in ("job", "job_later", "job_done")), plan)
+    assert store.phases.oldest()[big.PHASE] > 0
+    plan = watched.again("oldest")
+    expect("oldest: the head of the queue", plan.ways("job") == {"job_ready"}, plan)
+    expect(
+        "oldest: rows", plan.touched("job") <= 2 * big.PROCESSING, plan
+    )  # what is held is passed, what is queued is not
 
 
 def lists_are_bounded(watched: Watched, store: Store, expect: Expect) -> None:

@@ -224,8 +224,8 @@ def _open_door(engine: Engine, store: Any, host: str, port: int) -> Any:
     from windlass.observe.metrics import Metrics
     from windlass.observe.server import serve
 
-    made = Metrics(engine.stats.report, engine.report, counts=store.phases.counts)
     phases = store.phases
+    made = Metrics(engine.stats.report, engine.report, counts=phases.counts, oldest=phases.oldest)
     door = serve(host, port, engine.report, made.render, counts=phases.counts, paused=phases.paused)
     events.metrics_listening(f"http://{f'[{host}]' if ':' in host else host}:{door.port}")
     return door

@@ -223,6 +223,7 @@ class Stepper:
 
     def _take_in(self, claimed: Sequence[Lease]) -> None:
         events.claimed(claimed)
+        self._stats.claimed(claimed)
         with self._taking_in:
             if not self._is_claiming:
                 self._recorder.put(Released(lease) for lease in claimed)

@@ -1,7 +1,7 @@
 """The instance's numbers as Prometheus text, in a registry of their own and gathered when somebody asks.
 
-Counters and histograms are this instance's since it started; add them up over instances. ``windlass_jobs`` comes from the database
-and is the same from every instance: take the maximum of it, not the sum.
+Counters and histograms are this instance's since it started; add them up over instances. ``windlass_jobs`` and
+``windlass_oldest_queued_seconds`` come from the database and are the same from every instance: take the maximum of them, not the sum.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from importlib import metadata
+from typing import Generic, TypeVar
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import (
@@ -38,9 +39,12 @@ from windlass.observe.report import (
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 COUNTS_LAST = 5.0
+SHARE = 20  # a read of the database may take 1/20 of the time
 STUCK = ("released", "retried")
 
 CountsReader = Callable[[], Mapping[str, Counts]]
+OldestReader = Callable[[], Mapping[str, float]]
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,19 @@ ABOUT = (
     ),
     About("windlass_processors", "gauge", ("phase", "state"), "Processors that are idle, busy or in error."),
     About("windlass_jobs", "gauge", ("phase", "state"), "Jobs in the database by state, at most 5 s old."),
+    About(
+        "windlass_oldest_queued_seconds",
+        "gauge",
+        ("phase",),
+        "How long the oldest queued job in the database has been ready, at most 5 s old; 0 when none is queued. "
+        "A job that was given back counts from its old place.",
+    ),
+    About(
+        "windlass_queue_wait_seconds",
+        "histogram",
+        ("phase",),
+        "How long jobs that this instance claimed had been ready in the database.",
+    ),
     About("windlass_run_seconds", "histogram", ("phase",), "How long attempts ran."),
     About(
         "windlass_wait_seconds",
@@ -165,15 +182,15 @@ _COUNTED = {
     "ticks": "windlass_ticks",
     "ticks_skipped": "windlass_ticks_skipped",
 }
-_NOTHING = PhaseStats(dict.fromkeys(OUTCOMES, 0), *[Histogram((0,) * BUCKETS, 0)] * 2)
+_NOTHING = PhaseStats(dict.fromkeys(OUTCOMES, 0), *[Histogram((0,) * BUCKETS, 0)] * 3)
 _HELP = {about.name.removesuffix("_total").removesuffix("_info"): about.help for about in ABOUT}
 
 
 class Metrics(Collector):
     """Reads the counters and a report at scrape time.
 
-    ``counts`` asks the database for the number of jobs per state; without it ``windlass_jobs`` is left out, as it is when the
-    database does not answer.
+    ``counts`` asks the database for the number of jobs per state, ``oldest`` for the age of the oldest queued job per phase; without
+    them their metrics are left out, as they are when the database does not answer.
     """
 
     def __init__(
@@ -181,12 +198,14 @@ class Metrics(Collector):
         stats: Callable[[], StatsReport],
         report: Callable[[], EngineReport],
         counts: CountsReader | None = None,
+        oldest: OldestReader | None = None,
         *,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._stats = stats
         self._report = report
         self._counts = _Kept(counts, monotonic) if counts else None
+        self._oldest = _Kept(oldest, monotonic) if oldest else None
         self.registry = CollectorRegistry(auto_describe=False)
         self.registry.register(self)
 
@@ -216,26 +235,34 @@ class Metrics(Collector):
                 for state, number in asdict(numbers).items():
                     jobs.add_metric([phase, state], number)
             yield jobs
+        if self._oldest is not None and (ages := self._oldest()) is not None:
+            name = "windlass_oldest_queued_seconds"
+            oldest = GaugeMetricFamily(name, _HELP[name], labels=["phase"])
+            for phase, seconds in ages.items():
+                oldest.add_metric([phase], seconds)
+            yield oldest
 
 
-class _Kept:
-    """A read of the database that is not repeated for a while; None when it fails."""
+class _Kept(Generic[Value]):
+    """A read of the database that is not repeated for a while, the longer the more time it takes; None when it fails."""
 
-    def __init__(self, read: CountsReader, monotonic: Callable[[], float]) -> None:
+    def __init__(self, read: Callable[[], Value], monotonic: Callable[[], float]) -> None:
         self._read = read
         self._monotonic = monotonic
         self._lock = threading.Lock()
-        self._value: Mapping[str, Counts] | None = None
+        self._value: Value | None = None
         self._until = float("-inf")
 
-    def __call__(self) -> Mapping[str, Counts] | None:
+    def __call__(self) -> Value | None:
         with self._lock:
-            if self._monotonic() >= self._until:
+            began = self._monotonic()
+            if began >= self._until:
                 try:
                     self._value = self._read()
                 except StoreError:
                     self._value = None
-                self._until = self._monotonic() + COUNTS_LAST
+                ended = self._monotonic()
+                self._until = ended + max(COUNTS_LAST, SHARE * (ended - began))
             return self._value
 
 
@@ -258,13 +285,17 @@ def _phases(stats: StatsReport, report: EngineReport) -> Iterator[Metric]:
     retries = _counter("windlass_retries", ["phase"])
     run = HistogramMetricFamily("windlass_run_seconds", _HELP["windlass_run_seconds"], labels=["phase"])
     wait = HistogramMetricFamily("windlass_wait_seconds", _HELP["windlass_wait_seconds"], labels=["phase"])
+    queue = HistogramMetricFamily(
+        "windlass_queue_wait_seconds", _HELP["windlass_queue_wait_seconds"], labels=["phase"]
+    )
     for name, phase in {**dict.fromkeys(report.phases, _NOTHING), **stats.phases}.items():
         for outcome, number in phase.outcomes.items():
             ended.add_metric([name, outcome], number)
         retries.add_metric([name], phase.outcomes.get("retried", 0))
         run.add_metric([name], *_buckets(phase.run))
         wait.add_metric([name], *_buckets(phase.wait))
-    yield from (ended, retries, run, wait)
+        queue.add_metric([name], *_buckets(phase.queue))
+    yield from (ended, retries, run, wait, queue)
 
 
 def _events(stats: StatsReport) -> Iterator[Metric]:

@@ -69,11 +69,13 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True)
 class PhaseStats:
-    """What became of a phase's attempts on this instance since it started, how long they had waited and ran."""
+    """What became of a phase's attempts on this instance since it started, how long they had waited in memory and ran; and how long the jobs
+    it claimed had stood in their queue."""
 
     outcomes: Mapping[str, int]
     wait: Histogram
     run: Histogram
+    queue: Histogram
 
 
 @dataclass(frozen=True, slots=True)

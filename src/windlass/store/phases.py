@@ -71,6 +71,13 @@ class Phases:
         """Jobs per state of every phase ever used, without scanning jobs."""
         return {row[0]: Counts(*(int(number) for number in row[1:])) for row in self._db.read("counts")}
 
+    def oldest(self) -> dict[str, float]:
+        """Seconds that the oldest queued job of every phase ever used has been ready; 0.0 where none is queued.
+
+        A look at the head of each queue. Jobs that wait for a place, a parent or their time are not queued; those of a paused phase are.
+        """
+        return {phase: max(0.0, seconds or 0.0) for phase, seconds in self._db.read("oldest")}
+
 
 def _is_text(value: object) -> bool:
     return isinstance(value, str)

@@ -103,6 +103,29 @@ FROM (
 GROUP BY s.phase
 ORDER BY s.phase;
 
+-- name: oldest
+-- Seconds since the oldest queued job of each phase became ready; NULL where none is queued.
+SELECT s.phase, EXTRACT(epoch FROM clock.at - (
+        SELECT GREATEST(LEAST(min(head.ready_at), '9999-01-01'), '0002-01-01') -- somebody may have written what no driver can read
+        FROM generate_series(0, 9) AS l (lane)
+        CROSS JOIN LATERAL (
+            SELECT j.ready_at
+            FROM windlass.job AS j
+            WHERE j.phase = s.phase
+                AND j.lane = l.lane
+                AND j.token IS NULL
+            ORDER BY j.ready_at, j.id
+            LIMIT 1
+        ) AS head
+    ))::double precision
+FROM (
+    SELECT t.phase FROM windlass.tally AS t
+    UNION
+    SELECT d.phase FROM windlass.delta AS d
+) AS s
+CROSS JOIN (SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at) AS clock
+ORDER BY s.phase;
+
 -- name: pause
 -- Stops claims of a phase until it is resumed or the time comes.
 INSERT INTO windlass.phase AS p (name, paused_at, paused_until, reason)

@@ -118,6 +118,27 @@ FROM (
 GROUP BY s.phase
 ORDER BY s.phase;
 
+-- name: oldest
+-- Seconds since the oldest queued job of each phase became ready; NULL where none is queued.
+SELECT s.phase, (:now - (
+        SELECT min((
+            SELECT j.ready_at
+            FROM windlass_job AS j
+            WHERE j.phase = s.phase
+                AND j.lane = l.value
+                AND j.token IS NULL
+            ORDER BY j.ready_at, j.id
+            LIMIT 1
+        ))
+        FROM json_each('[0,1,2,3,4,5,6,7,8,9]') AS l
+    )) / 1000000.0
+FROM (
+    SELECT t.phase FROM windlass_tally AS t
+    UNION
+    SELECT d.phase FROM windlass_delta AS d
+) AS s
+ORDER BY s.phase;
+
 -- name: pause
 -- Stops claims of a phase until it is resumed or the time comes.
 INSERT INTO windlass_phase AS p (name, paused_at, paused_until, reason)
