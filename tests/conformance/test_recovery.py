@@ -7,10 +7,10 @@ from datetime import timedelta
 
 import pytest
 
-from tests.conformance.life import LEASE, assert_counts_are_true, claim_one, enqueue, one, state
+from tests.conformance.life import BOOM, LEASE, assert_counts_are_true, claim_one, enqueue, one, state
 from windlass.clock import ManualClock
 from windlass.errors import LeaseLost
-from windlass.model import Completed, Flag, JobError, Lease, Recovered, Retried, State, Verdict
+from windlass.model import Completed, Failed, Flag, JobError, Lease, Recovered, Retried, State, Verdict
 from windlass.store import Store
 from windlass.store.holder import Holder
 from windlass.store.recovery import DEATH_CAP, LONGEST_WAIT, crash_delay, death_delay
@@ -249,6 +249,37 @@ def test_a_crash_of_its_own_process_is_no_death_of_its_instance(
     item = die(store, clock, orphan=orphan)
     assert item.error is not None and item.error.details == {"deaths": 2}
     assert store.jobs.get(job_id).crashes == 2
+
+
+@pytest.mark.parametrize("how", ["failed", "out of attempts"])
+def test_the_crash_that_ends_a_job_is_counted(store: Store, how: str) -> None:
+    bystander, job_id = enqueue(store, n=2, max_attempts=1 if how == "out of attempts" else 9)
+    holder = store.join()
+    other, lease = sorted(holder.claim("work", 2), key=lambda lease: lease.id == job_id)
+    crash = (
+        Failed(lease, BOOM, crashed=True) if how == "failed" else Retried(lease, BOOM, LATER, crashed=True)
+    )
+    assert holder.record([crash, Failed(other, BOOM)]) == [Verdict.RECORDED] * 2
+    assert (store.jobs.get(job_id).state, store.jobs.get(job_id).crashes) == (State.FAILED, 1)
+    assert store.jobs.get(bystander).crashes == 0
+
+
+@pytest.mark.parametrize("has_output", [False, True], ids=["no output", "output"])
+@pytest.mark.parametrize("reason", ["the order was withdrawn", ""])
+def test_a_cancel_that_an_instance_died_over_keeps_its_reason(
+    store: Store, dying: Holder, clock: ManualClock, has_output: bool, reason: str
+) -> None:
+    job_id = one(store)
+    lease = claim_one(dying)
+    if has_output:
+        dying.put_output(lease, "half", next_phase="next", next_max_attempts=9)
+    store.jobs.cancel(job_id, *[reason] if reason else [])
+    clock.advance(LATER)
+    (item,) = store.recovery.recover()
+    told = reason or "cancelled on request"
+    assert (item.verdict, item.reason) == ("cancelled", told)
+    ended = store.jobs.get(job_id)
+    assert ended.state is State.CANCELLED and (ended.error or {})["message"] == told
 
 
 def test_the_agenda_says_when_the_next_lease_can_run_out(

@@ -56,15 +56,19 @@ def test_a_child_that_dies_under_its_job_is_a_crash(shop: Shop) -> None:
     engine = shop.serve()
     shop.drained(engine)
     assert shop.job(job).state is State.FAILED and count(engine, "crashes") == 1
+    assert shop.job(job).crashes == 1, "the one that spent the last attempt, too"
 
 
-def test_a_job_in_a_process_fails_at_the_crash_cap_of_the_settings(shop: Shop) -> None:
+@pytest.mark.parametrize("cap", [1, 2])
+def test_a_job_in_a_process_fails_at_the_crash_cap_of_the_settings(shop: Shop, cap: int) -> None:
     """I-14: crash_cap."""
     job = shop.app.job(executor="process", retry=fixed(5))(handlers.end_process).enqueue(code=7)
-    engine = shop.serve(crash_cap=1)
+    engine = shop.serve(crash_cap=cap)
     shop.drained(engine)
-    assert shop.job(job).state is State.FAILED and (shop.job(job).error or {})["code"] == "crash_cap"
-    assert count(engine, "crashes") == 1
+    ended = shop.job(job)
+    error = ended.error or {}
+    assert ended.state is State.FAILED and error["code"] == "crash_cap"
+    assert ended.crashes == error["details"]["crashes"] == count(engine, "crashes") == cap
 
 
 @pytest.mark.parametrize("is_probed", [False, True], ids=["plain", "probed"])

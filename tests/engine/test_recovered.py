@@ -77,6 +77,26 @@ def test_an_end_by_recovery_is_an_end_of_its_phase(
     assert (shop.job(job).error or {}).get("code") == code
 
 
+def test_a_job_that_was_to_stop_when_its_instance_died_names_the_reason(shop: Shop) -> None:
+    @shop.app.job
+    def work() -> None:
+        raise AssertionError("it is not run here")
+
+    job = work.enqueue(correlation_id="req-1")
+    shop.store.join(lease=timedelta(seconds=0.3)).claim("work", 1)
+    shop.store.jobs.cancel(job.id, "the order was withdrawn")
+    with written() as lines:
+        engine = shop.serve(recovery=0.1)
+        shop.until(lambda: "job.cancelled" in [line["event"] for line in lines.objects])
+    assert ended(engine) == {"cancelled": 1}
+    told = {line["event"]: line for line in lines.objects if line.get("job_id") == job.id}
+    assert told["job.cancelled"]["message"] == "the order was withdrawn"
+    assert told["job.recovered"]["message"].endswith("a cancel had been asked for: the order was withdrawn")
+    for event in ("job.recovered", "job.cancelled"):
+        assert told[event]["fields"]["reason"] == "the order was withdrawn"
+    assert (shop.job(job).error or {})["message"] == "the order was withdrawn"
+
+
 @pytest.mark.parametrize(("starting", "code"), [(0, None), (1, "instance_died")], ids=["claimed", "started"])
 def test_a_job_that_goes_back_to_its_queue_names_its_error(
     shop: Shop, starting: int, code: str | None

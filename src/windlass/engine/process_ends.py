@@ -94,7 +94,7 @@ class Ends:
             code="crash_cap",
             message=f"the process that ran this job died {crashes} times, the last time it {what}; {advice}",
         )
-        return self._bench.timed(running, Failed(lease, capped))
+        return self._bench.timed(running, Failed(lease, capped, crashed=True))
 
     def unstarted(self, running: Running, why: str, last_words: str) -> Outcome | None:
         """The outcome of a job for which there was no process to run it; not its fault, so nothing is counted."""

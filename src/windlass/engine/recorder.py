@@ -118,7 +118,8 @@ class Recorder:
     def recovered(self, item: Recovered) -> None:
         """Count and tell the attempt of a dead instance, whose end was recorded here; one that is held ends later. From any thread."""
         if item.outcome is not None:
-            self.recorded([item.outcome], [item.standing])
+            reasons = None if item.reason is None else {item.job_id: item.reason}
+            self.recorded([item.outcome], [item.standing], reasons)
         elif not item.is_held:  # back in its queue, of which job.recovered tells
             self._stats.ended_many(item.lease.phase, "released", [None])
 

@@ -80,9 +80,12 @@ class Completed:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
+    """No further attempt. ``crashed`` (its own process died under it) is counted in the job's crashes."""
+
     lease: Lease
     error: JobError
     run: Run | None = None
+    crashed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +161,7 @@ class Recovered:
     ``lease`` is the dead holder's; with the verdict ``held``, ours, under which a probe is asked. ``outcome`` is what was recorded
     in the dead holder's name and ``standing`` what the database made of it; None where the job went back to its queue or is held.
     ``error`` is what was charged to the attempt: the death of its instance, where its handler was entered. ``deaths`` are those that were
-    charged to a held job before.
+    charged to a held job before. ``reason`` is that of a cancel that was asked for.
     """
 
     lease: Lease
@@ -167,6 +170,7 @@ class Recovered:
     standing: Verdict = Verdict.RECORDED
     error: JobError | None = None
     deaths: int = 0
+    reason: str | None = None
 
     @property
     def job_id(self) -> str:

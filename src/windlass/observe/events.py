@@ -121,8 +121,13 @@ def result_dropped(lease: Lease) -> None:
 def recovered(item: Recovered) -> None:
     """A job of a dead instance was taken over."""
     message = f"its instance died; {_VERDICTS.get(item.verdict, item.verdict)}"
+    reason = item.reason if item.verdict == "cancelled" else None
+    if reason is not None:
+        message += f": {reason}"
     error = None if item.error is None else _error(item.error)
-    emit("job.recovered", message, verdict=item.verdict, error=error, **lease_fields(item.lease))
+    emit(
+        "job.recovered", message, verdict=item.verdict, reason=reason, error=error, **lease_fields(item.lease)
+    )
 
 
 def refused(lease: Lease, reason: str) -> None:

@@ -34,6 +34,8 @@ def finish_row(outcome: PlainEnd, *, recovered: bool = False) -> str:
         )
     if isinstance(outcome, Failed):
         error, traceback = error_json(lease, outcome.error), traceback_json(outcome.error)
+        if outcome.crashed:
+            head += ',"crashed":1'
         return f'{head},"state":"failed","error":{error},"traceback":{traceback}}}'
     return f'{head},"state":"cancelled","error":{error_json(lease, cancelled(outcome.reason))}}}'
 

@@ -69,9 +69,11 @@ def divided(outcomes: Iterable[Outcome]) -> tuple[list[PlainEnd], list[Outcome]]
 
 
 def _asks(outcome: PlainEnd) -> bool:
-    """Whether an end depends on what is stored: on the reason of a cancel, or on where its job has been."""
+    """Whether an end depends on what is stored: on the reason of a cancel, on the number of crashes, or on where its job has been."""
     if outcome.__class__ is Completed:
         return bool(outcome.route)
+    if outcome.__class__ is Failed:
+        return outcome.crashed
     return outcome.__class__ is Cancelled and outcome.reason == ON_REQUEST
 
 
@@ -102,7 +104,7 @@ def _checked(outcome: Outcome) -> Outcome:
         case Failed():
             if not outcome.error.details:
                 return outcome
-            return Failed(outcome.lease, _storable(outcome.error), outcome.run)
+            return replace(outcome, error=_storable(outcome.error))
         case Cancelled():
             return Cancelled(outcome.lease, clean(str(outcome.reason), MAX_MESSAGE), outcome.run)
         case Retried():

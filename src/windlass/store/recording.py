@@ -150,7 +150,8 @@ def _sort(writes: _Writes, outcome: Outcome, flags: Flag, cancel: str | None, re
             flags |= Flag.OUTPUT
         case Retried():
             if outcome.counted and lease.attempt >= lease.max_attempts and not cancel_asked:
-                return _end(writes, Failed(lease, outcome.error, outcome.run), flags, recovered)
+                failed = Failed(lease, outcome.error, outcome.run, outcome.crashed)
+                return _end(writes, failed, flags, recovered)
             if not cancel_asked:
                 delay = max(0.0, outcome.delay.total_seconds())
                 writes.retries.append(

@@ -144,8 +144,11 @@ class Recovery:
         if not outcomes:
             return []
         judged = frozenset(outcome.lease.id for outcome in outcomes)
-        standing = apply(self._db, self._enqueuer, tx, outcomes, recovering=judged)
-        return [_told(outcome, standing[outcome.lease.id]) for outcome in outcomes]
+        reasons: dict[str, str] = {}
+        standing = apply(self._db, self._enqueuer, tx, outcomes, recovering=judged, reasons=reasons)
+        return [
+            _told(outcome, standing[outcome.lease.id], reasons.get(outcome.lease.id)) for outcome in outcomes
+        ]
 
 
 def _decide(lease: Lease, found: Sequence[Any], death_cap: int) -> Outcome:
@@ -202,10 +205,11 @@ _VERDICTS: dict[type, str] = {
 }
 
 
-def _told(outcome: Outcome, standing: Verdict) -> Recovered:
+def _told(outcome: Outcome, standing: Verdict, reason: str | None) -> Recovered:
     error = outcome.error if isinstance(outcome, Failed | Retried | Released) else None
-    is_back = isinstance(outcome, Released)
-    return Recovered(outcome.lease, _VERDICTS[type(outcome)], None if is_back else outcome, standing, error)
+    verdict = "cancelled" if standing is Verdict.CANCELLED else _VERDICTS[type(outcome)]
+    is_back = verdict == "released"
+    return Recovered(outcome.lease, verdict, None if is_back else outcome, standing, error, reason=reason)
 
 
 def _taken_over(db: Database, row: Sequence[Any], token: int, at: Any) -> Lease:

@@ -302,19 +302,19 @@ WITH clock AS MATERIALIZED (
 ), finished AS (
     DELETE FROM windlass.job AS j
     USING json_to_recordset(:outcomes::json) AS g (
-        id uuid, token bigint, state text, result jsonb, error jsonb, traceback text, recovered boolean,
+        id uuid, token bigint, state text, result jsonb, error jsonb, traceback text, recovered boolean, crashed smallint,
         p smallint, w integer, r integer
     )
     WHERE j.id = ANY(ARRAY[g.id])
         AND j.token = g.token
-    RETURNING j.*, g.state, g.result, g.error, g.traceback, g.recovered, g.p, g.w, g.r
+    RETURNING j.*, g.state, g.result, g.error, g.traceback, g.recovered, g.crashed, g.p, g.w, g.r
 ), history AS (
     INSERT INTO windlass.job_done (id, created_at, finished_at, claimed_at, started_at, token, lane, generation, attempt,
         crashes, max_attempts, flags, state, kind, phase, correlation, args, result, error, traceback,
         instance, processor, waited_ms, ran_ms, outputs, progress, key, limits)
     SELECT f.id, f.created_at, c.at, f.claimed_at, f.started_at, CASE WHEN f.recovered THEN -f.token ELSE f.token END,
-        f.lane, f.generation, f.attempt, f.crashes, f.max_attempts, f.flags, f.state, f.kind, f.phase, f.correlation, f.args,
-        f.result, f.error, f.traceback,
+        f.lane, f.generation, f.attempt, LEAST(f.crashes, 32766) + COALESCE(f.crashed, 0), f.max_attempts, f.flags, f.state, f.kind,
+        f.phase, f.correlation, f.args, f.result, f.error, f.traceback,
         h.instance, f.p, f.w, f.r,
         (
             SELECT jsonb_agg(jsonb_build_object('phase', o.phase, 'name', o.name, 'value', o.value) ORDER BY o.at, o.phase, o.name)

@@ -236,7 +236,8 @@ INSERT INTO windlass_job_done (id, created_at, finished_at, claimed_at, started_
     max_attempts, flags, state, kind, phase, correlation, args, result, error, traceback, instance, processor, waited_ms, ran_ms,
     outputs, progress, key, limits)
 SELECT j.id, j.created_at, :now, j.claimed_at, j.started_at,
-    CASE WHEN g.value ->> '$.recovered' THEN -j.token ELSE j.token END, j.lane, j.generation, j.attempt, j.crashes, j.max_attempts,
+    CASE WHEN g.value ->> '$.recovered' THEN -j.token ELSE j.token END, j.lane, j.generation, j.attempt,
+    j.crashes + COALESCE(g.value ->> '$.crashed', 0), j.max_attempts,
     j.flags, g.value ->> '$.state', j.kind, j.phase, j.correlation, j.args, g.value -> '$.result', g.value -> '$.error',
     g.value ->> '$.traceback', h.instance, g.value ->> '$.p', g.value ->> '$.w', g.value ->> '$.r',
     (
