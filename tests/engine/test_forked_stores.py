@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import os
-import signal
 import sqlite3
 import sys
 import threading
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning"), 
 
 
 class Child:
-    """A forked child that does something: ``code`` is 0, or 1 (its traceback is shown), or the signal that ended it because it hung."""
+    """A forked child that does something: ``code`` is 0, or 1: its traceback is shown, or what its threads did when it hung."""
 
     def __init__(self, work: Callable[[], object]) -> None:
         self._pid = os.fork()
@@ -32,8 +32,7 @@ class Child:
             return
         code = 1
         try:
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.alarm(90)
+            faulthandler.dump_traceback_later(PATIENCE, exit=True)
             work()
             code = 0
         except BaseException:  # noqa: BLE001  shown

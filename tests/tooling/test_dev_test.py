@@ -37,6 +37,11 @@ told = {
 with open("runs.jsonl", "a") as file:
     file.write(json.dumps(told) + "\\n")
 if "--wait" in sys.argv:
+    import faulthandler, subprocess
+    faulthandler.enable()
+    child = subprocess.Popen([sys.executable, "-X", "faulthandler", "-c", "import time; time.sleep(60)"])
+    pathlib.Path("child").write_text(str(child.pid))
+    child.wait()
     time.sleep(60)
 bad = pathlib.Path("bad").exists()
 for argument in sys.argv:
@@ -171,6 +176,14 @@ def test_ci_says_which_interpreters_ran_and_which_were_not_found(
     assert any(re.match(rf"dev: Python {OTHER}\.\d+: the quick set passed", line) for line in last)
     (fake / "bad").touch()
     assert run(fake, "ci", "--no-check").returncode == 1
+
+
+def test_a_run_that_hangs_is_ended_with_all_it_started_and_says_where_it_hung(fake: Path) -> None:
+    answer = run(fake, "test", "--no-check", "--limit", "3", "--wait")
+    assert answer.returncode == 124 and "did not end within 3 s" in answer.stderr
+    assert answer.stderr.count("most recent call first") == 2, "what the run and its child were doing"
+    stat = Path(f"/proc/{(fake / 'child').read_text()}/stat")
+    assert not stat.exists() or stat.read_text().split()[2] == "Z", "the child has ended"
 
 
 def test_repeated_runs_are_written_down_and_gone_on_with(fake: Path) -> None:

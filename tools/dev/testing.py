@@ -12,6 +12,9 @@ from tools.dev.repeating import RESULTS, Repetition
 from tools.dev.running import STOPPED, python
 from tools.dev.steps import say
 
+CI_LIMIT, CI_QUICK_LIMIT = 2400, 900
+"""Seconds for the two kinds of runs in CI, several times what a quiet machine needs: a run that hangs must not take the others with it."""
+
 
 def test(arguments: list[str]) -> int:
     """Everything but our own options goes to pytest."""
@@ -55,7 +58,12 @@ def ci(arguments: list[str]) -> int:
             continue
         began = time.monotonic()
         say(f"dev: {what} on Python {interpreter.version}")
-        code = test(arguments if is_main else ["--quick", "--python", minor, *arguments])
+        kind = (
+            ["--limit", f"{CI_LIMIT}"]
+            if is_main
+            else ["--quick", "--python", minor, "--limit", f"{CI_QUICK_LIMIT}"]
+        )
+        code = test([*kind, *arguments])
         codes.append(code)
         word = "passed" if code == 0 else f"FAILED ({code})"
         told.append(
@@ -78,6 +86,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--repeat", type=int)
     parser.add_argument("--load", type=int, default=0)
     parser.add_argument("--results", default=str(RESULTS))
+    parser.add_argument("--limit", type=float)
     return parser
 
 
@@ -94,7 +103,7 @@ def _run(
     command = ["-m", "pytest", *_workers(arguments), *arguments]
 
     def once(*more: str) -> int:
-        return python(environment, *command, *more, **variables)
+        return python(environment, *command, *more, limit=options.limit, **variables)
 
     with environment.ready():
         if options.repeat is None and not options.load:
