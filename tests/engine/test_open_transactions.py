@@ -87,6 +87,45 @@ def test_a_coroutine_may_not_write_past_the_transaction_of_its_chunk(lite: Shop,
     refused_with(lite, holds.enqueue(), OWN)
 
 
+FIRST: dict[str, Callable[[Any, Any], Any]] = {
+    "tx.enqueue": lambda note, tx: tx.enqueue(NewJob(kind="note")),
+    "enqueue_in": lambda note, tx: note.enqueue_in(tx),
+    "tx.put_output": lambda note, tx: tx.put_output("name", 1),
+    "in a thread": lambda note, tx: asyncio.to_thread(tx.enqueue, NewJob(kind="note")),
+    "enqueue_in_async": lambda note, tx: note.enqueue_in_async(tx),
+}
+
+
+@pytest.mark.parametrize("how", FIRST)
+@pytest.mark.parametrize("ends", ["commits", "rolled back"])
+def test_whatever_a_coroutine_begins_the_transaction_of_its_chunk_with(
+    shop: Shop, how: str, ends: str
+) -> None:
+    """The turn to write is taken and given back by one thread. Taken by the loop's it was never given back: nobody of the process wrote to
+    the file again."""
+
+    @shop.app.job(name="note")
+    async def note() -> None: ...
+
+    @shop.app.job(chunk_retry=fixed(2, wait=0.001))
+    async def work(ctx: Context) -> None:
+        async for chunk in ctx.chunks(total=2, size=1):
+            async with chunk as tx:
+                begun = FIRST[how](note, tx)
+                if asyncio.iscoroutine(begun):
+                    await begun
+                await tx.execute("SELECT 1")
+                if ends == "rolled back" and chunk.attempt == 1:
+                    raise RuntimeError("once more")
+
+    job = work.enqueue()
+    engine = shop.serve()
+    shop.drained(engine)
+    assert shop.job(job).state is State.COMPLETED, shop.job(job).error
+    notes = [item for item in shop.store.jobs.list().jobs if item.kind == "note"]
+    assert [item.state for item in notes] == ([] if "output" in how else [State.COMPLETED] * 2)
+
+
 def test_a_plain_call_inside_a_transaction_on_the_loop_is_refused(lite: Shop) -> None:
     @lite.app.job(name="note")
     async def note() -> None: ...

@@ -28,15 +28,15 @@ class ChunkTransaction:
 
     def enqueue(self, job: Any) -> Any:
         """Enqueue a job that exists if and only if this chunk commits."""
-        return self._opened.enqueue(job)
+        return self._begun.enqueue(job)
 
     def enqueue_checked(self, job: Any) -> Any:
         """The same for a job that its kind made."""
-        return self._opened.enqueue_checked(job)
+        return self._begun.enqueue_checked(job)
 
     def put_output(self, name: str, value: Any) -> Output:
         """Store a named output with this chunk."""
-        return self._opened.put_output(name, value)
+        return self._begun.put_output(name, value)
 
     async def execute(self, query: Any, parameters: Any = ()) -> Any:
         """Run one statement off the event loop; answers the driver's cursor."""
@@ -53,9 +53,21 @@ class ChunkTransaction:
     @property
     def _opened(self) -> JobTransaction:
         if not self.is_open:
-            self._transaction.__enter__()
-            self.is_open = True
+            self._begin()
         return self._transaction
+
+    @property
+    def _begun(self) -> JobTransaction:
+        """The transaction for a call that does not say ``await``. In a coroutine that is not the thread that commits, and SQLite's turn to
+        write is given back only by the thread that took it: the transaction's own one begins it."""
+        if self._is_async and not self.is_open:
+            self._transaction.announce(blocks=True)
+            self._transaction.on_own_thread(self._begin)
+        return self._opened
+
+    def _begin(self) -> None:
+        self._transaction.__enter__()
+        self.is_open = True
 
     def announce(self) -> None:
         """As ``JobTransaction.announce``, where the next use of the transaction begins it."""

@@ -7,6 +7,7 @@ A plain handler uses it as a context manager and writes through ``tx.connection`
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -57,6 +58,7 @@ class JobTransaction:
         self._filled = filled
         self._result: Any = _NOTHING
         self._thread: ThreadPoolExecutor | None = None
+        self._thread_id: int | None = None
         self._is_open = False
 
     @property
@@ -134,9 +136,9 @@ class JobTransaction:
 
     # ------------------------------------------------------------------ async handlers
 
-    def announce(self) -> None:
+    def announce(self, *, blocks: bool = False) -> None:
         """Say in the handler's context that the transaction is about to begin, on a thread of its own."""
-        self._effect.announce()
+        self._effect.announce(blocks=blocks)
 
     async def __aenter__(self) -> Self:
         self.announce()
@@ -155,8 +157,17 @@ class JobTransaction:
 
     def _own_thread(self) -> ThreadPoolExecutor:
         if self._thread is None:
-            self._thread = ThreadPoolExecutor(1, thread_name_prefix="windlass-transaction")
+            self._thread = ThreadPoolExecutor(1, "windlass-transaction", self._note_thread)
         return self._thread
+
+    def _note_thread(self) -> None:
+        self._thread_id = threading.get_ident()
+
+    def on_own_thread(self, function: Callable[[], T]) -> T:
+        """Run something on the transaction's own thread, and wait for it."""
+        if threading.get_ident() == self._thread_id:
+            return function()
+        return self._own_thread().submit(function).result()
 
     def dismiss(self) -> None:
         """Let the thread go, when it has done what it was given."""
