@@ -61,17 +61,20 @@ class Line:
 
 
 def break_beats(engine: Engine) -> Callable[[], None]:
-    """Have every beat of an engine fail from now on; call what it answers to end that."""
+    """Have every beat of an engine fail from now on, the one that is under way included; call what it returns to end that."""
     holder: Any = engine.holder
-    real, away = holder.beat, threading.Event()
+    real, away, has_failed = holder.beat, threading.Event(), threading.Event()
     away.set()
 
     def beat(**options: Any) -> Any:
         if away.is_set():
+            has_failed.set()
             raise StoreUnreachableError("away")
         return real(**options)
 
     holder.beat = beat
+    engine._heartbeat.soon()
+    assert has_failed.wait(PATIENCE)  # one thread beats: no beat from before can renew the lease any more
     return away.clear
 
 

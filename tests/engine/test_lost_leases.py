@@ -13,6 +13,7 @@ import pytest
 from tests.engine.line import Line, break_beats, declare_dead
 from tests.engine.shop import Shop
 from tests.waiting import PATIENCE
+from windlass.errors import StoreUnreachableError
 from windlass.model import Flag, State
 from windlass.work.context import Context
 
@@ -169,9 +170,48 @@ def test_nothing_is_claimed_under_a_lease_that_could_not_be_renewed(shop: Shop) 
     mend = break_beats(engine)
     shop.until(lambda: any("lease" in part for part in engine.report().degraded))
     job = work.enqueue()
-    time.sleep(0.4)
+    seen = engine.stats.report().count("beat_errors")
+    shop.until(
+        lambda: engine.stats.report().count("beat_errors") >= seen + 3
+    )  # it goes on, and would have claimed
     assert (shop.job(job).state, shop.job(job).attempt) == (State.QUEUED, 0)
     mend()
+    shop.drained(engine)
+    assert shop.job(job).state is State.COMPLETED
+
+
+def test_a_beat_that_comes_back_when_its_lease_is_about_to_end_lets_nothing_be_claimed(shop: Shop) -> None:
+    """The lease counts from when the beat was sent."""
+    sent: list[float] = []
+    comes_back, is_mended = threading.Event(), threading.Event()
+
+    @shop.app.job
+    async def work() -> None: ...
+
+    engine = shop.serve(lease=6.0, heartbeat=0.2, margin=5.0, recovery=600.0)
+    holder: Any = engine.holder
+    real = holder.beat
+
+    def beat(**options: Any) -> Any:
+        if comes_back.is_set() and not is_mended.is_set():
+            raise StoreUnreachableError("away")
+        answer = real(**options)
+        sent.append(time.monotonic())
+        assert comes_back.wait(PATIENCE)
+        return answer
+
+    holder.beat = beat
+    shop.until(lambda: any("lease" in part for part in engine.report().degraded))
+    shop.until(
+        lambda: sent and time.monotonic() > sent[0] + 1.0
+    )  # the lease that it renewed has less than the margin left, too
+    job = work.enqueue()
+    seen = engine.stats.report().count("beat_errors")
+    comes_back.set()
+    shop.until(lambda: engine.stats.report().count("beat_errors") >= seen + 3)
+    assert (shop.job(job).state, shop.job(job).attempt) == (State.QUEUED, 0)
+    assert engine.stats.report().count("self_stops") == 1
+    is_mended.set()
     shop.drained(engine)
     assert shop.job(job).state is State.COMPLETED
 

@@ -76,8 +76,8 @@ class Watchdog:
         self._thread.join(wait)
 
     def lease_is_good(self) -> None:
-        """A beat went through: jobs may be claimed again."""
-        self._has_lease = True
+        """A beat went through: jobs may be claimed again, unless it took so long that its lease is about to end."""
+        self._has_lease = self._lease_left() > self._settings.margin
 
     @property
     def has_lease(self) -> bool:
