@@ -7,6 +7,7 @@ import pwd
 import socket
 import sqlite3
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -135,23 +136,30 @@ def test_a_read_only_postgres_says_so(postgres_dsn: str) -> None:
         assert [job.id for job in store.jobs.list().jobs] == [kept]
 
 
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that other users reach. ``tmp_path`` is none: each start of pytest closes its parent to them."""
+    with tempfile.TemporaryDirectory(prefix="windlass-open-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield folder
+
+
 @pytest.mark.parametrize("folder_mode", [0o777, 0o555])
-def test_a_read_only_sqlite_file_says_so(tmp_path: Path, folder_mode: int) -> None:
+def test_a_read_only_sqlite_file_says_so(open_folder: Path, folder_mode: int) -> None:
     """Tried as an ordinary user, because root may write everywhere."""
-    path = tmp_path / "jobs.db"
+    path = open_folder / "jobs.db"
     url = f"sqlite:///{path}"
     with open_store(url) as store:
         store.enqueue([NewJob(kind="work")])
     path.chmod(0o444)
-    for folder in tmp_path.parents[:3]:
-        folder.chmod(0o755)
-    tmp_path.chmod(folder_mode)
+    open_folder.chmod(folder_mode)
     try:
         assert (
             _as_ordinary_user(lambda: open_store(url).enqueue([NewJob(kind="work")])) == "StoreReadOnlyError"
         )
     finally:
-        tmp_path.chmod(0o755)
+        open_folder.chmod(0o755)
         path.chmod(0o644)
     with open_store(url) as store:
         assert len(store.jobs.list().jobs) == 1
@@ -185,15 +193,16 @@ def test_a_full_sqlite_file_keeps_what_it_has(sqlite_path: Path) -> None:
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 4 MB. Mounting needs root; an ordinary user cannot make a disk full without harm to others."""
+def small_disk() -> Iterator[Path]:
+    """A file system of 4 MB. Mounting needs root; an ordinary user cannot make a disk full without harm to others. Not below ``tmp_path``,
+    for the same reason as ``open_folder``: the server is another user."""
     if os.geteuid() != 0:
         pytest.skip("mounting a small disk needs root; the full-file test above runs for everybody")
-    folder = tmp_path / "disk"
-    folder.mkdir()
+    folder = Path(tempfile.mkdtemp(prefix="windlass-disk-"))
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m,mode=777", "tmpfs", str(folder)], check=True)
     yield folder
     subprocess.run(["umount", "-l", str(folder)], check=True)
+    folder.rmdir()
 
 
 def test_a_full_disk_under_sqlite_is_survived(small_disk: Path) -> None:
@@ -220,9 +229,6 @@ def test_a_full_disk_under_postgres_is_survived(
     folder.mkdir()
     nobody = pwd.getpwnam("nobody")
     os.chown(folder, nobody.pw_uid, nobody.pw_gid)
-    for parent in (*folder.parents,):
-        if parent.stat().st_uid == os.geteuid() and str(parent) not in ("/", "/tmp"):
-            parent.chmod(parent.stat().st_mode | 0o011)
     with psycopg.connect(server.dsn(), autocommit=True) as admin:
         admin.execute(f"CREATE TABLESPACE small LOCATION '{folder}'")
         admin.execute("ALTER TABLE windlass.job SET TABLESPACE small")

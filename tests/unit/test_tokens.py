@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.counting import steps
 from windlass.clock import ManualClock
 from windlass.errors import ConfigError, TokenError
 from windlass.key_ring import ALGORITHMS
@@ -427,10 +428,7 @@ def test_verifying_is_fast_enough_for_every_request() -> None:
     checked = verifier()
     token = signed(SECRET, "HS256", "hs")
     checked.verify(token)
-    began = time.thread_time()  # of this thread alone: the machine may be busy
-    for _ in range(200):
-        checked.verify(token)
-    assert (time.thread_time() - began) / 200 < 0.002
+    assert steps(lambda: checked.verify(token)) < 6_000
 
 
 def test_no_error_that_is_answered_instead_of_keys_becomes_a_secret() -> None:
