@@ -53,7 +53,7 @@ class GuardedConnection(sqlite3.Connection):
 
 
 class ReaderConnection(sqlite3.Connection):
-    """A thread's reading connection; closed when its thread is gone, or by whoever closes the store, or forks, while it is not ``busy``:
+    """A thread's reading connection; closed after its thread is gone, or by whoever closes the store, or forks, while it is not ``busy``:
     to close one under a statement that runs ends the process."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

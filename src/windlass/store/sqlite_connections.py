@@ -7,9 +7,11 @@ the log under it. So they are closed before, and opened again, by parent and chi
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +28,41 @@ CLOSE_WAIT = 2.0  # for a thread that reads while the store is closed
 FORK_WAIT = 5.0  # for those who read and write while the process forks
 
 
+class _Left:
+    """Connections of threads that have ended. They are closed under the lock that keeps a fork away: SQLite has locks of the whole
+    process, and a child that was forked while a thread held one waits for it for ever."""
+
+    def __init__(self, opening: threading.Lock) -> None:
+        self._opening = opening
+        self._all: deque[ReaderConnection] = deque()
+        self._pid = os.getpid()
+
+    def add(self, connection: ReaderConnection) -> None:
+        self._all.append(connection)
+        self.close()
+
+    def close(self) -> None:
+        """Close them, now or when whoever has the lock releases it: this is called from finalizers, which must not wait. Never in a
+        child, where they are the parent's."""
+        while self._all and os.getpid() == self._pid and self._opening.acquire(blocking=False):
+            try:
+                while self._all:
+                    self._all.popleft().close()
+            finally:
+                self._opening.release()
+
+
+class _OfThread:
+    """A thread's reader; gone when the thread is."""
+
+    def __init__(self, reader: ReaderConnection, left: _Left) -> None:
+        self.reader = reader
+        self._left = left
+
+    def __del__(self) -> None:
+        self._left.add(self.reader)
+
+
 class Connections:
     """Opens, lends and closes them. Safe to share between threads."""
 
@@ -38,10 +75,12 @@ class Connections:
         self._held: list[Any] = []
         self._carried: list[sqlite3.Connection] = []
         self._begin()
-        self.writer: sqlite3.Connection | None = connect(url, busy_timeout)
+        self.writer: sqlite3.Connection | None = None
         """The one that writes, for whoever has the turn and the lock; None until it is wanted again."""
-        self.file = OpenedFile(Path(path))
         forking.watch(self)
+        with self.lock:
+            self.writer = connect(url, busy_timeout)
+        self.file = OpenedFile(Path(path))
 
     def _begin(self) -> None:
         self._local = threading.local()
@@ -50,6 +89,7 @@ class Connections:
         self._open: WeakSet[sqlite3.Connection] = WeakSet()
         # Not the writer's, who may wait for the very thread that wants to read.
         self._opening = threading.Lock()
+        self._left = _Left(self._opening)
 
     @contextmanager
     def in_turn(self, seconds: float) -> Iterator[None]:
@@ -89,6 +129,7 @@ class Connections:
             if factory is ReaderConnection:
                 connection.execute("PRAGMA query_only = ON")
             self._open.add(connection)  # from here on a fork may close it, unless it is busy
+        self._left.close()
         return connection
 
     @contextmanager
@@ -96,9 +137,11 @@ class Connections:
         """The connection with which this thread reads; a fork or the end of the store waits until this block ends."""
         while True:
             self.file.check()
-            reader: ReaderConnection | None = getattr(self._local, "reader", None)
-            if reader is None or reader.must_reopen:
-                reader = self._local.reader = cast(ReaderConnection, self.open(self._busy_timeout))
+            own: _OfThread | None = getattr(self._local, "reader", None)
+            if own is None or own.reader.must_reopen:
+                own = _OfThread(cast(ReaderConnection, self.open(self._busy_timeout)), self._left)
+                self._local.reader = own
+            reader = own.reader
             with reader.busy:
                 if not reader.must_reopen:
                     yield reader
@@ -120,6 +163,7 @@ class Connections:
             if self.writer is not None:
                 self.writer.close()
             self._open.clear()
+        self._left.close()
 
     def _refuse(self) -> None:
         if self._is_closed:
@@ -172,6 +216,7 @@ class Connections:
         self._carried = []
         while self._held:
             self._held.pop().release()
+        self._left.close()
 
     def after_fork_in_child(self) -> None:
         """Whoever holds or waits for a lock is a thread of the parent."""

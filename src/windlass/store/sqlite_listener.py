@@ -70,7 +70,8 @@ class SqliteListener:
                 return ()
 
     def close(self) -> None:
-        self._connection.close()
+        with self._connection.busy:
+            self._connection.close()
 
     def _look(self) -> int:
         with self._connection.busy:
