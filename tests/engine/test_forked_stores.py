@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import faulthandler
 import os
+import signal
 import sqlite3
 import sys
 import threading
@@ -24,7 +25,8 @@ pytestmark = [pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning"), 
 
 
 class Child:
-    """A forked child that does something: ``code`` is 0, or 1: its traceback is shown, or what its threads did when it hung."""
+    """A forked child that does something: ``code`` is 0, or 1 (its traceback is shown), or the signal that ended it because it hung (what
+    its threads did is shown)."""
 
     def __init__(self, work: Callable[[], object]) -> None:
         self._pid = os.fork()
@@ -32,7 +34,11 @@ class Child:
             return
         code = 1
         try:
-            faulthandler.dump_traceback_later(PATIENCE, exit=True)
+            faulthandler.unregister(signal.SIGALRM)  # the parent's, where the parent is such a child itself
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            # Shows what the threads do; then the signal ends the child.
+            faulthandler.register(signal.SIGALRM, chain=True)
+            signal.alarm(int(PATIENCE))
             work()
             code = 0
         except BaseException:  # noqa: BLE001  shown
