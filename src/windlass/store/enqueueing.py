@@ -136,7 +136,7 @@ class Inserter:
         parts = [
             f'"id":"{entry.id}","kind":{json.dumps(job.kind)},"phase":{json.dumps(entry.phase)}',
             f'"lane":{HIGHEST_PRIORITY - job.priority},"max_attempts":{job.max_attempts}',
-            f'"pending":{len(_unique_parents(entry))}',
+            f'"pending":{len(_unique_parents(entry)) if job.after else 0}',
             f'"flags":{_flags(entry)}',
         ]
         if job.correlation_id is not None and job.correlation_id != entry.id:
