@@ -13,10 +13,11 @@ import psycopg
 import pytest
 
 from tests.cli.conftest import Windlass
+from tests.interleavings import years
 from tests.servers.plugin import FreshPostgres
 from windlass.clock import ManualClock
 from windlass.model import JobError, NewJob, Retention
-from windlass.store import Store, open_store
+from windlass.store import Store, open_store, partitions
 from windlass.store.migrations import available
 from windlass.urls import without_secrets
 
@@ -37,6 +38,53 @@ def url(
     url = f"sqlite:///{sqlite_path}"
     windlass("db", "migrate", "--url", url)
     return url
+
+
+# --- months of history ------------------------------------------------------------------------------------------------
+
+
+def test_status_warns_of_many_partitions(postgres_dsn: str, windlass: Windlass) -> None:
+    today = datetime.now(UTC).date()
+    there = len(years.names(postgres_dsn))
+    years.fill(postgres_dsn, today, today + timedelta(days=190), each=0)
+    few = windlass("db", "status", "--url", postgres_dsn)
+    assert len(years.names(postgres_dsn)) < 200 and "warning" not in few.err, there
+    years.fill(postgres_dsn, today, today + timedelta(days=200), each=0)
+    many = windlass("db", "status", "--url", postgres_dsn)
+    assert many.code == 0 and f"history has {len(years.names(postgres_dsn))} partitions" in many.err
+    assert "windlass db merge-history" in many.err
+
+
+def test_merge_history_makes_months_and_says_which(postgres_dsn: str, windlass: Windlass) -> None:
+    first, last = years.two_months_ago(datetime.now(UTC))
+    years.fill(postgres_dsn, first, last, each=2)
+    before = years.contents(postgres_dsn)
+    made = windlass("db", "merge-history", "--url", postgres_dsn, "-o", "json")
+    assert (made.code, made.json()) == (0, [{"month": f"{first:%Y%m}", "jobs": 2 * last.day}])
+    assert made.err == f"history has {len(years.names(postgres_dsn))} partitions\n"
+    assert years.contents(postgres_dsn) == before
+    assert windlass("db", "merge-history", "--url", postgres_dsn, "-o", "json").json() == []
+
+
+def test_merge_history_gives_up_behind_an_open_transaction_and_goes_on_later(
+    postgres_dsn: str, windlass: Windlass
+) -> None:
+    first, _ = years.two_months_ago(datetime.now(UTC))
+    years.fill(postgres_dsn, first, first + timedelta(days=2))
+    with psycopg.connect(postgres_dsn) as report:
+        report.execute("SELECT count(*) FROM windlass.job_done")
+        stuck = windlass("db", "merge-history", "--url", postgres_dsn, "--wait", "0.1")
+        assert stuck.code == 124 and "pg_stat_activity" in stuck.err and "Nothing is lost" in stuck.err
+    assert windlass("db", "merge-history", "--url", postgres_dsn).code == 0
+    assert partitions.month_of(first) in years.names(postgres_dsn)
+
+
+def test_merge_history_has_nothing_to_do_on_sqlite(sqlite_path: Path, windlass: Windlass) -> None:
+    url = f"sqlite:///{sqlite_path}"
+    assert windlass("db", "merge-history", "--url", url).code == 1, "a mistyped name makes no file"
+    windlass("db", "migrate", "--url", url)
+    done = windlass("db", "merge-history", "--url", url)
+    assert (done.code, done.err) == (0, "history is one table; there is nothing to merge\n")
 
 
 # --- migrate, status, sql ---------------------------------------------------------------------------------------------

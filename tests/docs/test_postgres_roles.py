@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
 import psycopg
 import pytest
 
+from tests.interleavings import years
 from windlass.cli import main
 from windlass.embedded.postgres import PostgresServer
 from windlass.errors import StoreError, StoreNotAllowedError
-from windlass.model import After, JobError, JobFilter, Key, NewJob, Retention
+from windlass.model import After, JobError, JobFilter, Key, NewJob, Retention, State
 from windlass.store import open_store
+from windlass.upkeep.history import History
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "postgresql.md"
 NOW = timedelta(0)
@@ -154,3 +156,28 @@ def test_a_day_that_the_owner_will_make_is_no_error_of_the_applications(
             store.upkeep.maintain()
         assert main(["db", "migrate", "--url", roles.owner]) == 0
         store.upkeep.maintain()
+
+
+def test_the_owner_makes_months_beside_the_application(roles: Roles) -> None:
+    """What the application takes out of a day meanwhile is noted, whatever it may write itself; months are not its to make, and its upkeep is
+    no failure."""
+    first, last = years.two_months_ago(datetime.now(UTC))
+    years.fill(roles.owner, first, last, each=2)
+    with psycopg.connect(roles.owner, autocommit=True) as owner:
+        owner.execute("REVOKE ALL ON windlass.month_change FROM windlass_app")
+    with open_store(roles.app) as store:
+        failed = [job.id for job in store.jobs.list(JobFilter(state=State.FAILED), limit=100).jobs]
+        assert store.upkeep.merge_history() is None, "there are few"
+        with pytest.raises(StoreNotAllowedError):
+            store.upkeep.merge_history(always=True)
+        assert History(store).run() is None
+        years.until(roles.owner, "copied")
+        assert store.jobs.retry(failed[0]).generation == 2
+        assert main(["db", "merge-history", "--url", roles.app]) == 77
+        assert main(["db", "merge-history", "--url", roles.owner]) == 0
+        assert (
+            store.jobs.get(failed[0]).state is State.QUEUED
+            and store.jobs.get(failed[1]).state is State.FAILED
+        )
+        assert len(years.ids(roles.owner)) == 2 * last.day - 1
+        assert store.jobs.retry(failed[1]).generation == 2

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from tests.engine.shop import Shop
+from tests.interleavings import years
 from tests.observe.lines import written
+from tests.servers.plugin import FreshPostgres
 from windlass.engine import duties
 from windlass.engine.engine import Engine
+from windlass.observe.health import detailed
 
 pytestmark = pytest.mark.timing
 
@@ -60,6 +63,7 @@ def test_every_duty_has_its_interval(shop: Shop) -> None:
         "assign": 6.5,
         "wake": duties.WAKE_EVERY,
         "maintain": duties.MAINTAIN_EVERY,
+        "history": duties.HISTORY_EVERY,
         "orphans": duties.SWEEP_EVERY,
         "rollups": 3.5,
         "summary": duties.SUMMARY_EVERY,
@@ -142,3 +146,23 @@ def test_the_last_minute_is_written_when_an_instance_stops(shop: Shop) -> None:
     shop.drained(engine)
     engine.stop()
     assert [(row.phase, row.completed) for row in shop.store.rollups.read(since=start)] == [("work", 1)]
+
+
+def test_many_partitions_are_a_part_of_health(fresh_postgres: FreshPostgres) -> None:
+    """Days to come cannot be made months of: so it is said."""
+    url = fresh_postgres()
+    today = datetime.now(UTC).date()
+    years.fill(url, today, today + timedelta(days=205), each=0)
+    shop = Shop(url)
+    try:
+
+        @shop.app.job
+        def work() -> None: ...
+
+        engine = shop.serve()
+        shop.until(lambda: any(line.startswith("history: ") for line in engine.report().degraded))
+        part = detailed(engine.report())["parts"]["history"]
+        assert part["state"] == "degraded" and f"{len(years.names(url))} partitions" in part["seen"]
+        assert "windlass db merge-history" in part["advice"]
+    finally:
+        shop.close()

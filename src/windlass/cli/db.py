@@ -51,9 +51,10 @@ def migrate(url: str, wait: float) -> None:
 def status(url: str, output: str) -> int:
     """List migrations, applied and pending.
 
-    Ends with exit code 1 when one is pending. A migration that is `newer` belongs to a later release than this one,
+    Ends with exit code 1 when one is pending. A warning says when history has too many partitions (from 200 on). A migration that is `newer` belongs to a later release than this one,
     which promised to work with this one, too. Nothing is changed, and a SQLite file is not created by asking.
     """
+    from windlass.model import history
     from windlass.store.migrate import status as read
     from windlass.store.migrations import available
 
@@ -66,6 +67,8 @@ def status(url: str, output: str) -> int:
     rows += [{"version": step.version, "name": step.name, "state": "pending"} for step in found.pending]
     show(rows, ("version", "name", "state"), output)
     where = without_secrets(url)
+    if too_many := history.seen(found.partitions):
+        say(f"warning: {too_many}. {history.ADVICE}")
     if found.pending:
         say(f"{len(found.pending)} pending in {where}; run `windlass db migrate`")
         return ExitCode.ENDED_BADLY
@@ -92,6 +95,49 @@ def sql(url: str, is_all: bool) -> None:
         say("nothing is pending; --all prints every migration")
         return
     click.echo(script(dialect, steps), nl=False)
+
+
+@db.command()
+@url_option
+@click.option(
+    "--wait",
+    type=click.FloatRange(min=0),
+    default=120.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait for others' transactions and locks before giving up.",
+)
+@output_option
+def merge_history(url: str, wait: float, output: str) -> int:
+    """Make months of old days of history (PostgreSQL).
+
+    A month is made when its last day is more than 35 days ago. Workers do the same by themselves where there are more than 120
+    partitions and their role owns the tables. Nobody is held up for longer than a moment; Ctrl-C loses nothing, and whoever
+    comes next goes on. Needs as much room on the disk as the largest month has. On SQLite there is nothing to do.
+    """
+    from windlass.cli.db_merge import merge_store
+    from windlass.store import open_store
+    from windlass.store.migrate import status as read
+    from windlass.store.migrations import available, require_current
+
+    # Opening a SQLite file makes it; a mistyped name should be an error instead.
+    known = len(available(dialect_of(url)))
+    require_current(read(url), known, url, "run `windlass db migrate`, or correct the URL")
+    with open_store(url) as store:
+        made, stuck = merge_store(store, wait)
+        partitions = store.upkeep.partitions()
+    show(made, ("month", "jobs"), output)
+    if stuck:
+        say(
+            f"gave up after {wait:g} s: {stuck} (pg_stat_activity shows who). Nothing is lost; run it again, and it goes on where it is"
+        )
+        return ExitCode.WAIT_RAN_OUT
+    say(
+        f"history has {partitions} partitions"
+        if partitions
+        else "history is one table; there is nothing to merge"
+    )
+    return ExitCode.DONE
 
 
 @db.command()

@@ -15,6 +15,7 @@ from windlass.store import Store
 from windlass.store.holder import Holder
 from windlass.upkeep.agenda import Agenda
 from windlass.upkeep.caretaker import Duty
+from windlass.upkeep.history import History
 from windlass.upkeep.pressure import Pressure, Unserved
 from windlass.upkeep.recoverer import Recoverer
 from windlass.upkeep.rollups import RollupWriter
@@ -26,6 +27,7 @@ WAKE_EVERY, WAKE_LASTS = 10.0, 25.0
 MAINTAIN_EVERY, SWEEP_EVERY = 3600.0, 600.0
 SUMMARY_EVERY = 10.0
 ERASE_EVERY = 600.0
+HISTORY_EVERY = 3600.0
 
 
 class Duties:
@@ -68,6 +70,7 @@ class Duties:
         self.unserved = Unserved(
             store, registry, holder=holder, fail_after=settings.fail_unserved, record=board.record
         )
+        self.history = History(store)
         self.summary = Summary(stats.report, waiting)
         self._check = HealthCheck(report)
 
@@ -83,6 +86,7 @@ class Duties:
             Duty("assign", self._board.assign, settings.cycle),
             Duty("wake", self.announce, WAKE_EVERY),
             Duty("maintain", self._store.upkeep.maintain, MAINTAIN_EVERY, at_start=True),
+            Duty("history", self.history.run, HISTORY_EVERY, at_start=True),
             Duty("orphans", self._recoverer.sweep, SWEEP_EVERY),
             Duty("rollups", self.rollups.run, settings.rollup),
             Duty("summary", lambda: _only(self.summary.tell()), SUMMARY_EVERY),

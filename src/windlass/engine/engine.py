@@ -376,6 +376,7 @@ class Engine:
             ]
             degraded += [f"executor {name}: {reason}" for name, reason in self._hosts.faults()]
             degraded += self._duty_troubles.lines()
+            degraded += self._duties.history.lines()
             degraded += [
                 f"schedule {name}: {reason}" for name, reason in self._store.schedules.left().items()
             ]

@@ -55,7 +55,7 @@ from windlass.model.request import (
     as_duration,
 )
 from windlass.model.schedule import Defined, Fired, Missed, NewSchedule, Schedule, Tick
-from windlass.model.view import Counts, JobFilter, Page, PhasePause, Retention, Rollup
+from windlass.model.view import Counts, JobFilter, MergeStep, Page, PhasePause, Retention, Rollup
 
 __all__ = [
     "ASIDE",
@@ -91,6 +91,7 @@ __all__ = [
     "Key",
     "KeyScope",
     "Lease",
+    "MergeStep",
     "Missed",
     "NewJob",
     "NewSchedule",

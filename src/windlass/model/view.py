@@ -68,6 +68,18 @@ class Page:
     next_cursor: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class MergeStep:
+    """One piece of work on a month of history: how many ``jobs`` it copied, and, where it was the swap, how many jobs the month had ``merged``. One
+    ``is_waiting`` did nothing: what keeps it from going on is in ``what``."""
+
+    month: str = ""
+    jobs: int = 0
+    merged: int | None = None
+    is_waiting: bool = False
+    what: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
     """How long ended jobs stay; None keeps them for ever."""

@@ -10,11 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from windlass.model import Counts, PhasePause
+from windlass.model import Counts, PhasePause, history
 from windlass.observe.report import EngineReport
 
 OK, DEGRADED, DOWN = "ok", "degraded", "down"
 _ADVICE = {
+    "history": history.ADVICE,
     "duty": "Look at the cause; if other instances have it too, nobody does this meanwhile. It is tried on.",
     "phase": "Start a worker that has it, or bring its handler back.",
     "executor": "Its jobs go back to their queue and are tried again. Look at the log line executor.failed, at the memory of this "

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
 from windlass.clock import Clock
-from windlass.model import PlainEnd, Retention, Want
+from windlass.model import MergeStep, PlainEnd, Retention, Want
 from windlass.store.open_effects import OpenEffect, OpenEffects
 
 Row = tuple[Any, ...]
@@ -177,6 +177,15 @@ class Database(Protocol):
 
         With ``only_empty`` only days that hold no job any more.
         """
+        ...
+
+    def merge_history(self, *, always: bool, page: int) -> MergeStep | None:
+        """Do a piece of the work that makes months of old days, where there are too many partitions, or ``always``; None when there is
+        nothing to do."""
+        ...
+
+    def partitions(self) -> int:
+        """How many partitions history has; 0 where it is one table."""
         ...
 
     def upkeep(self) -> None:

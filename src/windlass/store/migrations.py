@@ -42,10 +42,11 @@ class Migration:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Where a database stands: the versions it has and those it lacks."""
+    """Where a database stands: the versions it has and those it lacks, and how many partitions its history has, where that was asked for."""
 
     applied: Sequence[tuple[int, str]]
     pending: Sequence[Migration]
+    partitions: int = 0
 
     @property
     def version(self) -> int:

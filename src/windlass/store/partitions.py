@@ -1,4 +1,4 @@
-"""History partitions on PostgreSQL: one a day, made ahead of time, removed without stopping a single finish.
+"""History partitions on PostgreSQL: one a day, made ahead of time, removed without stopping a single finish. Old days become months (months.py).
 
 Measured with a reader open: ``CREATE TABLE … PARTITION OF`` and ``DROP TABLE`` of a partition block every finish behind
 them; a plain table that is ATTACHed, and DETACH CONCURRENTLY followed by DROP, block none.
@@ -15,8 +15,10 @@ from psycopg import errors as pg
 DAYS_AHEAD = 7
 _LOCK_TIMEOUT = "2s"
 _LOCK_KEY = 0x77696E6470617274
+REMOVING = _LOCK_KEY + 1
+"""The advisory lock of whoever detaches partitions."""
 _LEAVING = "windlass: past its retention, about to be dropped"
-_NAME = re.compile(r"job_done_(\d{4})(\d{2})(\d{2})")
+_NAME = re.compile(r"job_done_(\d{4})(\d{2})(\d{2})?")
 
 _ATTACHED = """
 SELECT c.relname, i.inhdetachpending
@@ -31,9 +33,24 @@ def name_of(day: date) -> str:
     return f"job_done_{day:%Y%m%d}"
 
 
-def day_of(name: str) -> date | None:
+def month_of(day: date) -> str:
+    return f"job_done_{day:%Y%m}"
+
+
+def span_of(name: str) -> tuple[date, date] | None:
+    """The first day of a partition, and the first one behind it; None where it is not one of ours."""
     match = _NAME.fullmatch(name)
-    return date(int(match[1]), int(match[2]), int(match[3])) if match else None
+    if match is None:
+        return None
+    year, month = int(match[1]), int(match[2])
+    if match[3] is None:
+        return date(year, month, 1), date(year + month // 12, month % 12 + 1, 1)
+    first = date(year, month, int(match[3]))
+    return first, first + timedelta(days=1)
+
+
+def midnight(day: date) -> datetime:
+    return datetime(day.year, day.month, day.day, tzinfo=UTC)
 
 
 def attached(connection: psycopg.Connection) -> dict[str, bool]:
@@ -55,20 +72,22 @@ def missing(
     connection: psycopg.Connection, *, days: int = DAYS_AHEAD, around: date | None = None
 ) -> list[date]:
     """The days from yesterday to ``days`` ahead that have no partition."""
-    today, there = around or _today(connection), attached(connection)
+    there = attached(connection)
+    today = around or today_of(connection)
     wanted = [today + timedelta(days=n) for n in range(-1, days + 1)]
-    return [day for day in wanted if name_of(day) not in there]
+    return [day for day in wanted if name_of(day) not in there and month_of(day) not in there]
 
 
 def wait_for_owner(connection: psycopg.Connection, *, around: date | None = None) -> tuple[date, int] | None:
     """With two roles the owner makes partitions, once a day. The first day that has none and how many days ahead it is; None where
     today's own is missing, which cannot wait."""
-    today = around or _today(connection)
+    today = around or today_of(connection)
     ahead = [day for day in missing(connection, around=around) if day >= today]
     return (ahead[0], (ahead[0] - today).days) if ahead and ahead[0] > today else None
 
 
-def _today(connection: psycopg.Connection) -> date:
+def today_of(connection: psycopg.Connection) -> date:
+    """The database's day."""
     row = connection.execute("SELECT (clock_timestamp() AT TIME ZONE 'UTC')::date").fetchone()
     assert row is not None
     day: date = row[0]
@@ -76,8 +95,7 @@ def _today(connection: psycopg.Connection) -> date:
 
 
 def _attach(connection: psycopg.Connection, day: date) -> bool:
-    name, first = name_of(day), datetime(day.year, day.month, day.day, tzinfo=UTC)
-    last = first + timedelta(days=1)
+    name = name_of(day)
     with connection.transaction():
         connection.execute(
             f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'; SET LOCAL statement_timeout = 0", prepare=False
@@ -88,34 +106,48 @@ def _attach(connection: psycopg.Connection, day: date) -> bool:
         connection.execute(
             f"CREATE TABLE IF NOT EXISTS windlass.{name} (LIKE windlass.job_done INCLUDING DEFAULTS INCLUDING CONSTRAINTS)"
         )
-        # The CHECK tells ATTACH that no row needs looking at; it goes once the partition's own bound says the same.
-        bounds = f"finished_at >= '{first.isoformat()}' AND finished_at < '{last.isoformat()}'"
-        connection.execute(f"ALTER TABLE windlass.{name} ADD CONSTRAINT {name}_day CHECK ({bounds})")
-        connection.execute(
-            f"ALTER TABLE windlass.job_done ATTACH PARTITION windlass.{name} "
-            f"FOR VALUES FROM ('{first.isoformat()}') TO ('{last.isoformat()}')"
-        )
-        connection.execute(f"ALTER TABLE windlass.{name} DROP CONSTRAINT {name}_day")
+        add_bounds(connection, name, day, day + timedelta(days=1))
+        attach_bounded(connection, name, day, day + timedelta(days=1))
     return True
+
+
+def add_bounds(connection: psycopg.Connection, name: str, first: date, end: date) -> None:
+    """The CHECK that tells ATTACH that no row needs looking at."""
+    bounds = f"finished_at >= '{midnight(first).isoformat()}' AND finished_at < '{midnight(end).isoformat()}'"
+    connection.execute(
+        f"ALTER TABLE windlass.{name} ADD CONSTRAINT {name}_day CHECK ({bounds})", prepare=False
+    )
+
+
+def attach_bounded(connection: psycopg.Connection, name: str, first: date, end: date) -> None:
+    """Attach a table that has its bounds as a CHECK; that goes, since the partition's own bound says the same."""
+    connection.execute(
+        f"ALTER TABLE windlass.job_done ATTACH PARTITION windlass.{name} "
+        f"FOR VALUES FROM ('{midnight(first).isoformat()}') TO ('{midnight(end).isoformat()}')",
+        prepare=False,
+    )
+    connection.execute(f"ALTER TABLE windlass.{name} DROP CONSTRAINT {name}_day", prepare=False)
 
 
 def drop_before(
     connection: psycopg.Connection, cutoff: datetime, *, only_empty: bool = False, now: datetime | None = None
 ) -> dict[str, dict[tuple[str, str], int]]:
-    """Remove the partitions whose whole day lies before ``cutoff``; answers, for each, the jobs it held by phase and state.
+    """Remove the partitions that lie wholly before ``cutoff``; answers, for each, the jobs it held by phase and state.
 
     A partition that holds a parent somebody still waits for, or a job that a key leads to, stays, and with ``only_empty`` every one that holds a job. The
     connection must be direct and in autocommit mode: DETACH CONCURRENTLY runs in no transaction. One that is interrupted
     is finished next time: a partition is marked before it is detached, so that a table somebody detached by hand, to keep
     it, is never taken for ours.
     """
-    row = connection.execute("SELECT pg_try_advisory_lock(%s)", (_LOCK_KEY + 1,)).fetchone()
-    if not row or not row[0]:
+    try:
+        # Waited for: a month in the making has it for moments, and without it every job of these days would go by itself.
+        connection.execute("SELECT pg_advisory_lock(%s)", (REMOVING,))
+    except pg.LockNotAvailable:
         return {}  # another instance is at it
     try:
         return _drop_all(connection, cutoff, only_empty, now)
     finally:
-        connection.execute("SELECT pg_advisory_unlock(%s)", (_LOCK_KEY + 1,))
+        connection.execute("SELECT pg_advisory_unlock(%s)", (REMOVING,))
 
 
 def _drop_all(
@@ -123,8 +155,8 @@ def _drop_all(
 ) -> dict[str, dict[tuple[str, str], int]]:
     dropped: dict[str, dict[tuple[str, str], int]] = {}
     for name, is_half_detached in attached(connection).items():
-        day = day_of(name)
-        if day is None or datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(days=1) > cutoff:
+        span = span_of(name)
+        if span is None or midnight(span[1]) > cutoff:
             continue
         if not is_half_detached:
             if _is_looked_at(connection, name, now) or (only_empty and not _is_empty(connection, name)):
@@ -136,7 +168,7 @@ def _drop_all(
         except (pg.LockNotAvailable, pg.QueryCanceled, pg.ObjectNotInPrerequisiteState):
             continue  # a reader holds it, or another instance detaches one: next time
         dropped[name] = _drop(connection, name)
-    for name in _detached(connection):
+    for name in detached(connection):
         dropped[name] = _drop(connection, name)
     return dropped
 
@@ -160,15 +192,15 @@ def _is_looked_at(connection: psycopg.Connection, name: str, now: datetime | Non
     return bool(row and row[0])
 
 
-def _detached(connection: psycopg.Connection) -> list[str]:
-    """Tables that were partitions and were detached by us: a detach whose drop never came."""
+def detached(connection: psycopg.Connection, mark: str = _LEAVING) -> list[str]:
+    """Tables that were partitions and were detached by us, with a mark: a detach whose drop never came."""
     rows = connection.execute(
         "SELECT c.relname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace "
         "WHERE n.nspname = 'windlass' AND c.relkind = 'r' AND NOT c.relispartition "
         "AND obj_description(c.oid, 'pg_class') = %s",
-        (_LEAVING,),
+        (mark,),
     ).fetchall()
-    return [row[0] for row in rows if day_of(row[0])]
+    return [row[0] for row in rows if span_of(row[0])]
 
 
 def _drop(connection: psycopg.Connection, name: str) -> dict[tuple[str, str], int]:

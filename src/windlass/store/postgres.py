@@ -23,8 +23,8 @@ from windlass import forking
 from windlass.clock import Clock
 from windlass.errors import ConfigError, StoreError, StoreInterruptedError, StoreUnreachableError
 from windlass.logger import get_logger
-from windlass.model import PlainEnd, Retention, Want
-from windlass.store import partitions, postgres_sessions
+from windlass.model import MergeStep, PlainEnd, Retention, Want
+from windlass.store import months, partitions, postgres_sessions
 from windlass.store.contract import BEATS, EFFECT, NUDGE, Effect, Listener, Row, Transaction
 from windlass.store.ends import finish_columns
 from windlass.store.enqueueing import RepeatRaced
@@ -458,6 +458,14 @@ class PostgresDatabase:
                 )
                 return 0
         return sum(sum(held.values()) for held in dropped.values())
+
+    def merge_history(self, *, always: bool, page: int) -> MergeStep | None:
+        with self._connection() as connection:
+            return months.step(connection, most=0 if always else months.MOST, page=page, around=self._today)
+
+    def partitions(self) -> int:
+        with self._connection() as connection:
+            return len(partitions.attached(connection))
 
     def is_worth(self, verb: str, **parameters: object) -> bool:
         look = f"{verb}.due"  # most have none: a look first would cost as much as the verb

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from dataclasses import replace
 
 import psycopg
 from psycopg import IsolationLevel
@@ -50,7 +51,8 @@ def status_postgres(url: str) -> Status:
     """Which migrations a database has and lacks."""
     with translated(), _connect(url) as connection:
         refuse_encoding(connection)
-        return read_status(connection)
+        status = read_status(connection)
+        return replace(status, partitions=len(partitions.attached(connection))) if status.applied else status
 
 
 def _connect(url: str) -> psycopg.Connection:

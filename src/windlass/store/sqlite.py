@@ -21,7 +21,7 @@ from urllib.parse import quote
 from windlass.clock import Clock, SystemClock
 from windlass.errors import StoreError
 from windlass.forking import Process
-from windlass.model import PlainEnd, Retention, Want
+from windlass.model import MergeStep, PlainEnd, Retention, Want
 from windlass.store.contract import EFFECT, ENDED_BY_HANDLER, Effect, Listener, Row, Transaction
 from windlass.store.ends import finish_lines
 from windlass.store.enqueueing import RepeatRaced
@@ -327,6 +327,12 @@ class SqliteDatabase:
 
     def drop_history(self, keep: Retention, *, only_empty: bool = False) -> int:
         return 0  # one table, nothing to drop: rows go one by one
+
+    def merge_history(self, *, always: bool, page: int) -> MergeStep | None:
+        return None
+
+    def partitions(self) -> int:
+        return 0
 
     def close(self) -> None:
         self._connections.close()

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from windlass.errors import ConfigError
-from windlass.model import Archived, Attempt, Retention
+from windlass.model import Archived, Attempt, MergeStep, Retention
 from windlass.store.contract import Database, Row, Transaction
 from windlass.store.ids import SMALLEST, is_id
 from windlass.store.marks import Marks, as_text
@@ -110,6 +110,17 @@ class Upkeep:
     def maintain(self) -> None:
         """What the database itself wants done now and then; on PostgreSQL, history partitions ahead of time."""
         self._db.upkeep()
+
+    def merge_history(self, *, always: bool = False, page: int = 2000) -> MergeStep | None:
+        """Do a piece of the work that makes months of old days of history, on PostgreSQL; None when there is nothing to do.
+
+        It begins where there are more than 120 partitions, or ``always``. A piece copies at most ``page`` jobs in one transaction.
+        """
+        return self._db.merge_history(always=always, page=page)
+
+    def partitions(self) -> int:
+        """How many partitions history has; 0 on SQLite."""
+        return self._db.partitions()
 
     def prune(
         self,

@@ -1,0 +1,36 @@
+"""Making months of old days, with signs of life."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from windlass.cli.failures import say
+from windlass.store import Store
+
+PAUSE = 0.5
+PAGE = 5_000
+SPEAK_EVERY = 5.0
+
+
+def merge_store(store: Store, wait: float) -> tuple[list[dict[str, Any]], str]:
+    """Make every month that can be made; answers each with how many jobs it has, and what kept it from going on for ``wait`` seconds, if
+    anything did. After each page as long is slept as it took, so that claims keep their share of the database."""
+    made: list[dict[str, Any]] = []
+    copied, began = 0, time.monotonic()
+    stuck_since, speak_at = began, began + SPEAK_EVERY
+    while (step := store.upkeep.merge_history(always=True, page=PAGE)) is not None:
+        now = time.monotonic()
+        copied += step.jobs
+        if step.merged is not None:
+            made.append({"month": step.month.removeprefix("job_done_"), "jobs": step.merged})
+        if now >= speak_at:
+            speak_at = now + SPEAK_EVERY
+            say(f"{len(made)} months made, {copied:,} jobs copied; {step.month} {step.what}")
+        if not step.is_waiting:
+            stuck_since = now
+        elif now - stuck_since >= wait:
+            return made, step.what
+        time.sleep(min(PAUSE, wait) if step.is_waiting else now - began if step.jobs else 0.0)
+        began = time.monotonic()
+    return made, ""

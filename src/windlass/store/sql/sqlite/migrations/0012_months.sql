@@ -1,0 +1,2 @@
+-- Nothing to do: history is one table.
+SELECT NULL;

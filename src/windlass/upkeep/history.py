@@ -1,0 +1,55 @@
+"""Keeps the number of history's partitions small: a piece of a month at a time, beside everything else that upkeep has to do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from windlass.errors import StoreNotAllowedError
+from windlass.model.history import seen
+from windlass.store import Store
+
+LEAST, MOST = 100, 10_000
+SHORT, LONG = 0.1, 0.3
+"""Seconds that a piece should take: other duties wait for it."""
+SOON, SELDOM = 10.0, 600.0
+"""Seconds until it is tried again behind somebody's lock or transaction: more and more, since each try keeps others waiting for a moment."""
+
+
+class History:
+    """A duty of every instance; one of them does it at a time. Where there is nothing to do it is one look at the catalogue an hour."""
+
+    def __init__(self, store: Store, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._upkeep = store.upkeep
+        self._monotonic = monotonic
+        self._page = 1_000
+        self._has_begun = False
+        self._pause = SOON
+        self._partitions: int | None = None
+
+    def run(self) -> float | None:
+        """Do a piece; seconds until the next one, which are as many as this one took, so that jobs keep their share of the database."""
+        began = self._monotonic()
+        try:
+            step = self._upkeep.merge_history(always=self._has_begun, page=self._page)
+        except StoreNotAllowedError:
+            step = None  # with two roles it is the owner's to do, by `windlass db merge-history`
+        took = self._monotonic() - began
+        if step is None or step.merged is not None or self._partitions is None:
+            self._partitions = self._upkeep.partitions()
+        if step is None:
+            self._has_begun, self._pause = False, SOON
+            return None
+        if step.is_waiting:
+            self._pause = min(SELDOM, 2 * self._pause)
+            return self._pause / 2
+        self._has_begun, self._pause = True, SOON
+        if step.jobs:
+            self._page = min(MOST, 2 * self._page) if took < SHORT else self._page
+            self._page = max(LEAST, self._page // 2) if took > LONG else self._page
+        return took
+
+    def lines(self) -> list[str]:
+        """For the instance's report: a line where there are too many partitions."""
+        found = seen(self._partitions or 0)
+        return [f"history: {found}"] if found else []
