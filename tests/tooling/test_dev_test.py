@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -243,7 +244,8 @@ def test_busy_loops_end_however_the_run_ends(fake: Path, number: signal.Signals)
         process.wait(DEADLINE)
         until(lambda: not any(Path(f"/proc/{pid}").exists() and is_running(pid) for pid in loops))
     finally:
-        os.killpg(process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # all of the group have ended
+            os.killpg(process.pid, signal.SIGKILL)
     assert not (fake / ".dev-results.jsonl").exists() and len(runs(fake)) == 1
 
 
