@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import threading
 from typing import Any
 from weakref import WeakSet
 
@@ -23,7 +24,8 @@ class Process:
 def watch(thing: Any) -> None:
     """Tell ``thing`` of every fork, by those of its methods ``before_fork``, ``after_fork_in_parent`` and ``after_fork_in_child`` that
     it has."""
-    _watched.add(thing)
+    with _Forks.lock:
+        _watched.add(thing)
 
 
 def abandon(thing: object) -> None:
@@ -31,20 +33,44 @@ def abandon(thing: object) -> None:
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
 
 
+class _Forks:
+    """One fork at a time: what was closed and locked for one must not be taken for another's."""
+
+    lock = threading.RLock()
+
+    @classmethod
+    def before(cls) -> None:
+        cls.lock.acquire()
+        _tell("before_fork")
+
+    @classmethod
+    def after_in_parent(cls) -> None:
+        try:
+            _tell("after_fork_in_parent")
+        finally:
+            cls.lock.release()
+
+    @classmethod
+    def after_in_child(cls) -> None:
+        Process.pid = os.getpid()
+        cls.lock = threading.RLock()
+        _tell("after_fork_in_child")
+
+
 def _tell(what: str) -> None:
+    """Tell all of them; what one raises is raised after the last, and shown by Python."""
+    errors: list[Exception] = []
     for thing in list(_watched):
         method = getattr(thing, what, None)
         if method is not None:
-            method()
-
-
-def _begin_child() -> None:
-    Process.pid = os.getpid()
-    _tell("after_fork_in_child")
+            try:
+                method()
+            except Exception as error:  # noqa: BLE001  the others must be told
+                errors.append(error)
+    if errors:
+        raise errors[0]
 
 
 os.register_at_fork(
-    before=lambda: _tell("before_fork"),
-    after_in_parent=lambda: _tell("after_fork_in_parent"),
-    after_in_child=_begin_child,
+    before=_Forks.before, after_in_parent=_Forks.after_in_parent, after_in_child=_Forks.after_in_child
 )

@@ -18,6 +18,7 @@ import pytest
 
 from tests.engine.shop import Shop
 from tests.waiting import PATIENCE
+from windlass import forking
 from windlass.errors import StoreError
 from windlass.model import NewJob
 
@@ -180,7 +181,8 @@ def test_a_child_that_leaves_a_transaction_of_its_parent_ends_nothing(shop: Shop
 
 
 def test_a_fork_waits_for_those_who_write_and_read(shop: Shop) -> None:
-    """Beside threads that enqueue, read and listen all the time, and threads that begin to read, each child has a working store."""
+    """Beside threads that enqueue, read, listen and have transactions all the time, and threads that begin to read, each child has a
+    working store."""
 
     @shop.app.job
     def work() -> None: ...
@@ -218,3 +220,80 @@ def test_a_fork_waits_for_those_who_write_and_read(shop: Shop) -> None:
         thread.join(PATIENCE)
     listener.close()
     assert codes == [0] * 30 and not errors
+
+
+def test_a_listener_that_was_there_before_the_fork_hears_in_the_child(shop: Shop) -> None:
+    if shop.store.db.dialect != "sqlite":
+        pytest.skip("a connection of the parent leads nowhere in the child")
+
+    @shop.app.job
+    def work() -> None: ...
+
+    listener = shop.store.listen()
+    while listener.wait(0.05):
+        pass
+
+    def child() -> None:
+        work.enqueue()
+        assert listener.wait(PATIENCE)
+
+    assert Child(child).code == 0
+    listener.close()
+
+
+def test_everything_is_told_of_a_fork_though_something_fails() -> None:
+    class Thing:
+        def __init__(self, *, is_bad: bool = False) -> None:
+            self.is_bad = is_bad
+            self.told: list[str] = []
+            forking.watch(self)
+
+        def _note(self, what: str) -> None:
+            self.told.append(what)
+            if self.is_bad:
+                raise OSError(24, "Too many open files")
+
+        def before_fork(self) -> None:
+            self._note("before")
+
+        def after_fork_in_child(self) -> None:
+            self._note("child")
+
+        def after_fork_in_parent(self) -> None:
+            self._note("parent")
+
+    things = [Thing(is_bad=number % 3 == 0) for number in range(12)]
+
+    def child() -> None:
+        assert all(thing.told == ["before", "child"] for thing in things)
+
+    with warnings_of_hooks():
+        assert Child(child).code == 0
+    assert all(thing.told == ["before", "parent"] for thing in things)
+
+
+@contextmanager
+def warnings_of_hooks() -> Iterator[None]:
+    """Python shows what a hook of a fork raises, and goes on."""
+    before, sys.unraisablehook = sys.unraisablehook, lambda _: None
+    yield
+    sys.unraisablehook = before
+
+
+def test_forks_of_two_threads_take_turns(shop: Shop) -> None:
+    @shop.app.job
+    def work() -> None: ...
+
+    work.enqueue()
+    codes: list[int] = []
+
+    def fork() -> None:
+        codes.extend(Child(work.enqueue).code for _ in range(10))
+
+    threads = [threading.Thread(target=fork) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert codes == [0] * 30
+    assert shop.store.phases.counts()["work"].queued == 31

@@ -119,15 +119,17 @@ class PostgresDatabase:
         in this process from now on, whoever still has one: what is said on a shared connection is said by both."""
         for pool in self._pools:
             forking.abandon(pool)
-        nowhere = os.open(os.devnull, os.O_RDWR)
-        for connection in self._connections:
-            forking.abandon(connection)
-            with suppress(psycopg.Error, OSError):  # closed
-                os.dup2(nowhere, connection.fileno(), inheritable=False)
-        os.close(nowhere)
-        self._connections = WeakSet()
-        if not self._is_closed:
-            self._make_pools()
+        try:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            for connection in self._connections:
+                forking.abandon(connection)
+                with suppress(psycopg.Error, OSError):  # closed
+                    os.dup2(nowhere, connection.fileno(), inheritable=False)
+            os.close(nowhere)
+        finally:
+            self._connections = WeakSet()
+            if not self._is_closed:
+                self._make_pools()
 
     def _make_pool(
         self,

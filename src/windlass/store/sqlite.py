@@ -248,11 +248,11 @@ class SqliteDatabase:
         should be short; a process that dies frees it."""
         patience = min(self._busy_timeout, seconds)
         owner = Process.pid
-        connection = self._connections.open(patience, GuardedConnection)
-        if opened is not None:
-            opened.thread = threading.get_ident()
-        try:
-            with self._in_turn(patience):
+        with self._in_turn(patience):  # all the time that the connection is there: a fork waits for its turn
+            connection = self._connections.open(patience, GuardedConnection)
+            if opened is not None:
+                opened.thread = threading.get_ident()
+            try:
                 begin = self._begin(connection)
                 with translated(self._path):
                     tx = begin.__enter__()
@@ -265,9 +265,9 @@ class SqliteDatabase:
                     raise
                 with translated(self._path):
                     begin.__exit__(None, None, None)
-        finally:
-            if Process.pid == owner:
-                self._connections.end(connection)
+            finally:
+                if Process.pid == owner:
+                    self._connections.end(connection)
         self._wakeups.tell()
 
     def fenced(self, tx: Effect, work: Callable[[], T]) -> T:

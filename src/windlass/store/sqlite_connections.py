@@ -149,14 +149,16 @@ class Connections:
 
     def end(self, connection: sqlite3.Connection) -> None:
         """Close one that was opened here."""
-        connection.close()
-        self._open.discard(connection)
+        with self._opening:
+            connection.close()
+            self._open.discard(connection)
+        self._left.close()
 
     def close(self) -> None:
         """Close the writer and the threads' readers; handlers and listeners close their own."""
         with self.lock, self._opening:
             self._is_closed = True
-            for reader in self._open:
+            for reader in list(self._open):
                 if type(reader) is ReaderConnection and reader.busy.acquire(timeout=CLOSE_WAIT):
                     reader.close()  # else its thread closes it when it ends
                     reader.busy.release()
@@ -180,14 +182,18 @@ class Connections:
     def before_fork(self) -> None:
         """Have no connection open, and none being opened, until the process has forked. Where that cannot be, the child is told."""
         deadline = time.monotonic() + FORK_WAIT
-        is_free = (
-            self._hold(self._turn, deadline)
-            and self._hold(self.lock, deadline)
-            and self._hold(self._opening, deadline)
-            and self._close_all(deadline)
-        )
-        # Kept here, too: a child ends its parent's other threads, and with them what only they have.
-        self._carried = [] if is_free else [item for item in (self.writer, *self._open) if item is not None]
+        is_free = False
+        try:
+            is_free = (
+                self._hold(self._turn, deadline)
+                and self._hold(self.lock, deadline)
+                and self._hold(self._opening, deadline)
+                and self._close_all(deadline)
+            )
+        finally:
+            # Kept here, too: a child ends its parent's other threads, and with them what only they have.
+            open_ones = [] if is_free else [self.writer, *list(self._open)]
+            self._carried = [item for item in open_ones if item is not None]
 
     def _hold(self, lock: Any, deadline: float) -> bool:
         if not lock.acquire(timeout=max(0.0, deadline - time.monotonic())):
@@ -198,7 +204,7 @@ class Connections:
     def _close_all(self, deadline: float) -> bool:
         if self._is_closed:
             return True
-        readers = [reader for reader in self._open if isinstance(reader, ReaderConnection)]
+        readers = [reader for reader in list(self._open) if isinstance(reader, ReaderConnection)]
         if len(readers) < len(self._open) or (self.writer is not None and self.writer.in_transaction):
             return False
         for reader in readers:
@@ -220,8 +226,12 @@ class Connections:
 
     def after_fork_in_child(self) -> None:
         """Whoever holds or waits for a lock is a thread of the parent."""
+        for lock in self._held:
+            lock.release()  # the thread that forked has them; listeners of the parent are used here, too
         for connection in self._carried:
             forking.abandon(connection)
             self._is_spoilt, self.writer = True, None
+            if isinstance(connection, ReaderConnection):
+                connection.busy, connection.must_reopen = threading.Lock(), True
         self._carried, self._held = [], []
         self._begin()
