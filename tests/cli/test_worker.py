@@ -70,6 +70,17 @@ def test_a_drain_says_which_jobs_nobody_serves(bench: Bench) -> None:
     assert told["phase"] == "old_name" and told["fields"]["queued"] == 2
 
 
+def test_a_phase_of_the_app_that_no_worker_serves_is_named(bench: Bench) -> None:
+    """Only phases that the app did not have were named: the jobs of a worker that was never started piled up unseen."""
+    app = bench.app()
+    app.pid.enqueue()
+    worker = bench.worker("--drain", "--phase", "hello")
+    _, errors = worker.communicate(timeout=PATIENCE)
+    assert worker.returncode == 0, errors
+    (told,) = [line for line in events(errors) if line["event"] == "phase.unserved"]
+    assert told["phase"] == "pid" and told["fields"]["queued"] == 1
+
+
 def test_a_drain_says_which_paused_phase_it_waits_for(bench: Bench) -> None:
     job = bench.app().hello.enqueue(name="x")
     bench.store.phases.pause("hello", "repairs")

@@ -94,7 +94,9 @@ def test_after_a_failure_the_job_goes_on_at_its_checkpoint(records: Shop, colour
 
 
 @pytest.mark.parametrize("colour", ["plain", "async"])
-def test_a_chunk_that_fails_is_tried_again_by_its_own_policy(records: Shop, colour: str) -> None:
+def test_a_chunk_that_fails_is_tried_again_by_its_own_policy(
+    records: Shop, colour: str, caplog: pytest.LogCaptureFixture
+) -> None:
     tries: list[tuple[int, int]] = []
 
     def shaky(chunk: Any) -> None:
@@ -127,6 +129,9 @@ def test_a_chunk_that_fails_is_tried_again_by_its_own_policy(records: Shop, colo
     assert records.job(enqueued).result == 1, "the job itself was not tried again"
     assert tries == [(0, 1), (1, 1), (1, 2), (1, 3), (2, 1)]
     assert [row[0] for row in effects(records)] == [0, 1, 2]
+    told = [line for line in caplog.records if getattr(line, "event", "") == "chunk.retried"]
+    assert [(line.__dict__["job_id"], line.__dict__["chunk"]) for line in told] == [(enqueued.id, 1)] * 2
+    assert "TimeoutError: slow; try 1 of 3" in told[0].getMessage()
 
 
 def test_a_chunk_that_never_works_is_the_jobs_failure(records: Shop) -> None:

@@ -124,6 +124,7 @@ def test_everything_else_is_told() -> None:
         events.overdue(a_job(), 0.5, "thread")
         events.raised_after_end(LEASE, ERROR)
         events.result_dropped(LEASE)
+        events.chunk_retried(LEASE, 7, 1, 3, TimeoutError("slow"), 0.5)
         events.request_unknown("0190-a", "req-7")
         events.metrics_listening("http://127.0.0.1:9100")
         events.process_ended(2, "was killed by SIGKILL", 12.34, 0.25)

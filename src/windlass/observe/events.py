@@ -118,6 +118,23 @@ def result_dropped(lease: Lease) -> None:
     emit("job.result_dropped", message, **lease_fields(lease))
 
 
+def chunk_retried(
+    lease: Lease, number: int, tried: int, attempts: int, error: BaseException, delay: float
+) -> None:
+    """A chunk raised, was rolled back, and comes again."""
+    why = explain(error)
+    message = f"chunk {number}: {why}; try {tried} of {attempts}, again in {delay:g} s"
+    emit(
+        "chunk.retried",
+        message,
+        chunk=number,
+        reason=why,
+        delay_seconds=delay,
+        exc_info=error,
+        **lease_fields(lease),
+    )
+
+
 def recovered(item: Recovered) -> None:
     """A job of a dead instance was taken over."""
     message = f"its instance died; {_VERDICTS.get(item.verdict, item.verdict)}"

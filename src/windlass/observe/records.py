@@ -29,6 +29,7 @@ LEVELS = {
     "job.raised_after_end": logging.WARNING,
     "job.result_dropped": logging.WARNING,
     "job.summary": logging.INFO,
+    "chunk.retried": logging.WARNING,
     "duplicate.prevented": logging.INFO,
     "phase.held_back": logging.INFO,
     "phase.unserved": logging.WARNING,

@@ -89,20 +89,17 @@ class Unserved:
         waiting = {
             phase: count.queued for phase, count in self._store.phases.counts().items() if count.queued > 0
         }
-        unknown = {phase: count for phase, count in waiting.items() if self._registry.phase(phase) is None}
-        if not unknown:
-            self.phases = {}
-            self._since = {}
-            return
         served: set[str] = set()
-        for instance in self._store.instances.list():
+        for instance in self._store.instances.list() if waiting else ():
             if instance.dead_at is None:
                 served.update(instance.info.get("phases", ()))
-        self.phases = {phase: count for phase, count in unknown.items() if phase not in served}
+        self.phases = {phase: count for phase, count in waiting.items() if phase not in served}
         now = time.monotonic()
         self._since = {phase: self._since.get(phase, now) for phase in self.phases}
         for phase, count in self.phases.items():
             self._speak(phase, count)
+            if self._registry.phase(phase) is not None:
+                continue  # it is not gone: no worker that serves it was started
             if self._fail_after is None or now - self._since[phase] < self._fail_after:
                 continue
             if any(self._registry.kind(name) is not None for name in _may_be_of(phase)):

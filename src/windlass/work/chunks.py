@@ -29,6 +29,7 @@ from typing import Any, Protocol
 
 from windlass.errors import ConfigError, LeaseLost, NotAllowedError, StoreError, WindlassError
 from windlass.model import Lease, Output, Progress, wrapped
+from windlass.observe import events
 from windlass.retry import RetryPolicy, as_delay
 from windlass.signals import Fail, Signal, Stopped
 from windlass.work.chunk_transaction import ChunkTransaction
@@ -291,7 +292,10 @@ class Chunk:
             raise WindlassError(
                 f"chunk {self.number} of job {lease.id} was not used; write `with chunk as tx:` in the loop's body"
             )
-        return as_delay(self._chunks._retry.delay(self.attempt, self._error)).total_seconds()
+        retry = self._chunks._retry
+        delay = as_delay(retry.delay(self.attempt, self._error)).total_seconds()
+        events.chunk_retried(lease, self.number, self.attempt, retry.attempts, self._error, delay)
+        return delay
 
     # ------------------------------------------------------------------ plain handlers
 
