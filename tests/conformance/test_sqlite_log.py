@@ -79,5 +79,6 @@ def test_maintain_does_not_wait_long_for_a_reader(store: Store, sqlite_path: Pat
         store.upkeep.maintain()
         assert time.monotonic() - began < 20, "the connection waits for half a minute"
         one(store)
-    patience = store.db._connections.reader().execute("PRAGMA busy_timeout").fetchone()[0]  # type: ignore[attr-defined]
+    with store.db._connections.reading() as reader:  # type: ignore[attr-defined]
+        patience = reader.execute("PRAGMA busy_timeout").fetchone()[0]
     assert patience == 30_000

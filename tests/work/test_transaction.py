@@ -24,7 +24,7 @@ class Effect:
         self.said: list[str] = []
         self._error = error
 
-    def announce(self) -> None:
+    def announce(self, *, blocks: bool = False) -> None:
         """Nobody else waits for this one."""
 
     def __enter__(self) -> Self:
