@@ -184,9 +184,9 @@ class IllegalTransitionError(WindlassError):
         self, job_id: str, verb: str, state: str, to_state: str, allowed_from: Sequence[str]
     ) -> None:
         allowed = ", ".join(allowed_from)
+        refused = " already" if state == to_state else f": cannot {verb} it to {to_state}"
         super().__init__(
-            f"job {job_id} is {state}: cannot {verb} it to {to_state}; "
-            f"{verb} is possible from {allowed}. Nothing was changed."
+            f"job {job_id} is {state}{refused}; {verb} is possible from {allowed}. Nothing was changed."
         )
         self.job_id, self.verb, self.state, self.to_state = job_id, verb, state, to_state
         self.allowed_from = tuple(allowed_from)

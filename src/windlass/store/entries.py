@@ -184,8 +184,10 @@ def _check_key(key: object) -> None:
 def _check_after(parents: Sequence[object]) -> None:
     policies: dict[str, DependencyPolicy] = {}
     for after in parents:
-        if not isinstance(after, After) or not is_id(after.parent):
+        if not isinstance(after, After):
             raise ConfigError("after", after, "a list of After(job id)")
+        if not is_id(after.parent):
+            raise ConfigError("after", after.parent, "the id of a job: a UUID, lower case, with dashes")
         if not isinstance(after.policy, DependencyPolicy):
             raise ConfigError("after policy", after.policy, "DependencyPolicy.CANCEL, WAIT or RUN")
         if policies.setdefault(after.parent, after.policy) is not after.policy:
