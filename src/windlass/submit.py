@@ -16,7 +16,7 @@ from contextlib import suppress
 from functools import partial
 
 from windlass import forking
-from windlass.errors import EnqueueUnknownError, StoreUnreachableError, WindlassError
+from windlass.errors import FAULTS_OF_THE_STORE, EnqueueUnknownError, StoreUnreachableError, WindlassError
 from windlass.model import Enqueued, NewJob
 from windlass.store import Store
 from windlass.store.bulk import Alike
@@ -26,6 +26,10 @@ MOST = 1000
 INTERRUPTED = (
     "the thread that stored this job together with its own was stopped by an exception of its own: whether the job is stored is unknown. "
     "Look for it, or repeat the call; with a key, or an id of the job's own, a repeat makes no second job"
+)
+NOT_SENT = (
+    "the database could not be reached while jobs of other callers were stored one by one; this job was not sent, and is not stored. "
+    "Repeat the call when the database answers"
 )
 
 
@@ -229,22 +233,37 @@ class Submitter:
             for request, job_id in zip(batch, error.ids, strict=True):  # each with its own id
                 request.error = EnqueueUnknownError([job_id], error.why)
                 request.error.__cause__ = error
-        except StoreUnreachableError as error:
+        except FAULTS_OF_THE_STORE as error:  # no job is to blame: one by one they would be refused as well
             for request in batch:
                 request.error = error
         except (
             WindlassError
         ) as error:  # refused as a whole, so nothing is stored: find out whose fault it was
-            self._write_apart(batch, error)
+            if len(batch) > 1:
+                self._write_apart(batch)
+            else:
+                batch[0].error = error
         self._tell(batch)
 
-    def _write_apart(self, batch: Sequence[_Request], error: WindlassError) -> None:
-        for request in batch:
+    def _write_apart(self, batch: Sequence[_Request]) -> None:
+        """Store the jobs of a batch one by one, up to the first that the database itself fails: to wait for it again for each of the others
+        would take hours. Each caller is told as soon as its job is decided."""
+        for place, request in enumerate(batch):
             try:
-                request.answer = self._store.enqueue([request.job])[0] if len(batch) > 1 else None
-                request.error = None if request.answer else error
+                request.answer = self._store.enqueue([request.job])[0]
+            except FAULTS_OF_THE_STORE as fault:
+                request.error = left = fault
+                if isinstance(
+                    fault, EnqueueUnknownError
+                ):  # it knows of the job that was sent, and of no other
+                    left = StoreUnreachableError(NOT_SENT, is_unsent=True)
+                    left.__cause__ = fault
+                for other in batch[place + 1 :]:
+                    other.error = left
+                return
             except WindlassError as own:
                 request.error = own
+            self._tell([request])
 
     def _tell(self, batch: Sequence[_Request], cause: BaseException | None = None) -> None:
         loops: dict[asyncio.AbstractEventLoop, list[_Request]] = defaultdict(list)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,18 @@ import pytest
 from tests.engine.shop import Shop
 from tests.waiting import PATIENCE
 from windlass.app import App
-from windlass.errors import ConfigError, KeyConflictError, PayloadError, StoreError
+from windlass.errors import (
+    ConfigError,
+    EnqueueUnknownError,
+    KeyConflictError,
+    PayloadError,
+    StoreError,
+    StoreFullError,
+    StoreInterruptedError,
+    StoreUnreachableError,
+)
 from windlass.model import Enqueued, NewJob, State
-from windlass.store import Store
+from windlass.store import Store, open_store
 from windlass.submit import Submitter
 
 pytestmark = pytest.mark.timing
@@ -137,6 +147,90 @@ def test_when_a_batch_is_refused_each_caller_gets_what_its_own_job_deserves(shop
     for thread in threads:
         thread.join(PATIENCE)
     assert len(good) == 3 and len(bad) == 1
+
+
+class Refusing(Counting):
+    """A store that refuses every batch of more than one job, and at the ``last`` job that is stored alone does ``then``."""
+
+    def __init__(self, store: Store, refusal: Exception, last: int, then: Callable[[], None]) -> None:
+        super().__init__(store)
+        self.refusal, self.last, self.then = refusal, last, then
+
+    def enqueue(self, jobs: Any) -> list[Enqueued]:
+        made = super().enqueue(jobs) if len(jobs) == 1 and self.sizes.count(1) < self.last else None
+        if made is not None:
+            return made
+        self.sizes.append(len(jobs))
+        if len(jobs) > 1:
+            raise self.refusal
+        self.then()
+        return self.store.enqueue(jobs)
+
+
+def submit_together(shop: Shop, store: Refusing, good: list[Enqueued]) -> list[StoreError]:
+    """One job, and while it is being stored nine more, which are a batch; ``good`` are answers in the order in which they come."""
+    store.gate.clear()
+    submitter = Submitter(store)  # type: ignore[arg-type]
+    bad: list[StoreError] = []
+
+    def submit() -> None:
+        try:
+            good.append(submitter.submit(NewJob(kind="k")))
+        except StoreError as error:
+            bad.append(error)
+
+    threads = [threading.Thread(target=submit) for _ in range(10)]
+    for thread in threads:
+        thread.start()
+    shop.until(lambda: len(submitter._waiting) == 9)
+    store.gate.set()
+    for thread in threads:
+        thread.join(PATIENCE)
+    return bad
+
+
+def test_a_batch_that_is_refused_waits_once_for_a_database_that_is_away(shop: Shop) -> None:
+    """It waited once for each job of the batch, and told nobody before the last."""
+    good: list[Enqueued] = []
+    with open_store(shop.app.url) as store:
+
+        def go_away() -> None:
+            # One job was stored before the batch, two of the batch: of these one is that of the thread which still writes.
+            shop.until(lambda: len(good) == 2)
+            store.close()
+
+        refusing = Refusing(store, StoreInterruptedError("a deadlock"), 3, go_away)
+        bad = submit_together(shop, refusing, good)
+    assert refusing.sizes == [1, 9, 1, 1, 1], "the first job that meets the fault is the last that is tried"
+    assert len(good) == 3 and len(bad) == 7
+    assert all(isinstance(error, StoreUnreachableError) and error.is_unsent for error in bad)
+    assert shop.store.phases.counts()["k"].queued == 3
+
+
+def test_where_the_reply_about_one_job_of_a_refused_batch_is_lost_the_others_are_known_not_to_be_stored(
+    shop: Shop,
+) -> None:
+    def lose() -> None:
+        raise EnqueueUnknownError(["0190a0a0-0000-7000-8000-000000000000"], "the reply was lost")
+
+    good: list[Enqueued] = []
+    refusing = Refusing(shop.store, StoreInterruptedError("a deadlock"), 3, lose)
+    bad = submit_together(shop, refusing, good)
+    assert refusing.sizes == [1, 9, 1, 1, 1] and len(good) == 3
+    (unknown,) = [error for error in bad if isinstance(error, EnqueueUnknownError)]
+    others = [error for error in bad if error is not unknown]
+    assert len(others) == 6
+    for error in others:
+        assert isinstance(error, StoreUnreachableError) and error.is_unsent and error.__cause__ is unknown
+        assert "is not stored" in str(error) and unknown.ids[0] not in str(error)
+
+
+def test_a_batch_that_fails_because_of_the_database_is_not_tried_one_by_one(shop: Shop) -> None:
+    good: list[Enqueued] = []
+    refusing = Refusing(shop.store, StoreFullError("the disk is full"), 10, lambda: None)
+    bad = submit_together(shop, refusing, good)
+    assert refusing.sizes == [1, 9] and len(good) == 1
+    assert {type(error) for error in bad} == {StoreFullError} and len(bad) == 9
 
 
 def test_keyed_jobs_go_alone_and_keep_their_promises(shop: Shop) -> None:
