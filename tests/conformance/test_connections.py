@@ -20,7 +20,7 @@ from tests.conformance.life import claim_one, enqueue, one
 from tests.waiting import PATIENCE, eventually
 from windlass.embedded.postgres import PostgresServer
 from windlass.errors import SchemaError, StoreInterruptedError, StoreUnreachableError
-from windlass.model import Failed, JobError, Key, Lease, NewJob, Verdict
+from windlass.model import After, DependencyPolicy, Failed, JobError, Key, Lease, NewJob, Verdict
 from windlass.store import Store, open_store
 from windlass.store.holder import Beat
 from windlass.store.migrate import migrate
@@ -268,3 +268,18 @@ def test_on_sqlite_a_thread_that_waits_for_its_own_transaction_is_told(sqlite_pa
         ):
             threads.submit(enqueue, store).result(PATIENCE)
         enqueue(store)
+
+
+def test_a_child_whose_parent_was_pruned_is_linked_on_one_connection(postgres_dsn: str) -> None:
+    """The time of the parent's end was asked for on a second connection, which a store of one does not have; upkeep stopped there."""
+    with open_store(postgres_dsn, max_connections=1, connect_timeout=1) as store:
+        parent = one(store)
+        (child,) = store.enqueue([NewJob(kind="child", after=[After(parent, policy=DependencyPolicy.WAIT)])])
+        with psycopg.connect(postgres_dsn, autocommit=True) as admin:
+            admin.execute("DELETE FROM windlass.job WHERE id = %s", (parent,))
+            before = store.now()
+            assert store.dependencies.link() == 1
+            row = admin.execute(
+                "SELECT parent_state, parent_ended_at FROM windlass.job_dep WHERE child = %s", (child.id,)
+            ).fetchone()
+        assert row is not None and row[0] == "cancelled" and before <= row[1] <= store.now()

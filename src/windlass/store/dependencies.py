@@ -197,7 +197,7 @@ class Dependencies:
         self._db.tell(tx, {phase for _, phase in live if phase}, nudge=True)
         flagged = {row[0] for row in live}
         flagged |= {row[0] for row in tx.run("link.flag_later", parents=parents)}
-        ended = {
+        ended: dict[str, tuple[State, datetime | None]] = {
             row[0]: (State(row[1]), self._db.moment(row[2])) for row in tx.run("link.ended", parents=parents)
         }
         ended |= self._gone(
@@ -239,13 +239,13 @@ class Dependencies:
             fire(self._enqueuer, tx, ruled)
         return len(pending) + len(doomed), max(edges) if len(edges) == limit else ""
 
-    def _gone(self, tx: Transaction, parents: Sequence[str]) -> dict[str, tuple[State, datetime]]:
+    def _gone(self, tx: Transaction, parents: Sequence[str]) -> dict[str, tuple[State, None]]:
         """Parents that are in no table: pruned between the child's check and its commit. They count as cancelled, since
-        nobody can say any more how they ended; one in the middle of a move is in exactly one table of any snapshot."""
+        nobody can say any more how and when they ended; one in the middle of a move is in exactly one table of any snapshot."""
         if not parents:
             return {}
         there = {row[0] for row in tx.run("enqueue.present", ids=list(parents))}
-        return {parent: (State.CANCELLED, self._db.now()) for parent in parents if parent not in there}
+        return {parent: (State.CANCELLED, None) for parent in parents if parent not in there}
 
 
 def counts(numbers: dict[str, int], name: str) -> str:

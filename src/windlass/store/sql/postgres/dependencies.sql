@@ -66,7 +66,7 @@ WHERE d.id = ANY(:parents::uuid[])
 FOR KEY SHARE SKIP LOCKED;
 
 -- name: link.mark
--- Notes the end of parents on the edges of children that are being linked.
+-- Notes the end of parents on the edges of children that are being linked; one whose time nobody knows any more ends now.
 WITH edge AS MATERIALIZED (
     SELECT e.tid, g.state, g.ended_at
     FROM json_to_recordset(:edges::json) AS g (parent uuid, child uuid, state text, ended_at timestamptz)
@@ -81,7 +81,7 @@ WITH edge AS MATERIALIZED (
 )
 UPDATE windlass.job_dep AS d
 SET parent_state = e.state,
-    parent_ended_at = e.ended_at
+    parent_ended_at = COALESCE(e.ended_at, :now::timestamptz, clock_timestamp())
 FROM edge AS e
 WHERE d.ctid = e.tid; -- whoever changed the row meanwhile noted the same end
 

@@ -51,10 +51,10 @@ FROM windlass_job_done AS d
 WHERE d.id IN (SELECT g.value FROM json_each(:parents) AS g);
 
 -- name: link.mark
--- Notes the end of parents on the edges of children that are being linked.
+-- Notes the end of parents on the edges of children that are being linked; one whose time nobody knows any more ends now.
 UPDATE windlass_job_dep
 SET parent_state = g.value ->> '$.state',
-    parent_ended_at = g.value ->> '$.ended_at'
+    parent_ended_at = COALESCE(g.value ->> '$.ended_at', :now)
 FROM json_each(:edges) AS g
 WHERE windlass_job_dep.parent = g.value ->> '$.parent'
     AND windlass_job_dep.child = g.value ->> '$.child';
