@@ -283,3 +283,59 @@ def test_a_child_whose_parent_was_pruned_is_linked_on_one_connection(postgres_ds
                 "SELECT parent_state, parent_ended_at FROM windlass.job_dep WHERE child = %s", (child.id,)
             ).fetchone()
         assert row is not None and row[0] == "cancelled" and before <= row[1] <= store.now()
+
+
+def _broken(store: Store, dsn: str) -> None:
+    """A verb whose connection the server ends."""
+    with store.db._connection() as connection:  # type: ignore[attr-defined]
+        with psycopg.connect(dsn, autocommit=True) as admin:
+            admin.execute("SELECT pg_terminate_backend(%s, 60000)", (connection.info.backend_pid,))
+        connection.execute("SELECT 1")
+
+
+def test_a_call_has_its_own_error_where_no_thread_can_be_had(
+    postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broken connection has its neighbours looked at by a thread; that none can be started is not what the caller asked about."""
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with open_store(postgres_dsn) as store:
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "start", refuse)
+            with pytest.raises(StoreUnreachableError):
+                _broken(store, postgres_dsn)
+        one(store)
+        looks: SimpleQueue[None] = SimpleQueue()
+        monkeypatch.setattr(store.db._pool, "check", lambda: looks.put(None))  # type: ignore[attr-defined]
+        with pytest.raises(StoreUnreachableError):
+            _broken(store, postgres_dsn)
+        looks.get(timeout=PATIENCE)
+
+
+def test_connections_that_break_at_once_have_their_neighbours_looked_at_once(
+    postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that restarts breaks every connection: there was a thread for each."""
+    looks: SimpleQueue[None] = SimpleQueue()
+    gate = threading.Event()
+
+    with open_store(postgres_dsn) as store:
+        pool = store.db._pool  # type: ignore[attr-defined]
+
+        def look() -> None:
+            looks.put(None)
+            gate.wait(PATIENCE)
+
+        monkeypatch.setattr(pool, "check", look)
+        for _ in range(3):
+            with pytest.raises(StoreUnreachableError):
+                _broken(store, postgres_dsn)
+        looks.get(timeout=PATIENCE)
+        gate.set()
+        eventually(lambda: not store.db._checked, "the look has ended")  # type: ignore[attr-defined]
+        assert looks.empty(), "one look at a time"
+        with pytest.raises(StoreUnreachableError):
+            _broken(store, postgres_dsn)
+        looks.get(timeout=PATIENCE)

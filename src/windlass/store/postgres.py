@@ -102,6 +102,7 @@ class PostgresDatabase:
         self._waiters = threading.BoundedSemaphore(max(1, most // 2))
         self._is_open = False
         self._opening = threading.Lock()
+        self._checked: set[ConnectionPool[psycopg.Connection]] = set()
 
     @property
     def _pools(self) -> Sequence[ConnectionPool[psycopg.Connection]]:
@@ -229,8 +230,8 @@ class PostgresDatabase:
                 try:
                     yield connection
                 finally:
-                    if connection.broken:  # its neighbours may be: each would cost a failed call
-                        threading.Thread(target=pool.check, daemon=True).start()
+                    if connection.broken:
+                        self._check_soon(pool)
         except PoolTimeout as error:
             raise StoreUnreachableError(
                 "no connection to PostgreSQL became free in time; nothing was asked of it. Check that the server runs, or raise "
@@ -239,6 +240,25 @@ class PostgresDatabase:
             ) from error
         except PoolClosed as error:
             raise StoreUnreachableError("this store is closed; open another one", is_unsent=True) from error
+
+    def _check_soon(self, pool: ConnectionPool[psycopg.Connection]) -> None:
+        """Have the neighbours of a broken connection looked at, which may be broken, too: each would cost a failed call. One thread a pool;
+        where none can be had, the call's own error is what counts."""
+        with self._opening:
+            if pool in self._checked:
+                return
+            self._checked.add(pool)
+
+        def check() -> None:
+            try:
+                pool.check()
+            finally:
+                self._checked.discard(pool)
+
+        try:
+            threading.Thread(target=check, daemon=True).start()
+        except RuntimeError:
+            self._checked.discard(pool)
 
     def _on(self, connection: psycopg.Connection) -> PostgresTransaction:
         return PostgresTransaction(connection, self._clock, prepare=not self._pooled)
