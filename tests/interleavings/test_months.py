@@ -246,7 +246,8 @@ def test_the_swap_gives_up_soon_behind_a_reader_and_others_go_on(old: str, store
 
 
 @pytest.mark.parametrize(
-    "ground", ["a day is dropped", "a day is detached", "a column comes", "a day is emptied"]
+    "ground",
+    ["a day is dropped", "a day is detached", "a column comes", "a day is emptied", "the copy is dropped"],
 )
 @pytest.mark.parametrize("stage", ["began", "copies", "copied"])
 def test_where_the_ground_has_changed_the_copy_is_thrown_away(
@@ -269,6 +270,8 @@ def test_where_the_ground_has_changed_the_copy_is_thrown_away(
                 )
             case "a column comes":
                 connection.execute("ALTER TABLE windlass.job_done ADD COLUMN colour text DEFAULT 'red'")
+            case "the copy is dropped":
+                connection.execute(f"DROP TABLE windlass.{MONTH}".encode())
             case _:
                 connection.execute(f"TRUNCATE windlass.{day}".encode())
                 connection.execute(

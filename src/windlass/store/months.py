@@ -12,7 +12,7 @@ beside its days and then takes their place:
 6. drop the days, a few at a time.
 
 Each of these is a transaction, or many, and what comes next is read from the database: whoever is killed, any instance goes on. Where the ground has
-changed (a day was dropped or detached, job_done has got a column), the copy is thrown away. History itself is touched by 5 and 6 alone.
+changed (a day was dropped or detached, the copy was dropped, job_done has got a column), the copy is thrown away. History itself is touched by 5 and 6 alone.
 """
 
 from __future__ import annotations
@@ -138,7 +138,12 @@ class _Work:
         return self._begin(days)
 
     def _go_on(self, month: _Month, there: dict[str, bool]) -> MergeStep:
-        if self._value(_SHAPE) != month.shape or any(there.get(day, True) for day in month.days):
+        is_there = self._value("SELECT to_regclass(%s) IS NOT NULL", f"windlass.{month.name}")
+        if (
+            not is_there
+            or self._value(_SHAPE) != month.shape
+            or any(there.get(day, True) for day in month.days)
+        ):
             return self._abandon(month)
         if not month.is_copied:
             return self._copy(month)
@@ -258,7 +263,7 @@ class _Work:
 
     def _abandon(self, month: _Month) -> MergeStep:
         """Throw the copy away; the days are as they were."""
-        log.info("the days of %s have changed: what was copied of them is thrown away", month.name)
+        log.info("the days or the table of %s have changed: what was copied is thrown away", month.name)
         self._do(f"DROP TABLE IF EXISTS windlass.{month.name}")
         for day in month.days:
             if self._value("SELECT to_regclass(%s) IS NOT NULL", f"windlass.{day}"):
@@ -266,7 +271,7 @@ class _Work:
                     self._do(f"DROP TRIGGER IF EXISTS month_change_{each} ON windlass.{day}")
         self._do("DELETE FROM windlass.month_change")
         self._do("DELETE FROM windlass.month WHERE name = %s", month.name)
-        return MergeStep(month.name, what="thrown away: its days have changed")
+        return MergeStep(month.name, what="thrown away: its days or its table have changed")
 
     # ------------------------------------------------------------------ talking to the database
 
