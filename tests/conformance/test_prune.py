@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -12,6 +14,7 @@ from windlass.errors import ConfigError, JobNotFoundError
 from windlass.model import (
     After,
     Archived,
+    CancelAnswer,
     DependencyPolicy,
     Key,
     KeyScope,
@@ -22,6 +25,7 @@ from windlass.model import (
     Throttle,
 )
 from windlass.store import Store
+from windlass.store.contract import Transaction
 
 DAY = timedelta(days=1)
 KEEP = Retention(completed=DAY, failed=3 * DAY, cancelled=2 * DAY)
@@ -263,3 +267,38 @@ def test_a_job_that_a_key_leads_to_is_not_pruned(
     assert store.upkeep.prune(keep) == 0, "the child that waits for it has to be linked first"
     store.dependencies.link()
     assert store.upkeep.prune(keep) == 1, "its key has expired"
+
+
+@pytest.mark.parametrize("verb", ["cancel", "retry"])
+def test_a_job_that_is_pruned_right_after_a_cancel_or_retry_was_cancelled_or_retried(
+    store: Store,
+    clock: ManualClock,
+    verb: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What the verbs say of the job (at DEBUG, or as their answer) is read before their commit."""
+    caplog.set_level(logging.DEBUG, "windlass.store")
+    job = one(store)
+    if verb == "retry":
+        store.jobs.cancel(job)
+    transact = store.db.transact
+
+    def then_prune(work: Callable[[Transaction], object], *, waits: bool = False) -> object:
+        answer = transact(work, waits=waits)
+        monkeypatch.undo()
+        if verb == "retry":
+            holder = store.join()
+            holder.cancel(claim_one(holder))
+            holder.leave()
+        clock.advance(2 * DAY)
+        store.upkeep.prune(WHOLE_DAYS)
+        return answer
+
+    monkeypatch.setattr(store.db, "transact", then_prune)
+    if verb == "cancel":
+        assert store.jobs.cancel(job) is CancelAnswer.CANCELLED
+    else:
+        assert store.jobs.retry(job).generation == 2
+    with pytest.raises(JobNotFoundError):
+        store.jobs.get(job)

@@ -129,10 +129,17 @@ class Jobs:
         """
         if not is_id(job_id):
             raise JobNotFoundError(job_id)
+
+        def work(tx: Transaction) -> tuple[CancelAnswer | None, Sequence[Row]]:
+            answer = self._cancel(tx, job_id, reason)
+            # For the log line. After the commit the job may be pruned at any moment.
+            is_told = answer is CancelAnswer.CANCELLED and lines.log.isEnabledFor(lines.DEBUG)
+            return answer, tx.run("get", id=job_id) if is_told else ()
+
         for _ in range(_LOOKS):
-            answer = self._db.transact(lambda tx: self._cancel(tx, job_id, reason))
-            if answer is CancelAnswer.CANCELLED and lines.is_on():
-                lines.cancelled(self.get(job_id), reason)
+            answer, rows = self._db.transact(work)
+            for row in rows:
+                lines.cancelled(row, reason)
             if answer is not None:
                 return answer
         raise StoreError(f"job {job_id} moves too fast to be cancelled; nothing was changed, try again")
@@ -147,11 +154,16 @@ class Jobs:
         failed parent keeps from running stays cancelled until that one is retried, too. It runs for the principal that
         asked for it at first; once that is erased, the retry is refused.
         """
+
+        def work(tx: Transaction) -> Sequence[Row]:
+            # Read before the commit: after it the job may run, end and be pruned at any moment.
+            return tx.run("get", id=job_id) if self._retry(tx, job_id, dependents) else ()
+
         looks = 0
         while looks < _LOOKS:
             try:
-                if self._db.transact(lambda tx: self._retry(tx, job_id, dependents)):
-                    job = self.get(job_id)
+                if rows := self._db.transact(work):
+                    job = to_job(self._db, rows[0])
                     lines.retried(job)
                     return job
                 looks += 1

@@ -29,13 +29,8 @@ LEVELS = dict.fromkeys(
 )
 """Every event of the store and its level; docs/guides/logs-and-metrics.md has their fields."""
 
-
 DEBUG = logging.DEBUG
-
-
-def is_on() -> bool:
-    """Whether anybody reads these lines. Where each call of Python counts, ``log.isEnabledFor(DEBUG)`` is one less."""
-    return log.isEnabledFor(DEBUG)
+"""``log.isEnabledFor(DEBUG)`` says whether anybody reads these lines. A function for it would be one more call for each plain enqueue."""
 
 
 def enqueued(entries: Iterable[Any], *, inbox: bool = False) -> None:
@@ -50,7 +45,7 @@ def enqueued(entries: Iterable[Any], *, inbox: bool = False) -> None:
 
 def streamed(like: Any, ids: Iterable[str]) -> None:
     """Jobs that differ in nothing but their arguments were inserted."""
-    if is_on():
+    if log.isEnabledFor(DEBUG):
         for job_id in ids:
             fields = {**_fields(like), "job_id": job_id}
             _tell(
@@ -60,42 +55,41 @@ def streamed(like: Any, ids: Iterable[str]) -> None:
 
 def rule_fired(rule: str, entry: Any, parents: Sequence[str]) -> None:
     """A rule made a child."""
-    if is_on():
+    if log.isEnabledFor(DEBUG):
         message = f"made by rule {rule}, once the end of its parents commits"
         _tell("rule.fired", message, rule=rule, parents=list(parents), **_fields(entry))
 
 
-def cancelled(job: Job, reason: str) -> None:
-    """A job that nobody held was cancelled."""
-    if is_on():
-        _tell("job.cancelled_unheld", reason, reason=reason, **_job_fields(job))
+def cancelled(row: Row, reason: str) -> None:
+    """A job that nobody held was cancelled (a row of the verb ``get``)."""
+    if log.isEnabledFor(DEBUG):
+        _tell("job.cancelled_unheld", reason, reason=reason, **_row_fields(row))
 
 
 def cancelled_with_parents(tx: Transaction, ids: Sequence[str]) -> None:
     """Children were cancelled, because a parent did not complete."""
-    if not ids or not is_on():
+    if not ids or not log.isEnabledFor(DEBUG):
         return
     for job_id in ids:
         for row in tx.run("get", id=job_id):
-            reason = "a parent did not complete"
-            _tell("job.cancelled_unheld", reason, reason=reason, **_row_fields(row))
+            cancelled(row, "a parent did not complete")
 
 
 def retried(job: Job) -> None:
     """An ended job was brought back by hand."""
-    if is_on():
+    if log.isEnabledFor(DEBUG):
         message = f"brought back by hand: generation {job.generation}"
         _tell("job.retried_by_hand", message, generation=job.generation, **_job_fields(job))
 
 
 def paused(phase: str, reason: str, seconds: float | None) -> None:
-    if is_on():
+    if log.isEnabledFor(DEBUG):
         ends = "until it is resumed" if seconds is None else f"for {seconds:g} s"
         _tell("phase.paused", f"paused {ends}: {reason}", phase=phase, reason=reason, pause_seconds=seconds)
 
 
 def resumed(phase: str) -> None:
-    if is_on():
+    if log.isEnabledFor(DEBUG):
         _tell("phase.resumed", "served again", phase=phase)
 
 
