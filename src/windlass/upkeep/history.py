@@ -41,8 +41,8 @@ class History:
             self._has_begun, self._pause = False, SOON
             return None
         if step.is_waiting:
-            self._pause = min(SELDOM, 2 * self._pause)
-            return self._pause / 2
+            pause, self._pause = self._pause, min(SELDOM, 2 * self._pause)
+            return pause
         self._has_begun, self._pause = True, SOON
         if step.jobs:
             self._page = min(MOST, 2 * self._page) if took < SHORT else self._page
