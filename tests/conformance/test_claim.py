@@ -7,10 +7,10 @@ from datetime import timedelta
 
 import pytest
 
-from tests.conformance.life import assert_counts_are_true, claim_one, enqueue, one, state
+from tests.conformance.life import BOOM, assert_counts_are_true, claim_one, enqueue, one, state
 from windlass.clock import ManualClock
 from windlass.errors import ConfigError
-from windlass.model import Completed, Flag, State, Want
+from windlass.model import Completed, Flag, Retried, State, Want
 from windlass.store import Store
 
 
@@ -50,6 +50,21 @@ def test_a_claim_takes_only_its_own_phase(store: Store) -> None:
     holder = store.join()
     assert [lease.id for lease in holder.claim("work", 10)] == [mine]
     assert not holder.claim("none", 10)
+
+
+def test_a_claim_without_suspects_goes_past_them(store: Store) -> None:
+    """They stay where they are, for whoever has a place for them."""
+    holder = store.join()
+    suspect = one(store)
+    holder.record([Retried(claim_one(holder), BOOM, timedelta(0), crashed=True)])
+    store.upkeep.promote()
+    assert not holder.step((), Want("work", 10, suspects=False)).claimed
+    fresh = one(store)
+    (lease,) = holder.step((), Want("work", 10, suspects=False)).claimed
+    assert lease.id == fresh
+    holder.nudge("work")
+    assert claim_one(holder).id == suspect
+    assert_counts_are_true(store)
 
 
 def test_tokens_rise_with_every_claim(store: Store) -> None:

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.bystanders import gather
-from tests.conformance.life import one
+from tests.conformance.life import BOOM, claim_one, one
 from windlass.clock import ManualClock
-from windlass.model import NewSchedule
+from windlass.model import NewSchedule, Retried, Want
 from windlass.store import Store, open_store
 
 
@@ -53,9 +53,15 @@ def test_an_idle_instance_only_reads(file: Callable[[], Store], clock: ManualClo
     store.upkeep.fold()
     store.schedules.put(NewSchedule(name="daily", kind="fresh", expression="@daily"))
     holder = store.join()
+    one(store, "suspect")
+    holder.record([Retried(claim_one(holder, "suspect"), BOOM, timedelta(0), crashed=True)])
+    store.upkeep.promote()
     clock.advance(timedelta(seconds=1))
+    holder.step()
+    store.upkeep.fold()
     with only_reading(store):
         assert not holder.claim("nothing", 5)
+        assert not holder.step((), Want("suspect", 5, suspects=False)).claimed
         assert not holder.claim("crowd.held", 5)
         assert not holder.claim("fresh", 5, quiet=timedelta(hours=1))
         assert store.upkeep.promote() == {}

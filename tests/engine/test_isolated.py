@@ -12,7 +12,7 @@ import pytest
 from tests.engine import process_handlers as handlers
 from tests.engine.shop import Shop
 from windlass.engine.engine import Engine
-from windlass.engine.floor import MOST_ALONE
+from windlass.engine.floor import MOST_ALONE, MOST_APART
 from windlass.model import Enqueued, State
 
 pytestmark = pytest.mark.timing
@@ -39,9 +39,9 @@ def test_a_job_that_was_running_at_two_deaths_runs_in_a_process_of_its_own(
     assert (shop.job(job).result != os.getpid()) is is_apart
 
 
-def suspects(shop: Shop, folder: Path, count: int) -> list[Enqueued]:
+def suspects(shop: Shop, folder: Path, count: int, processors: int | None = None) -> list[Enqueued]:
     """Suspects that run until there is a file ``go``, and say that they began."""
-    work = shop.app.job(processors=MOST_ALONE + 1)(handlers.wait_for)
+    work = shop.app.job(processors=processors or count)(handlers.wait_for)
     jobs = [work.enqueue(path=str(folder / f"begun-{n}"), go=str(folder / "go")) for n in range(count)]
     table = "windlass_job" if shop.store.db.dialect == "sqlite" else "windlass.job"
     shop.run(f"UPDATE {table} SET flags = flags | 513")
@@ -49,7 +49,7 @@ def suspects(shop: Shop, folder: Path, count: int) -> list[Enqueued]:
 
 
 def begun(folder: Path) -> int:
-    return len(list(folder.glob("begun-?")))
+    return len(list(folder.glob("begun-*")))
 
 
 def waiting(engine: Engine) -> int:
@@ -57,7 +57,7 @@ def waiting(engine: Engine) -> int:
 
 
 def test_those_that_wait_for_a_process_hold_no_processor(shop: Shop, tmp_path: Path) -> None:
-    """Seven suspects for four places, and five processors: the fifth is for the others."""
+    """Seven suspects for four places, and seven processors: three are for the others."""
     jobs = suspects(shop, tmp_path, MOST_ALONE + 3)
     engine = shop.serve()
     shop.until(lambda: begun(tmp_path) == MOST_ALONE and waiting(engine) == 3)
@@ -96,6 +96,42 @@ def test_one_that_waits_for_a_process_can_be_cancelled_and_is_given_back(shop: S
     engine.stop(grace=0)
     assert shop.job(left).state is State.QUEUED and shop.job(left).attempt == 0
     assert begun(tmp_path) == MOST_ALONE
+
+
+def fresh_ones_end(shop: Shop, folder: Path) -> None:
+    """Jobs that met no death and stand behind all suspects run while those wait."""
+    folder.mkdir()
+    (folder / "go").touch()
+    jobs = [
+        shop.app.enqueue("wait_for", path=str(folder / f"begun-{n}"), go=str(folder / "go")) for n in range(3)
+    ]
+    shop.until(lambda: all(shop.job(job).state is State.COMPLETED for job in jobs))
+
+
+def held(shop: Shop) -> int:
+    return shop.store.phases.counts()["wait_for"].processing
+
+
+@pytest.mark.parametrize("processors", [MOST_ALONE + 2, 20])
+def test_an_instance_leaves_suspects_to_others_and_goes_on_with_fresh_jobs(
+    shop: Shop, tmp_path: Path, processors: int
+) -> None:
+    """I-9. With the many processors one claim brings more than may wait: the rest goes back at once."""
+    jobs = suspects(shop, tmp_path, 20, processors)
+    first = shop.serve(recovery=600.0)
+    shop.until(lambda: begun(tmp_path) == MOST_ALONE)
+    fresh_ones_end(shop, tmp_path / "fresh-1")
+    shop.until(lambda: held(shop) <= MOST_ALONE + MOST_APART)
+    assert 0 < waiting(first) <= MOST_APART
+    second = shop.serve(recovery=600.0)
+    shop.until(lambda: begun(tmp_path) == 2 * MOST_ALONE)
+    fresh_ones_end(shop, tmp_path / "fresh-2")
+    shop.until(lambda: held(shop) <= 2 * (MOST_ALONE + MOST_APART))
+    (tmp_path / "go").touch()
+    shop.drained(first)
+    shop.drained(second)
+    ended = [shop.job(job) for job in jobs]
+    assert {(job.state, job.attempt) for job in ended} == {(State.COMPLETED, 1)}
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

@@ -123,7 +123,7 @@ class Discovery:
         if limit < 1:
             return None
         quiet = timedelta(seconds=self._settings.quiet)
-        return Want(phase, limit, min(limit, room.starting), quiet)
+        return Want(phase, limit, min(limit, room.starting), quiet, room.suspects)
 
     def learn(self, want: Want, claimed: int, began: float | None = None) -> None:
         """Take in what a claim found that ``began`` then: it has not seen what was hinted at since."""

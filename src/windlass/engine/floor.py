@@ -24,20 +24,26 @@ from windlass.work.kind import Phase, Where
 _STARTED, _SUSPECT = int(Flag.STARTED), int(Flag.SUSPECT)
 _RECOVERED = int(Flag.SUSPECT | Flag.RECOVERED)
 MOST_ALONE = 4
-"""Suspects that run at once, each in a process of its own. Those that wait for a place hold no processor: other jobs go on beside them."""
+"""Suspects that run at once, each in a process of its own. Those that wait for a place hold no processor: other jobs go on beside them.
+One whose handler no other process can find counts as well, though it runs beside the others: the fewer of them run at once, the fewer are
+charged with the death of their instance."""
+MOST_APART = 2 * MOST_ALONE
+"""Suspects that wait for a place in this instance. What a claim brings beyond them is given back, and while one waits no more are claimed:
+other instances may have places for them."""
 CLAIMS_KEPT = 10_000
 and_ = int.__and__  # a Flag's own costs a microsecond
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What a phase can take: jobs that start at once, and how many more may wait in memory."""
+    """What a phase can take: jobs that start at once, how many more may wait in memory, and whether suspects may be among them."""
 
     starting: int
     busy: int
     waiting: int
     size: int
     left: int
+    suspects: bool = True
 
 
 class Floor:
@@ -66,6 +72,10 @@ class Floor:
         self._running: dict[str, Running] = {}
         self._alone = 0
         self._apart: dict[str, Lease] = {}  # suspects that wait for a place, the oldest first
+        self._surplus: list[Lease] = []  # suspects beyond those, to be given back
+        self._without: set[str] = set()  # phases of which no suspects were claimed, because some waited
+        self.has_news = False
+        """Whether ``suspects`` has something to tell."""
         self._claimed: dict[int, float] = {}
         self._lock = threading.Lock()
         self._closed = False
@@ -113,7 +123,7 @@ class Floor:
                 is_alone = and_(lease.flags, _SUSPECT) != 0 and phase.where is not Where.PROCESS
                 if is_alone:
                     if self._alone >= MOST_ALONE:
-                        self._apart[lease.id] = lease
+                        self._set_apart(lease)
                         self._pools[lease.phase].release(processor)
                         if self._places is not None:
                             self._places.give_back(1)
@@ -133,6 +143,23 @@ class Floor:
         places.give_back(taken - len(made))
         return made
 
+    def _set_apart(self, lease: Lease) -> None:
+        """Have a suspect wait for a place, or leave where enough of them do."""
+        if len(self._apart) < MOST_APART:
+            self._apart[lease.id] = lease
+            self._without.add(lease.phase)
+        else:
+            self._queue.done(lease.id)
+            self._surplus.append(lease)
+            self.has_news = True
+
+    def suspects(self) -> tuple[list[Lease], list[str]]:
+        """The suspects to give back, and, once none waits any more, the phases to look for others in."""
+        with self._lock:
+            self.has_news = False
+            surplus, self._surplus = self._surplus, []
+            return surplus, [] if self._apart else sorted(self._without)
+
     def _let_in(self) -> list[Running]:
         """Suspects that wait, for the places that became free; before all others, for they have waited longest."""
         made = []
@@ -143,7 +170,7 @@ class Floor:
                 break
             pool = self._pools[lease.phase]
             if pool.free and (self._places is None or self._places.take(1)):
-                del self._apart[lease.id]
+                self._no_longer_apart(lease)
                 self._alone += 1
                 at = self._claimed.get(lease.token, now)
                 started = Running(lease, self._phases[lease.phase], pool.assign(lease), at, now, True)
@@ -226,13 +253,18 @@ class Floor:
     def clear(self) -> list[Lease]:
         """Take out everything that waits, to give it back."""
         with self._lock:
-            return [*map(self._leave, list(self._apart.values())), *self._queue.drain()]
+            surplus, self._surplus = self._surplus, []
+            return [*map(self._leave, list(self._apart.values())), *surplus, *self._queue.drain()]
 
     def _leave(self, lease: Lease) -> Lease:
         """Take out a suspect that waits for a place."""
-        del self._apart[lease.id]
+        self._no_longer_apart(lease)
         self._queue.done(lease.id)
         return lease
+
+    def _no_longer_apart(self, lease: Lease) -> None:
+        del self._apart[lease.id]
+        self.has_news = self.has_news or not self._apart
 
     def close(self) -> None:
         """Start nothing from here on."""
@@ -251,7 +283,15 @@ class Floor:
             if self._limit is not None:
                 free = min(free, max(0, self._limit - len(self._running)))
                 size = min(size, busy + max(1, self._limit - len(self._running)))  # one waits for its turn
-            return Room(max(0, free - waiting), busy, waiting, size, self._queue.room(phase))
+            left = self._queue.room(phase)
+            if self._apart:
+                self._without.add(phase)
+            elif self._without and phase in self._without:
+                self._without.discard(phase)
+                left = min(
+                    left, MOST_APART
+                )  # there were more suspects than places: a whole batch of them may come
+            return Room(max(0, free - waiting), busy, waiting, size, left, not self._apart)
 
     def running_one(self, lease: Lease) -> Running | None:
         """The running attempt of this very lease."""
@@ -265,7 +305,7 @@ class Floor:
     @property
     def is_empty(self) -> bool:
         with self._lock:
-            return not self._running and not self._apart and not len(self._queue)
+            return not (self._running or self._apart or self._surplus or len(self._queue))
 
     def report(self) -> dict[str, tuple[PoolReport, int]]:
         """For each phase its processors by state and how many jobs wait in memory."""

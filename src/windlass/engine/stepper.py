@@ -146,6 +146,8 @@ class Stepper:
         """One step, if there is anything to do; False when there is not."""
         self.turned_at = time.monotonic()
         self._start_careful()
+        if self._floor.has_news:
+            self._tend_suspects()
         if elsewhere := self._recorder.count_elsewhere():
             self._discovery.finished(elsewhere)
         want = self._want()
@@ -235,6 +237,14 @@ class Stepper:
                 self._discovery.postpone(lease.phase, REFUSED_PAUSE)
             self._recorder.put(Released(lease) for lease, _ in refused)
             self.begin(self._floor.assign())
+
+    def _tend_suspects(self) -> None:
+        """Give back the suspects that are too many here, and look for others once there are places for them again."""
+        surplus, phases = self._floor.suspects()
+        self._recorder.put(Released(lease) for lease in surplus)
+        for phase in phases:
+            self._holder().nudge(phase)  # claims without them have gone past them
+            self._discovery.hint(phase)
 
     def _start_careful(self) -> None:
         """Note durably that these jobs run now, then run those that are still ours."""

@@ -110,6 +110,8 @@ class Switchboard:
         """Give what waits to idle processors. Claims and ends do so at once; this is the net under them."""
         if following := self._floor.assign():
             self._stepper.begin(following)
+        if self._floor.has_news:
+            self._waker.wake()
 
     def give_up(self, stubborn: Sequence[Running]) -> None:
         for running in stubborn:

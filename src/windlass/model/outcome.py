@@ -47,12 +47,14 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """Room for a claim: at most ``limit`` jobs of ``phase``; the first ``starting`` of them start at once."""
+    """Room for a claim: at most ``limit`` jobs of ``phase``; the first ``starting`` of them start at once. ``suspects`` says whether jobs
+    that must run in a process of their own are wanted as well."""
 
     phase: str
     limit: int
     starting: int | None = None
     quiet: timedelta = timedelta(0)
+    suspects: bool = True
 
 
 class Run(NamedTuple):

@@ -350,6 +350,7 @@ class PostgresDatabase:
             limit=limit,
             starting=starting,
             quiet=want.quiet.total_seconds() if want else 0.0,
+            suspects=want is None or want.suspects,
             lanes=LANES if limit else [],
             marks=as_text(marks) if limit else [],
         )

@@ -225,7 +225,10 @@ class SqliteDatabase:
         return to_micros(self._clock.now() - want.quiet) if want.quiet else FOREVER
 
     def _has_ready(self, want: Want) -> bool:
-        return bool(want.limit and self.read("claim.ready", phase=want.phase, upto=self._upto(want)))
+        return bool(
+            want.limit
+            and self.read("claim.ready", phase=want.phase, upto=self._upto(want), suspects=want.suspects)
+        )
 
     def _claim(self, tx: Transaction, instance: str, want: Want) -> list[Row]:
         granted = tx.run("claim.token", instance=instance, phase=want.phase)
@@ -234,7 +237,13 @@ class SqliteDatabase:
         token = granted[0][0]
         starting = want.limit if want.starting is None else max(0, want.starting)
         rows = tx.run(
-            "claim", phase=want.phase, token=token, limit=want.limit, starting=starting, upto=self._upto(want)
+            "claim",
+            phase=want.phase,
+            token=token,
+            limit=want.limit,
+            starting=starting,
+            upto=self._upto(want),
+            suspects=want.suspects,
         )
         if rows:
             tx.run("claim.count", phase=want.phase, n=len(rows))

@@ -138,7 +138,8 @@ GROUP BY id;
 -- Records plain outcomes and claims the next batch of one phase: one statement, one commit. A row is finished only by
 -- the holder of its token and only while its end touches no other table (flags); at most :limit rows are claimed under
 -- every plan, because they are picked and locked in a materialised CTE, highest lane first, oldest first, from the
--- low-water mark of each lane on. Answers one row about the finished ones, then the claimed ones. Times and counts that somebody wrote
+-- low-water mark of each lane on, and without suspects where the claimant has enough of them. Answers one row about the finished ones,
+-- then the claimed ones. Times and counts that somebody wrote
 -- past us are bounded: one that the driver cannot read, or that does not fit, would fail every claim of its phase, after its commit.
 -- Outcomes come as columns, which are read in half the time of JSON; those that no outcome has anything in are left empty.
 WITH clock AS MATERIALIZED (
@@ -182,6 +183,7 @@ WITH clock AS MATERIALIZED (
             AND j.ready_at >= l.mark
             AND j.ready_at <= (SELECT upto FROM clock)
             AND j.token IS NULL
+            AND (:suspects::boolean OR j.flags & 1 = 0)
         ORDER BY j.ready_at, j.id
         LIMIT :limit -- belt: the outer one decides; this one bounds what a plan that reads ahead may lock
         FOR UPDATE SKIP LOCKED

@@ -86,6 +86,7 @@ FROM windlass_job AS j
 WHERE j.phase = :phase
     AND j.token IS NULL
     AND j.ready_at <= :upto
+    AND (:suspects OR j.flags & 1 = 0)
 LIMIT 1;
 
 -- name: look
@@ -114,7 +115,7 @@ WHERE EXISTS (SELECT 1 FROM windlass_instance AS i WHERE i.id = :instance AND i.
 RETURNING token;
 
 -- name: claim
--- Gives at most :limit jobs of a phase to the holder of a token, highest lane first, oldest first.
+-- Gives at most :limit jobs of a phase to the holder of a token, highest lane first, oldest first; no suspects where it has enough of them.
 UPDATE windlass_job
 SET token = :token,
     claimed_at = :now,
@@ -128,6 +129,7 @@ FROM (
         WHERE r.phase = :phase
             AND r.token IS NULL
             AND r.ready_at <= :upto
+            AND (:suspects OR r.flags & 1 = 0)
         ORDER BY r.lane, r.ready_at, r.id
         LIMIT :limit
     ) AS j
