@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -70,13 +71,13 @@ def test_a_transaction_that_cannot_begin_does_not_spend_the_attempt(
             refused.set()
             raise
 
-    @shop.app.job(name="plain", retry=fixed(1))
+    @shop.app.job(name="plain", retry=fixed(2))
     def plain(ctx: Context) -> str:
         enter(ctx)
         write(ctx)
         return "written"
 
-    @shop.app.job(name="async", retry=fixed(1))
+    @shop.app.job(name="async", retry=fixed(2))
     async def coroutine(ctx: Context) -> str:
         await asyncio.to_thread(enter, ctx)
         try:
@@ -87,7 +88,7 @@ def test_a_transaction_that_cannot_begin_does_not_spend_the_attempt(
             raise
         return "written"
 
-    @shop.app.job(name="chunks", retry=fixed(1))
+    @shop.app.job(name="chunks", retry=fixed(2))
     def chunks(ctx: Context) -> str:
         enter(ctx)
         try:
@@ -125,3 +126,11 @@ def test_a_job_that_locks_the_database_itself_does_not_come_back_for_ever() -> N
     outcomes = [runner.raised(held, phase, StoreBusyError("locked")) for _ in range(12)]
     counted = [outcome.counted for outcome in outcomes if isinstance(outcome, Retried)]
     assert counted == [False] * 10 + [True, False], "and the next attempt begins anew"
+
+
+def test_a_job_of_one_attempt_that_met_a_locked_database_is_not_run_twice() -> None:
+    """I-14: nobody knows what it did before."""
+    registry = Registry()
+    phase = registry.define("work", lambda: None, injected=lambda annotation: False, retry=fixed(1))
+    outcome = Runner(registry).raised(replace(lease("work"), max_attempts=1), phase, StoreBusyError("locked"))
+    assert isinstance(outcome, Retried) and outcome.counted, "which is a failure"

@@ -314,6 +314,27 @@ def test_the_plain_loop_of_chunks_is_refused_in_a_coroutine(shop: Shop) -> None:
     assert shop.job(fine).state is State.COMPLETED, shop.job(fine).error
 
 
+def test_a_job_of_one_attempt_that_is_self_stopped_is_not_run_twice(shop: Shop) -> None:
+    """I-14."""
+    begun, attempts = threading.Event(), []
+
+    @shop.app.job(retry=fixed(1))
+    def once(ctx: Context) -> None:
+        attempts.append(ctx.attempt)
+        begun.set()
+        ctx.sleep(600)
+
+    job = once.enqueue()
+    engine = shop.serve(lease=8.0, heartbeat=0.2, margin=6.0, recovery=600.0)
+    assert begun.wait(PATIENCE)
+    mend = break_beats(engine)
+    shop.until(lambda: engine.stats.report().count("self_stops") == 1)
+    mend()
+    ended = shop.until(lambda: shop.job(job).state.is_final and shop.job(job))
+    assert ended.state is State.FAILED and attempts == [1] and ended.error is not None
+    assert ended.error["code"] == "self_stopped" and "app.store.jobs.retry(id)" in ended.error["message"]
+
+
 @pytest.mark.parametrize("is_async", [True, False])
 def test_a_job_that_is_self_stopped_again_and_again_comes_to_an_end(shop: Shop, is_async: bool) -> None:
     """An outage spends no attempt, but a job that keeps its instance from renewing the lease does not come back without end."""

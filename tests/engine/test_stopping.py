@@ -18,7 +18,9 @@ from tests.engine.process_bench import is_alive
 from tests.engine.shop import Shop
 from tests.waiting import PATIENCE
 from windlass.model import Flag, Released, State
+from windlass.retry import fixed
 from windlass.store.holder import Holder
+from windlass.work.context import Context
 
 pytestmark = pytest.mark.timing
 
@@ -67,6 +69,46 @@ def test_after_the_grace_time_running_jobs_are_stopped_and_given_back(shop: Shop
     engine.stop(grace=0.2)
     assert time.monotonic() - began < 30 and ends == ["cleaned"], "it would have slept for a minute"
     assert (shop.job(job).state, shop.job(job).attempt) == (State.QUEUED, 0)
+
+
+@pytest.mark.parametrize("how", ["coroutine", "thread", "stubborn", "process", "deaf process"])
+def test_a_job_of_one_attempt_that_had_begun_is_not_run_twice(shop: Shop, tmp_path: Path, how: str) -> None:
+    """I-14: it fails, and can be retried by hand; one of its kind that had not begun is given back."""
+    begun, gate = tmp_path / "begun", threading.Event()
+
+    async def coroutine(path: str) -> None:
+        handlers.note(path)
+        await asyncio.sleep(600)
+
+    def thread(path: str, ctx: Context) -> None:
+        Path(path).touch()
+        ctx.sleep(600)
+
+    def stubborn(path: str) -> None:
+        Path(path).touch()
+        gate.wait(PATIENCE)
+
+    handler: Any = {
+        "coroutine": coroutine,
+        "thread": thread,
+        "stubborn": stubborn,
+        "process": handlers.look_at_stop,
+        "deaf process": handlers.sleep,
+    }[how]
+    where = "process" if "process" in how else None
+    work = shop.app.job(name="once", processors=1, executor=where, retry=fixed(1))(handler)
+    first = work.enqueue(path=str(begun))
+    engine = shop.serve(prefetch=10.0)
+    shop.until(begun.exists)
+    second = work.enqueue(path=str(tmp_path / "other"))
+    engine.stop(grace=0)
+    gate.set()
+    ended = shop.job(first)
+    assert (ended.state, ended.attempt) == (State.FAILED, 1) and ended.error is not None
+    assert ended.error["code"] == "interrupted" and "app.store.jobs.retry(id)" in ended.error["message"]
+    assert (shop.job(second).state, shop.job(second).attempt) == (State.QUEUED, 0)
+    shop.store.jobs.retry(first.id)
+    assert shop.job(first).state is State.QUEUED
 
 
 def test_a_second_call_to_stop_does_not_wait_for_the_grace_time(shop: Shop) -> None:

@@ -270,9 +270,7 @@ class Engine:
                 self._board.stop_job(running, Stop.SHUTDOWN)
             self._await_idle(STOP_WAIT, may_hurry=False)
             self._hosts.close_processes()  # before their jobs are given back: another instance may have them at once
-            self._board.give_back(
-                running.lease for running in self._floor.running() if self._floor.give_up(running)
-            )
+            self._board.abandon()
             self._board.give_back(self._floor.clear())
             self._end(deadline)
             self.state = "stopped"

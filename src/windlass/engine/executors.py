@@ -166,6 +166,10 @@ class Bench:
             outcome = self._runner.raised(running.lease, phase, error)
         return self.timed(running, outcome)
 
+    def cut_off(self, running: Running) -> Outcome | None:
+        """The outcome of a job that its instance stops to run."""
+        return self.timed(running, self._runner.cut_off(running.lease, is_begun=running.begun))
+
     def timed(self, running: Running, outcome: Outcome | None) -> Outcome | None:
         """The outcome with where and how long it ran, and without the tokens that the job was given."""
         if outcome is None or isinstance(outcome, Released):

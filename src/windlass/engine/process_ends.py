@@ -23,7 +23,6 @@ from windlass.model import (
     JobError,
     Json,
     Outcome,
-    Released,
     Retried,
 )
 from windlass.observe import events
@@ -74,7 +73,9 @@ class Ends:
 
     def stopped(self, running: Running) -> Outcome | None:
         """The outcome of a job that was told to stop and did not, so that its process was killed."""
-        return Released(running.lease) if running.stop is None else self._bench.raised(running, Stopped())
+        if running.stop is None:
+            return self._bench.cut_off(running)
+        return self._bench.raised(running, Stopped())
 
     def died(self, running: Running, how: Exit, what: str, last_words: str) -> Outcome | None:
         """The outcome of a job whose process died under it: a crash, counted against it and no other."""

@@ -68,6 +68,13 @@ BUSY_SPARED = 10
 SELF_STOPS_SPARED = 3
 """How often one worker gives an attempt back unspent because the database was locked, or because the lease could not be renewed."""
 
+ONCE = "it may be attempted once only and is not run twice by itself: look how far it came, then retry it: app.store.jobs.retry(id)"
+
+
+def is_once(lease: Lease) -> bool:
+    """Whether a job may be attempted once only: what cuts it off, whoever's doing it is, ends it."""
+    return lease.max_attempts == 1
+
 
 class Runner:
     """Turns leases into calls, and what came of a call into an outcome."""
@@ -142,7 +149,7 @@ class Runner:
             case NotAllowedError():
                 return Failed(lease, describe(error))
             case StoreBusyError():
-                counted = self._busy.is_too_often(lease)
+                counted = is_once(lease) or self._busy.is_too_often(lease)
                 return self._retried(lease, phase, describe(error), error, counted=counted)
             case Cancel():
                 return Cancelled(lease, error.reason)
@@ -170,7 +177,7 @@ class Runner:
                     return self.raised(lease, phase, error)
                 if error is not None and reason is Stop.LEASE_LOST:
                     return self.self_stopped(lease, phase)
-                return Released(lease)
+                return self.cut_off(lease, is_begun=error is not None)
 
     def timed_out(self, lease: Lease, phase: Phase) -> Outcome:
         """The outcome of a job that outran its phase's time limit."""
@@ -179,15 +186,27 @@ class Runner:
         told = JobError(type="TimeLimit", code="time_limit", message=message)
         return self._retried(lease, phase, told, None)
 
+    def cut_off(self, lease: Lease, *, is_begun: bool) -> Outcome:
+        """The outcome of a job that its instance stops to run: it is given back. One of a single attempt that has begun fails, for nobody
+        knows how far it came, and it is not to be run twice (I-14)."""
+        if not (is_begun and is_once(lease)):
+            return Released(lease)
+        message = f"the instance that ran this job stopped it before it ended, as at a shutdown; {ONCE}"
+        return Failed(lease, JobError(type="Interrupted", code="interrupted", message=message))
+
     def self_stopped(self, lease: Lease, phase: Phase) -> Outcome:
         """The outcome of a job that had begun when its instance could not renew the lease and stopped it. An outage of the database is
-        not the job's doing, so the attempt is spared at first; a job that keeps its instance from renewing must not come back without end."""
+        not the job's doing, so the attempt is spared at first; a job that keeps its instance from renewing must not come back without end,
+        and one of a single attempt not at all."""
         message = (
             "the instance that ran this job could not renew its lease in time and stopped it; look for what kept the database from "
             "taking the heartbeat: an outage, or a write transaction that was open for too long"
         )
+        if is_once(lease):
+            message = f"{message}; {ONCE}"
         told = JobError(type="SelfStopped", code="self_stopped", message=message)
-        return self._retried(lease, phase, told, None, counted=self._self_stops.is_too_often(lease))
+        counted = is_once(lease) or self._self_stops.is_too_often(lease)
+        return self._retried(lease, phase, told, None, counted=counted)
 
     def uncommitted(self, lease: Lease, phase: Phase) -> Outcome:
         """The outcome of a job that ended in a transaction of its handler's own, unless that was committed: then the database

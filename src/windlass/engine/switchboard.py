@@ -21,7 +21,7 @@ from windlass.engine.stats import Stats
 from windlass.engine.stepper import REFUSED_PAUSE, Stepper
 from windlass.engine.waker import Waker
 from windlass.engine.watchdog import Watchdog
-from windlass.model import ON_REQUEST, Cancelled, Fired, Lease, Outcome, Recovered, Released
+from windlass.model import ON_REQUEST, Cancelled, Failed, Fired, Lease, Outcome, Recovered, Released
 from windlass.observe import events
 from windlass.store.holder import CancelAsked
 from windlass.upkeep.caretaker import Caretaker
@@ -127,8 +127,20 @@ class Switchboard:
             elif running.phase is not None and running.stop is Stop.LEASE_LOST and running.begun:
                 self.record(replace(self._runner.self_stopped(running.lease, running.phase), run=run))
             else:
-                self.give_back([running.lease])
+                self._cut_off(running)
         self.assign()
+
+    def abandon(self) -> None:
+        """The instance ends, and these jobs did not stop in time."""
+        for running in self._floor.running():
+            if self._floor.give_up(running):
+                self._cut_off(running)
+
+    def _cut_off(self, running: Running) -> None:
+        outcome = self._runner.cut_off(running.lease, is_begun=running.begun)
+        self.record(
+            replace(outcome, run=running.run(time.monotonic())) if isinstance(outcome, Failed) else outcome
+        )
 
     def cancel(self, asked: CancelAsked) -> None:
         """A job was asked to stop: here is where it happens, if it is here."""
