@@ -195,6 +195,21 @@ def test_a_cancelled_job_that_is_retried_has_its_own_limits_again(store: Store, 
     assert where(store, [mine, other]) == ["queued", "queued"]
 
 
+def test_a_failed_job_that_is_retried_has_its_own_limits_again(store: Store) -> None:
+    """And not those of others, which were there when it failed; these keep their places."""
+    (other,), (mine,) = limited(store, key="other", limit=3), limited(store, key="mine", limit=1)
+    let_in(store)
+    holder = store.join()
+    (lease,) = [lease for lease in holder.claim(PHASE, 2) if lease.id == mine]
+    holder.fail(lease, BOOM)
+    let_in(store)
+    assert (gate(store, "mine").admitted, gate(store, "other").admitted) == (0, 1)
+    store.jobs.retry(mine)
+    let_in(store)
+    assert sorted((row["key"], row["lim"]) for row in rows(store, "job_limit")) == [("mine", 1), ("other", 3)]
+    assert where(store, [mine, other]) == ["queued", "processing"]
+
+
 def test_a_retry_by_hand_waits_for_a_place_again(store: Store) -> None:
     ids = limited(store, 2, limit=1, key="k")
     let_in(store)
