@@ -620,7 +620,9 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="processes (default: cores)"
     )
-    parser.add_argument("--tests", action="append", metavar="PATH", help=f"default: {' '.join(TESTS)}")
+    parser.add_argument(
+        "--tests", action="extend", nargs="+", metavar="PATH", help=f"default: {' '.join(TESTS)}"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report there too")
     return parser.parse_args(words)
 

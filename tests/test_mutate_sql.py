@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.mutate_sql import arguments
 from tests.sql_guards import DIALECTS, MIGRATION, find, find_in
 from windlass.store.statements import load, parse
 
@@ -212,3 +213,8 @@ def test_a_mutant_is_not_made_of_a_file_that_changed() -> None:
     stale = dataclasses.replace(find("sqlite")[0], text="?")
     with pytest.raises(ValueError, match="changed"):
         stale.applied()
+
+
+@pytest.mark.parametrize("words", [["--tests", "a", "b"], ["--tests", "a", "--tests", "b"]])
+def test_several_files_of_tests_can_be_named(words: list[str]) -> None:
+    assert arguments(words).tests == ["a", "b"]
