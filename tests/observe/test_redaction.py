@@ -171,22 +171,22 @@ def test_short_values_are_left_to_their_names() -> None:
     assert Secrets(["a", ""]).hide("a banana") == "a banana"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "password" * 8000,
-        "token=" * 10_000,
-        "password='" * 6000,
-        "a" * 64_000 + "=",
-        "eyJ" * 20_000,
-        "://:@" * 12_000,
-        "cookie:" * 9000,
-    ],
-)
-def test_hostile_texts_cost_no_more_than_long_ones(text: str) -> None:
-    began = time.process_time()
-    Secrets([CANARY]).hide(text[:64_000])
-    assert time.process_time() - began < 0.5
+@pytest.mark.parametrize("piece", ["password", "token=", "password='", "a", "eyJ", "://:@", "cookie:"])
+def test_hostile_texts_cost_no_more_than_long_ones(piece: str) -> None:
+    """One long text costs what as many characters in 32 short texts cost; where the cost grew with the square of the length, it would be
+    32 times as much. Both are measured side by side, several times, and the best of each counts."""
+    secrets = Secrets([CANARY])
+    short = piece * (2_000 // len(piece)) + "="
+    long = piece * (64_000 // len(piece)) + "="
+
+    def cost(text: str, times: int) -> float:
+        began = time.thread_time()
+        for _ in range(times):
+            secrets.hide(text)
+        return time.thread_time() - began
+
+    rounds = [(cost(long, 1), cost(short, 32)) for _ in range(5)]
+    assert min(one for one, _ in rounds) < 8 * min(many for _, many in rounds)
 
 
 def test_what_is_left_of_a_long_value_where_a_text_was_cut_is_hidden() -> None:
