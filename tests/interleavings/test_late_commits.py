@@ -26,8 +26,7 @@ from tests.waiting import eventually
 from windlass.model import Completed, NewJob, Released
 from windlass.store import Store
 from windlass.store.entries import check
-from windlass.store.holder import LANES
-from windlass.store.marks import FULL_EVERY, FULL_SHARE, RECENT, Marks
+from windlass.store.marks import FULL_EVERY, FULL_SHARE, LANES, RECENT, Marks
 from windlass.store.postgres_transaction import PostgresTransaction
 
 pytestmark = pytest.mark.timing

@@ -14,8 +14,8 @@ from tests.waiting import PATIENCE
 from windlass.model import Completed, JobFilter, Lease, NewJob, Released, State
 from windlass.store.contract import Row
 from windlass.store.ends import finish_columns
-from windlass.store.holder import LANES, Holder
-from windlass.store.marks import Marks, Scan
+from windlass.store.holder import Holder
+from windlass.store.marks import LANES, Marks, Scan
 from windlass.store.store import Store
 
 pytestmark = pytest.mark.timing

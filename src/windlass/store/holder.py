@@ -21,7 +21,6 @@ from windlass.logger import get_logger
 from windlass.model import (
     ASIDE,
     DEFAULT_MAX_ATTEMPTS,
-    HIGHEST_PRIORITY,
     ON_REQUEST,
     Advanced,
     Cancelled,
@@ -40,7 +39,7 @@ from windlass.store.contract import BEATS, STEPS, Database
 from windlass.store.enqueueing import Enqueuer
 from windlass.store.entries import check_correlation
 from windlass.store.ids import is_id, new_id
-from windlass.store.marks import Marks, as_text
+from windlass.store.marks import LANES, Marks, as_text
 from windlass.store.outcomes import all_sound, divided, have_doubles, rounds, sound
 from windlass.store.recording import apply, release_row, resolve
 from windlass.store.rows import LANE, READY_AT, array, in_order, leases_json, to_leases
@@ -51,7 +50,6 @@ log = get_logger("windlass.store")
 T = TypeVar("T")
 
 UNKNOWN_GRACE = timedelta(seconds=5)
-LANES = HIGHEST_PRIORITY + 1
 MAX_CLAIM = 10_000
 
 

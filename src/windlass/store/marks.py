@@ -19,6 +19,10 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from enum import Enum
 
+from windlass.model import HIGHEST_PRIORITY
+
+LANES = HIGHEST_PRIORITY + 1
+"""A queue has one for each priority."""
 FULL_EVERY = 0.5
 FULL_SHARE = 20  # a full scan may take 1/20 of the time
 RECENT_EVERY = 0.25

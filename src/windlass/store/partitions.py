@@ -180,7 +180,8 @@ def _is_empty(connection: psycopg.Connection, name: str) -> bool:
 
 
 def _is_looked_at(connection: psycopg.Connection, name: str, now: datetime | None) -> bool:
-    """Whether a child waits for a job of this day (or, with policy `wait`, for the retry of one), or a key leads to one."""
+    """Whether a child waits for a job of this day (or, with policy `wait`, for the retry of one), or a key leads to one: what
+    ``prune.page`` (upkeep.sql) asks of each job. The two must agree."""
     row = connection.execute(
         f"SELECT EXISTS (SELECT FROM windlass.job_dep AS e JOIN windlass.{name} AS d ON d.id = e.parent WHERE e.parent_state IS NULL "
         "OR (e.policy = 'wait' AND e.parent_state <> 'completed' "

@@ -28,7 +28,7 @@ from windlass.store import months, partitions, postgres_sessions
 from windlass.store.contract import BEATS, EFFECT, NUDGE, Effect, Listener, Row, Transaction
 from windlass.store.ends import finish_columns
 from windlass.store.enqueueing import RepeatRaced
-from windlass.store.marks import as_text
+from windlass.store.marks import LANES, as_text
 from windlass.store.migrations import require_current
 from windlass.store.open_effects import OpenEffect
 from windlass.store.postgres_errors import REPEATABLE, lacks_partition, translated
@@ -45,7 +45,7 @@ CONNECT_TIMEOUT = 5.0
 RECONNECT = 1.0
 """A pool doubles its pauses between attempts to connect, and after a minute's outage would not look for another one. Given up after a
 second and begun anew (``_try_again``), they stay short."""
-LANES = list(range(10))
+_ALL_LANES = list(range(LANES))
 SOON = 3
 """How many days ahead a missing partition of history is a warning; the owner should make them seven days ahead."""
 
@@ -351,7 +351,7 @@ class PostgresDatabase:
             starting=starting,
             quiet=want.quiet.total_seconds() if want else 0.0,
             suspects=want is None or want.suspects,
-            lanes=LANES if limit else [],
+            lanes=_ALL_LANES if limit else [],
             marks=as_text(marks) if limit else [],
         )
         finished = next((row[0] for row in rows if row[1] is None), "")

@@ -53,7 +53,8 @@ def lacks(connection: psycopg.Connection) -> str:
     if found["array_nulls"] != "on":
         wanted.append("SET LOCAL array_nulls = on")
     if found["default_transaction_isolation"] != "read committed":
-        # The transaction has begun with its level by now; this is what makes it one.
+        # Sets nothing for this transaction, which has its level by now. But where this list is not empty, each verb begins its transaction with an
+        # explicit BEGIN, which the driver sends with READ COMMITTED.
         wanted.append("SET LOCAL default_transaction_isolation = 'read committed'")
     return "; ".join(wanted)
 
