@@ -14,8 +14,8 @@ from protocol import Order, Tally, payload, serve  # type: ignore[import-not-fou
 from windlass.model import Json, NewJob
 from windlass.store import open_store
 from windlass.store.ends import finish_columns
+from windlass.store.marks import LANES
 from windlass.store.migrate import migrate
-from windlass.store.postgres import LANES
 from windlass.store.postgres_transaction import STATEMENTS
 
 
@@ -43,7 +43,7 @@ class RawClient:
         holder = self._store.join()
         text, names = STATEMENTS["step"][0]
         batch = int(self._options["batch_size"])
-        marks: Any = ["-infinity"] * len(LANES)
+        lanes, marks = list(range(LANES)), ["-infinity"] * LANES
         with psycopg.connect(self._url, autocommit=True) as connection:
             connection.execute("SET plan_cache_mode = force_generic_plan")
             connection.execute("SET jit = off")
@@ -51,7 +51,7 @@ class RawClient:
             while True:
                 values = {
                     **ends, "instance": holder.id, "expected": held, "aside": 0, "emptied": [], "phase": "noop",
-                    "limit": batch, "starting": batch, "quiet": 0.0, "lanes": LANES, "marks": marks, "now": None,
+                    "limit": batch, "starting": batch, "quiet": 0.0, "suspects": True, "lanes": lanes, "marks": marks, "now": None,
                 }  # fmt: skip
                 rows = connection.execute(
                     text, {name: values[name] for name in names}, prepare=True, binary=True
