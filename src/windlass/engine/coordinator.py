@@ -41,7 +41,7 @@ class Coordinator:
         self._had = 0  # and how much in its turn
 
     def assign(self, most: int | None = None) -> list[Assignment]:
-        """All assignments that are possible now, in the order they were made; ``most`` of them, where that was asked of ``room`` before."""
+        """All assignments that are possible now, in the order they were made; ``most`` of them, where that was asked of ``ready`` before."""
         made: list[Assignment] = []
         room = self.room() if most is None else most
         while room > 0:
@@ -75,6 +75,11 @@ class Coordinator:
             self._had = len(leases) + (self._had if self._is_its_turn(phase) else 0)
             self._last = phase
         return len(leases)
+
+    def ready(self) -> int:
+        """How many jobs that wait can begin now."""
+        fitting = sum(min(pool.free, self._queue.size(phase)) for phase, pool in self._pools.items())
+        return min(fitting, self.room())
 
     def room(self) -> int:
         """How many jobs could begin now, if there were as many."""

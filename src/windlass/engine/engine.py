@@ -108,6 +108,7 @@ class Engine:
         self.on_ready: Callable[[], None] = lambda: None
         """Called when all that may refuse a start has been asked, before the first claim."""
         self._life_lock = threading.Lock()
+        self._forget_places: Callable[[], None] = lambda: None
         self._hurry = threading.Event()
         self._stopped = threading.Event()
 
@@ -234,7 +235,8 @@ class Engine:
             part.start()
             undo.callback(end)
         if self._places is not None:
-            self._places.on_free(lambda: self._caretaker.ask("assign"))
+            self._forget_places = self._places.on_free(lambda: self._caretaker.ask("assign"))
+            undo.callback(self._forget_places)
         self.state = "running"
         events.instance_started(self.id, sorted(phases))
 
@@ -305,6 +307,7 @@ class Engine:
         def left(most: float) -> float:
             return max(0.05, min(most, deadline - time.monotonic()))
 
+        self._forget_places()
         self._ticker.stop(left(0.5))
         self._caretaker.stop(left(0.5))
         was_written = self._stepper.finish(time.monotonic() + left(LAST_WORDS))

@@ -138,10 +138,7 @@ class Floor:
 
     def _bounded(self, places: Places) -> list[Assignment]:
         """The assignments for which there is a place among all that run jobs in this process."""
-        taken = places.take(min(self._coordinator.room(), len(self._queue)))
-        made = self._coordinator.assign(taken)
-        places.give_back(taken - len(made))
-        return made
+        return self._coordinator.assign(places.take(self._coordinator.ready()))
 
     def _set_apart(self, lease: Lease) -> None:
         """Have a suspect wait for a place, or leave where enough of them do."""

@@ -5,7 +5,9 @@ A request waits for a place. A worker never waits: what finds no place stays in 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Self
 
 from windlass.errors import ConfigError
@@ -24,11 +26,20 @@ class Places:
                 "a factory of semaphores: what it makes has acquire(blocking=…) and release()",
             )
         self._semaphore = semaphore
-        self._listeners: list[Callable[[], None]] = []
+        self._lock = threading.Lock()
+        self._listeners: tuple[
+            Callable[[], None], ...
+        ] = ()  # exchanged, never changed: it is read without the lock
 
-    def on_free(self, tell: Callable[[], None]) -> None:
-        """Have this called when a place becomes free; it must not wait for anything."""
-        self._listeners.append(tell)
+    def on_free(self, tell: Callable[[], None]) -> Callable[[], None]:
+        """Have this called when a place becomes free; it must not wait for anything. Call what this returns to end that."""
+        with self._lock:
+            self._listeners = (*self._listeners, tell)
+        return partial(self._forget, tell)
+
+    def _forget(self, tell: Callable[[], None]) -> None:
+        with self._lock:
+            self._listeners = tuple(known for known in self._listeners if known is not tell)
 
     def take(self, most: int) -> int:
         """Take up to ``most`` places without waiting; how many there were."""
@@ -38,9 +49,9 @@ class Places:
         return taken
 
     def give_back(self, count: int) -> None:
-        """Places that were taken and not used."""
+        """Places that were taken and not used: somebody may have asked for one meanwhile and found none."""
         for _ in range(count):
-            self._semaphore.release()
+            self.leave()
 
     def leave(self) -> None:
         """A job has ended."""
