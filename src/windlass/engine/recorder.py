@@ -11,6 +11,7 @@ import logging
 import time
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from windlass.engine.running import Running
 from windlass.engine.stats import Stats
@@ -42,6 +43,16 @@ _NAMES = {
 }
 
 
+@dataclass(slots=True, eq=False)
+class Delayed:
+    """An outcome that the server gave up by itself: it waits for its next try, and no other waits for it."""
+
+    outcome: Outcome
+    since: float
+    due_at: float
+    tries: int = 1
+
+
 class Recorder:
     """Outcomes on their way to the database."""
 
@@ -50,6 +61,8 @@ class Recorder:
         self._waiting: deque[Outcome] = deque()
         self._elsewhere: deque[tuple[Lease, str, Run]] = deque()
         self._expected: set[tuple[str, int]] = set()
+        self.delayed: list[Delayed] = []
+        """Outcomes to be written one by one, each at its time; changed by the step thread alone."""
         self._taken = 0  # being written; changed by the step thread alone
 
     def put(self, outcomes: Iterable[Outcome]) -> None:
@@ -142,7 +155,7 @@ class Recorder:
 
     def __len__(self) -> int:
         """How many are not written and counted yet."""
-        return len(self._waiting) + self._taken + len(self._elsewhere)
+        return len(self._waiting) + self._taken + len(self._elsewhere) + len(self.delayed)
 
 
 def _name(outcome: Outcome, verdict: Verdict) -> str:

@@ -12,12 +12,11 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 
 from windlass.engine.discovery import Discovery
 from windlass.engine.floor import Floor, needs_start
-from windlass.engine.recorder import Recorder
+from windlass.engine.recorder import Delayed, Recorder
 from windlass.engine.running import Running
 from windlass.engine.stats import Stats
 from windlass.engine.waker import Waker
@@ -36,7 +35,10 @@ SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
 REFUSED_PAUSE = 1.0
 SETTLE_WAIT = 1.0
 PATIENCE = 3
-"""How often an outcome by itself may be given up by the server (a lock, a time-out, memory) until its job is ended with that."""
+"""So often, and for as long as a lease, an outcome by itself is given up by the server (a lock, a time-out, memory) until its job is ended
+with that."""
+MOST_DELAYED = 20
+"""Where more outcomes than this are given up it is no doing of theirs: nothing is claimed until some of them are written."""
 
 
 class Stepper:
@@ -69,7 +71,6 @@ class Stepper:
         self.waker = waker
         self._troubles = troubles or Troubles()
         self._refused_claims: set[str] = set()
-        self._given_up: Counter[tuple[str, int]] = Counter()
         self._to_start: list[Running] = []
         self._start_lock = threading.Lock()
         self._is_claiming = True
@@ -140,7 +141,8 @@ class Stepper:
                 return
             if self._to_start and not self._is_over:
                 continue  # they could not be started; the pause that this asks for is over
-            self.waker.sleep(min(self._discovery.wait() if self._is_claiming else 60.0, 60.0))
+            wait = self._discovery.wait() if self._is_claiming else 60.0
+            self.waker.sleep(min(wait, 60.0, self._next_try()))
 
     def _turn(self) -> bool:
         """One step, if there is anything to do; False when there is not."""
@@ -148,6 +150,8 @@ class Stepper:
         self._start_careful()
         if self._floor.has_news:
             self._tend_suspects()
+        if self._recorder.delayed:
+            self._try_again()
         if elsewhere := self._recorder.count_elsewhere():
             self._discovery.finished(elsewhere)
         want = self._want()
@@ -199,7 +203,7 @@ class Stepper:
                     self._take_in(step.claimed)
 
     def _want(self) -> Want | None:
-        if not self._is_claiming or not self._may_claim():
+        if not self._is_claiming or not self._may_claim() or len(self._recorder.delayed) > MOST_DELAYED:
             return None
         due: Sequence[str] = self._discovery.due()
         if not due:
@@ -349,27 +353,56 @@ class Stepper:
                     outcome.lease.id,
                     given_up,
                 )
-                self._recorder.put([outcome])  # behind the others
-                self._slow_down()
+                now = time.monotonic()
+                self._recorder.delayed.append(Delayed(outcome, now, now + SHORTEST_PAUSE))
             except Exception:
                 log.exception("the end of job %s cannot be recorded now; it is tried again", outcome.lease.id)
                 self._recorder.put_back([outcome])
                 self._slow_down()
 
-    def _record_one(self, outcome: Outcome) -> None:
+    def _next_try(self) -> float:
+        """Seconds until an outcome that was given up is to be tried again."""
+        delayed = self._recorder.delayed
+        if not delayed:
+            return math.inf
+        if self._is_over:
+            return SHORTEST_PAUSE
+        return max(0.0, min(item.due_at for item in delayed) - time.monotonic())
+
+    def _try_again(self) -> None:
+        """Write the outcomes that were given up before: each by itself, with pauses of its own, so that nothing else is slower for it."""
+        for item in list(self._recorder.delayed):
+            if item.due_at > time.monotonic() and not self._is_over:
+                continue
+            try:
+                self._record_one(item.outcome, item)
+            except FAULTS_OF_THE_STORE as fault:
+                self._wait_for_the_store((), fault)
+                return
+            except Exception as error:  # noqa: BLE001  whatever it is, the outcome is kept
+                log.debug("the end of job %s cannot be recorded yet (%s)", item.outcome.lease.id, error)
+                self._stats.count("step_errors")
+                item.due_at = time.monotonic() + min(LONGEST_PAUSE, SHORTEST_PAUSE * 2**item.tries)
+                item.tries += 1
+            else:
+                self._recorder.delayed.remove(item)
+
+    def _record_one(self, outcome: Outcome, before: Delayed | None = None) -> None:
         """Record an outcome by itself. A job whose outcome cannot be stored ends with an error that says so; where not even that can be,
         it is not the outcome's fault. What the server gives up it may take the next time."""
-        key = (outcome.lease.id, outcome.lease.token)
         try:
             step = self._holder().step([outcome])
         except FAULTS_OF_THE_STORE:
             raise
         except Exception as refused:
-            self._given_up[key] += 1
-            if isinstance(refused, StoreInterruptedError) and self._given_up[key] < PATIENCE:
+            if isinstance(refused, StoreInterruptedError) and not self._is_hopeless(before):
                 raise
             told = JobError(type=type(refused).__name__, code="unrecordable", message=explain(refused))
             outcome = Failed(outcome.lease, told)
             step = self._holder().step([outcome])
-        self._given_up.pop(key, None)
         self._recorder.recorded([outcome], step.verdicts, step.reasons)
+
+    def _is_hopeless(self, before: Delayed | None) -> bool:
+        if before is None or before.tries < PATIENCE:
+            return False
+        return time.monotonic() - before.since >= self._settings.lease
