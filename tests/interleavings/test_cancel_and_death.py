@@ -131,7 +131,7 @@ def test_a_claim_passes_over_a_job_that_is_being_cancelled(postgres_dsn_every: s
         rows = tx.run(
             "step",
             instance=holder.id, **finish_columns([]), expected=0, aside=0, emptied=[], phase="work", limit=1, starting=1,
-            quiet=0.0, lanes=list(range(10)), marks=["-infinity"] * 10,
+            quiet=0.0, suspects=True, lanes=list(range(10)), marks=["-infinity"] * 10,
         )  # fmt: skip
         assert len(rows) == 2
         cancelling = Waiting(lambda: store.jobs.cancel(first))
@@ -242,7 +242,7 @@ def test_jobs_claimed_while_the_instance_was_declared_dead_are_recovered(
         rows = tx.run(
             "step",
             instance=holder.id, **finish_columns([]), expected=0, aside=0, emptied=[], phase="work", limit=4, starting=1,
-            quiet=0.0, lanes=list(range(10)), marks=["-infinity"] * 10,
+            quiet=0.0, suspects=True, lanes=list(range(10)), marks=["-infinity"] * 10,
         )  # fmt: skip
         assert len(rows) == 5
         eventually(lambda: other.recovery.recover() == [] and other.instances.list()[0].dead_at, "its death")
