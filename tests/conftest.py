@@ -69,7 +69,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--crashes", default="1", help="how often a handler crashes in each of 45 ways (default: once)"
     )
     parser.addoption(
-        "--lives", default=None, help="random lives the store's state machine tries (default: 60 and 40)"
+        "--lives", default=None, help="random lives the store's state machine tries (default: 30 and 20)"
     )
     parser.addoption(
         "--crowd",
@@ -148,8 +148,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     is_hostile = choice.profile() == HOSTILE
     every = set(postgres.ids())
     is_quick = bool(os.environ.get("WINDLASS_TEST_QUICK"))
+    is_long = bool(os.environ.get("WINDLASS_TEST_LONG"))
 
     def is_left_out(item: pytest.Item) -> bool:
+        if not is_long and item.get_closest_marker("long"):
+            return True
         if is_quick and item.get_closest_marker("slow"):
             return True
         if is_hostile and item.get_closest_marker("owner"):

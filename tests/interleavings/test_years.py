@@ -41,6 +41,7 @@ def count(dsn: str) -> int:
     return int(row[0])
 
 
+@pytest.mark.long
 def test_two_years_of_days_become_months(own_postgres: Callable[..., PostgresServer], stores: Open) -> None:
     """With 740 days, two dozen transactions that had looked a job up ran out of the server's locks."""
     dsn = own_postgres(durable=False, settings=DEFAULTS).dsn()

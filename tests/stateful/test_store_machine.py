@@ -442,14 +442,14 @@ def test_random_lives_on_sqlite(folder: Path, request: pytest.FixtureRequest) ->
         for path in folder.glob(f"{url.rpartition('/')[2]}*"):
             path.unlink()
 
-    _run(lambda: f"sqlite:///{folder}/{next(numbers)}.db", remove, _examples(request, 60), spacing=1e-6)
+    _run(lambda: f"sqlite:///{folder}/{next(numbers)}.db", remove, _examples(request, 30), spacing=1e-6)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_random_lives_on_postgres(pg_servers: PostgresServers, request: pytest.FixtureRequest) -> None:
     databases = pg_servers.get()
-    _run(databases.fresh, databases.drop, _examples(request, 40), spacing=0.0)
+    _run(databases.fresh, databases.drop, _examples(request, 20), spacing=0.0)
 
 
 def _examples(request: pytest.FixtureRequest, usual: int) -> int:
