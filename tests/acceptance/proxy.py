@@ -79,7 +79,8 @@ class PostgresProxy:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._closed = True
+        with self._lock:
+            self._closed = True
         with suppress(OSError):
             self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
@@ -111,9 +112,11 @@ class PostgresProxy:
         for one in (client, server):
             one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         with self._lock:
+            is_late = self._closed  # nobody would cut it any more
             self._open |= {client, server}
         try:
-            self._forward(client, server)
+            if not is_late:
+                self._forward(client, server)
         except OSError:
             pass  # one of them is gone: that is what this is for
         finally:
