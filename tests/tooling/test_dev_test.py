@@ -256,6 +256,16 @@ def is_running(pid: int) -> bool:
         return False
 
 
+def test_a_busy_loop_that_begins_after_its_starter_ended_ends_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It took whoever it was left to for its starter, and used a core for ever."""
+    loop = part(ROOT, monkeypatch, "repeating").BUSY
+    gone = subprocess.Popen([PYTHON, "-c", ""])
+    gone.wait(DEADLINE)
+    assert subprocess.run([PYTHON, "-c", loop, str(gone.pid)], timeout=DEADLINE, check=False).returncode == 0
+
+
 def test_the_quick_set_is_sqlite_and_the_newest_postgresql_without_what_is_slow() -> None:
     files = ["tests/conformance/test_claim.py", "tests/conformance/test_connections.py"]
     options = [

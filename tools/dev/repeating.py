@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -19,9 +20,8 @@ from tools.dev.steps import ROOT, say
 
 RESULTS = ROOT / ".dev-results.jsonl"
 BUSY = """
-import os
-parent = os.getppid()
-while os.getppid() == parent:  # it ends with whoever started it, however that ends
+import os, sys
+while os.getppid() == int(sys.argv[1]):  # it ends with whoever started it, however and however early that ends
     for _ in range(200_000):
         pass
 """
@@ -118,7 +118,7 @@ def _read(report: Path) -> dict[str, Any]:
 @contextlib.contextmanager
 def _busy(count: int) -> Iterator[None]:
     """So many processes that do nothing but use a core."""
-    loops = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(count)]
+    loops = [subprocess.Popen([sys.executable, "-c", BUSY, str(os.getpid())]) for _ in range(count)]
     try:
         yield
     finally:
