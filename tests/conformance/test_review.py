@@ -481,6 +481,7 @@ def test_an_interrupt_leaves_no_transaction_open(sqlite_path: Path) -> None:
             raise InterruptedError
 
     with open_store(f"sqlite:///{sqlite_path}") as store:
+        limit, _ = signal.getitimer(signal.ITIMER_REAL)  # the test's own
         before = signal.signal(signal.SIGALRM, interrupt)
         try:
             for n in range(300):
@@ -493,6 +494,7 @@ def test_an_interrupt_leaves_no_transaction_open(sqlite_path: Path) -> None:
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
+            signal.setitimer(signal.ITIMER_REAL, limit)
         assert store.enqueue([NewJob(kind="work")])[0].created
         counts = store.phases.counts()["work"]
         assert counts.queued == len(every_job(store))
