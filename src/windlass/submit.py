@@ -33,6 +33,26 @@ NOT_SENT = (
 )
 
 
+class _Latch:
+    """What one thread waits for, once. Not an Event: a signal handler's exception can leave an Event's own lock taken, and whoever sets it
+    then waits for ever. Here nothing but a lock's own methods can be interrupted, and those are either done or not."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def set(self) -> None:
+        try:  # noqa: SIM105  a third of the calls
+            self._lock.release()
+        except RuntimeError:  # it is set
+            pass
+
+    def wait(self) -> None:
+        self._lock.acquire()
+
+
 class _Request:
     """One caller's job on its way."""
 
@@ -41,7 +61,7 @@ class _Request:
     def __init__(self, job: NewJob, future: asyncio.Future[Enqueued] | None = None) -> None:
         self.job = job
         self.future = future
-        self.done = threading.Event() if future is None else None
+        self.done = _Latch() if future is None else None
         self.answer: Enqueued | None = None
         self.error: Exception | None = None
 

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from types import FrameType
 from typing import Any
 
 import pytest
 
 from tests.engine.shop import Shop
+from windlass import submit
 from windlass.errors import StoreUnreachableError
 from windlass.model import Enqueued, NewJob
 from windlass.store import Store
-from windlass.submit import Submitter, _Request
+from windlass.submit import Submitter, _Latch, _Request
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 JOIN = 30.0
@@ -135,11 +138,11 @@ def test_a_wait_may_be_left_at_every_moment(
     """In line; with the lead handed over, and not yet taken up; and with the answer there, and not yet read."""
     waits = threading.Event()
 
-    class Leaving(threading.Event):
-        def wait(self, timeout: float | None = None) -> bool:
+    class Leaving(_Latch):
+        def wait(self) -> None:
             waits.set()
             if moment != "in line":
-                super().wait(JOIN)
+                super().wait()
             raise Slow
 
     class LeavingRequest(_Request):
@@ -211,6 +214,33 @@ def test_a_leader_that_is_interrupted_leaves_nobody_waiting(shop: Shop, gated: G
     assert "unknown" in str(crowd.errors[0])
     crowd.errors.clear()
     others_go_on(shop, crowd, following)
+
+
+def test_a_signal_in_the_midst_of_waking_somebody_leaves_nothing_locked() -> None:
+    """An Event has a lock of its own. An exception of a signal handler between taking and using that lock left it taken: the next one who
+    set the event, this very thread in its second try, waited for ever."""
+    latch, calls = _Latch(), 0
+
+    def interrupt(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal calls
+        if frame.f_code.co_filename not in (submit.__file__, threading.__file__):
+            return None
+        calls += 1
+        if calls == moment:
+            raise Slow
+        return interrupt
+
+    for moment in range(1, 40):
+        calls, latch = 0, _Latch()
+        sys.settrace(interrupt)
+        with suppress(Slow):
+            latch.set()
+        sys.settrace(None)
+        latch.set()
+        waiter = threading.Thread(target=latch.wait, daemon=True)
+        waiter.start()
+        waiter.join(JOIN)
+        assert not waiter.is_alive(), moment
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
