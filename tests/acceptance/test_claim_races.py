@@ -28,14 +28,6 @@ def enqueue(store: Store, jobs: int) -> list[str]:
     return ids
 
 
-@pytest.fixture(params=["postgres", "sqlite"])
-def url(request: pytest.FixtureRequest, sqlite_path: Path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{sqlite_path}"
-    dsn: str = request.getfixturevalue("postgres_dsn")
-    return dsn
-
-
 @pytest.mark.slow
 def test_eight_processes_claim_twenty_thousand_jobs_once_each(url: str, tmp_path: Path) -> None:
     """Every job is claimed exactly once, tokens are never shared, each claim is in order of priority and within its

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import sqlite3
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -21,14 +20,6 @@ pytestmark = pytest.mark.timing
 
 WORKER = "tests.acceptance.fan_out_worker"
 CHILDREN = 7 * PAGE
-
-
-@pytest.fixture(params=["postgres", "sqlite"])
-def url(request: pytest.FixtureRequest, sqlite_path: Path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{sqlite_path}"
-    dsn: str = request.getfixturevalue("postgres_dsn")
-    return dsn
 
 
 @pytest.fixture

@@ -25,14 +25,6 @@ WORKERS, LIMIT, KEYS = 4, 3, ("ada", "bob")
 QUICK = ("--set", "lease=2", "--set", "heartbeat=0.5", "--set", "margin=0.5", "--set", "recovery=0.2")
 
 
-@pytest.fixture(params=["postgres", "sqlite"])
-def url(request: pytest.FixtureRequest, sqlite_path: Path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{sqlite_path}"
-    dsn: str = request.getfixturevalue("postgres_dsn")
-    return dsn
-
-
 class Crew:
     """Worker processes on one database."""
 

@@ -203,6 +203,10 @@ def test_a_fork_waits_for_those_who_write_and_read(shop: Shop) -> None:
         thread.start()
         thread.join()
 
+    def have_a_transaction() -> None:
+        with shop.store.db.effect(PATIENCE):
+            is_over.wait(0.01)
+
     listener = shop.store.listen()
     uses = [
         work.enqueue,
@@ -210,6 +214,7 @@ def test_a_fork_waits_for_those_who_write_and_read(shop: Shop) -> None:
         shop.store.jobs.list,
         lambda: listener.wait(0.05),
         read_in_a_new_thread,
+        have_a_transaction,
     ]
     threads = [threading.Thread(target=again_and_again, args=(use,), daemon=True) for use in uses]
     for thread in threads:

@@ -66,37 +66,26 @@ def test_an_end_that_is_given_up_each_time_ends_with_a_code_and_holds_up_nobody(
     assert "store.unreachable" not in {line["event"] for line in lines.objects}
 
 
-def test_an_end_that_is_given_up_now_and_then_is_recorded(shop: Shop) -> None:
-    """A lock that somebody held must not cost a job its good end."""
+@pytest.mark.parametrize(
+    ("times", "code", "which"),
+    [
+        pytest.param(3, "55P03", "TRUE", id="somebody holds a lock"),
+        pytest.param(6, "53200", "NEW.state = 'completed'", id="no memory for longer than the tries"),
+    ],
+)
+def test_a_good_end_is_not_given_up_within_a_lease(shop: Shop, times: int, code: str, which: str) -> None:
+    """However often it was tried: what passes within a lease must not cost a job its good end."""
     shop.run("CREATE SEQUENCE public.tries")
     shop.run(
         "CREATE OR REPLACE FUNCTION public.give_up() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
-        "IF nextval('public.tries') <= 3 THEN RAISE EXCEPTION 'no lock' USING ERRCODE = '55P03'; END IF; RETURN NEW; END $$"
+        f"IF nextval('public.tries') <= {times} THEN RAISE EXCEPTION 'not now' USING ERRCODE = '{code}'; END IF; RETURN NEW; END $$"
     )
 
     @shop.app.job
     def work() -> str:
         return "done"
 
-    give_up(shop, "INSERT ON windlass.job_done", "TRUE")
-    job = work.enqueue()
-    shop.drained(shop.serve())
-    assert (shop.job(job).state, shop.job(job).result, shop.job(job).attempt) == ("completed", "done", 1)
-
-
-def test_a_good_end_is_not_given_up_within_a_lease(shop: Shop) -> None:
-    """However often it was tried: a server that is short of memory for a second must not cost a job its good end."""
-    shop.run("CREATE SEQUENCE public.tries")
-    shop.run(
-        "CREATE OR REPLACE FUNCTION public.give_up() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
-        "IF nextval('public.tries') <= 6 THEN RAISE EXCEPTION 'no memory' USING ERRCODE = '53200'; END IF; RETURN NEW; END $$"
-    )
-
-    @shop.app.job
-    def work() -> str:
-        return "done"
-
-    give_up(shop, "INSERT ON windlass.job_done", "NEW.state = 'completed'")
+    give_up(shop, "INSERT ON windlass.job_done", which)
     job = work.enqueue()
     shop.drained(shop.serve())
     assert (shop.job(job).state, shop.job(job).result, shop.job(job).attempt) == ("completed", "done", 1)

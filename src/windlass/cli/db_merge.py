@@ -14,7 +14,7 @@ SPEAK_EVERY = 5.0
 
 
 def merge_store(store: Store, wait: float) -> tuple[list[dict[str, Any]], str]:
-    """Make every month that can be made; answers each with how many jobs it has, and what kept it from going on for ``wait`` seconds, if
+    """Make every month that can be made. Returns each with the number of its jobs, and what kept the work from going on for ``wait`` seconds, if
     anything did. After each page as long is slept as it took, so that claims keep their share of the database."""
     made: list[dict[str, Any]] = []
     copied, began = 0, time.monotonic()
