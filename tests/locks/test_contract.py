@@ -50,7 +50,10 @@ def make(request: pytest.FixtureRequest, opened_locks: Opener) -> Make:
             return made[-1]
 
         return one
-    url = request.getfixturevalue("valkey_url")
+    # With the short time-out of the library a busy machine is an outage, and in one the locks are of this process alone.
+    url = (
+        f"{request.getfixturevalue('valkey_url')}?socket_timeout={PATIENCE}&socket_connect_timeout={PATIENCE}"
+    )
     if kind == "both":
         return lambda worker="worker-1", **changes: opened_locks(url, worker=worker, **changes)
 
