@@ -186,7 +186,7 @@ class Signature:
         try:
             return self._args.validate_json(text)  # type: ignore[no-any-return]
         except Exception as error:  # noqa: BLE001  a user's validator may raise anything
-            self._refuse("args", self._read("args", text, self.limits), error, stored=_MISFIT_ARGS)
+            self._refuse("args", self._read_args(text), error, is_stored=True)
 
     def encode_result(self, value: Any) -> str:
         """Write what the handler returned, validated by its return annotation; by runtime type when it has none."""
@@ -199,21 +199,10 @@ class Signature:
             self._refuse("result", value, error)
         return encode(fitted, what=what, limits=self.result_limits, writer=self._result.writer, typed=True)
 
-    def decode_result(self, text: str | bytes) -> Any:
-        """Read a stored result as the annotated return type."""
-        if self._result is None:
-            return self._read("result", text, self.result_limits)
-        try:
-            return self._result.validate_json(text)
-        except Exception as error:  # noqa: BLE001  a user's validator may raise anything
-            self._refuse(
-                "result", self._read("result", text, self.result_limits), error, stored=_MISFIT_RESULT
-            )
-
-    def _read(self, root: str, text: str | bytes, limits: Limits) -> Any:
-        # Any size: what was stored stays readable when the limit is lowered.
-        what, largest = f"{root} of {self.handler}", replace(limits, max_bytes=MAX_BYTES)
-        return decode(text, what=what, limits=largest, verdict="cannot be read")
+    def _read_args(self, text: str | bytes) -> Any:
+        # Any size: arguments that were stored stay readable when the limit is lowered.
+        largest = replace(self.limits, max_bytes=MAX_BYTES)
+        return decode(text, what=f"args of {self.handler}", limits=largest, verdict="cannot be read")
 
     def _name_positional(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         inspector = TreeInspector(f"args of {self.handler}", self.limits.max_depth)
@@ -227,12 +216,12 @@ class Signature:
             inspector.refuse((twice,), "is given twice, by position and by name", "give it once")
         return named | kwargs
 
-    def _refuse(self, root: str, value: Any, error: Exception, *, stored: _Misfit | None = None) -> NoReturn:
+    def _refuse(self, root: str, value: Any, error: Exception, *, is_stored: bool = False) -> NoReturn:
         """Raise ``PayloadError`` for the first field pydantic complains about; never shows the value itself.
 
-        What is ``stored`` did fit once, or fitted another phase: there the code is to be changed, not the value.
+        Stored arguments fitted once, or fitted another phase: there the code is to be changed, not the value.
         """
-        verdict = stored.verdict if stored else "cannot be stored"
+        verdict = "do not fit the handler as it is now" if is_stored else "cannot be stored"
         inspector = TreeInspector(f"{root} of {self.handler}", self.limits.max_depth, verdict=verdict)
         if not isinstance(error, ValidationError):
             inspector.refuse(
@@ -244,47 +233,30 @@ class Signature:
         path, detail = min(found, key=lambda pair: pair[1]["type"] != "extra_forbidden")
         if detail["type"] == "missing":
             cure = "give it, or give it a default where it is declared"
-            inspector.refuse(path, "is missing", stored.if_missing if stored else cure)
+            inspector.refuse(path, "is missing", _GIVE_DEFAULT if is_stored else cure)
         if detail["type"] == "extra_forbidden" and root == "args" and len(path) == 1:
-            self._refuse_unknown(str(path[0]), inspector, stored)
+            self._refuse_unknown(str(path[0]), inspector, is_stored=is_stored)
         given = node_at(value, path)
         if isinstance(given, Awaitable | AsyncIterator):
             inspector.refuse(path, f"is {a_type(given)} that nobody awaited", AWAITED)
         messages = dict.fromkeys(one_line(other["msg"]) for where, other in found if where == path)
         problem = f"does not fit its annotation ({' or '.join(messages)})"[:400]
         cure = "change the value, or the annotation if it is wrong"
-        inspector.refuse(path, problem, stored.cure if stored else cure)
+        inspector.refuse(path, problem, _DEPLOY if is_stored else cure)
 
-    def _refuse_unknown(self, name: str, inspector: TreeInspector, stored: _Misfit | None) -> NoReturn:
+    def _refuse_unknown(self, name: str, inspector: TreeInspector, *, is_stored: bool) -> NoReturn:
         if name in self.injected:
-            cure = stored.cure if stored else "leave it out"
+            cure = _DEPLOY if is_stored else "leave it out"
             inspector.refuse((name,), "is injected when the job runs", cure)
         close = difflib.get_close_matches(name, self.parameters, n=1)
-        hint = f"did you mean {close[0]}? " if close and not stored else ""
+        hint = f"did you mean {close[0]}? " if close and not is_stored else ""
         takes = f"it takes {', '.join(self.parameters) or 'no arguments'}"
-        cure = f"{takes}; {stored.cure}" if stored else f"{hint}{takes}"
+        cure = f"{takes}; {_DEPLOY}" if is_stored else f"{hint}{takes}"
         inspector.refuse((name,), "is not a parameter of the handler", cure)
 
 
-@dataclass(frozen=True, slots=True)
-class _Misfit:
-    """What to say of stored data that the code of today cannot take."""
-
-    verdict: str
-    if_missing: str
-    cure: str
-
-
-_MISFIT_ARGS = _Misfit(
-    verdict="do not fit the handler as it is now",
-    if_missing="give the parameter a default, then retry the job: app.store.jobs.retry(id)",
-    cure="deploy a handler that takes what was stored, then retry the job: app.store.jobs.retry(id)",
-)
-_MISFIT_RESULT = _Misfit(
-    verdict="does not fit the return annotation as it is now",
-    if_missing="give the field a default",
-    cure="annotate what was stored",
-)
+_GIVE_DEFAULT = "give the parameter a default, then retry the job: app.store.jobs.retry(id)"
+_DEPLOY = "deploy a handler that takes what was stored, then retry the job: app.store.jobs.retry(id)"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

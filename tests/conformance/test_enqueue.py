@@ -118,7 +118,7 @@ def test_a_delayed_job_is_served_when_due_and_not_before(store: Store, clock: Ma
     job_id = one(store, delay=timedelta(seconds=10))
     holder = store.join()
     assert state(store, job_id) is State.SCHEDULED
-    assert store.upkeep.next_due() == clock.now() + timedelta(seconds=10)
+    assert store.jobs.get(job_id).run_at == clock.now() + timedelta(seconds=10)
     clock.advance(9.9)
     assert store.upkeep.promote() == {} and not holder.claim("work", 1)
     clock.advance(0.1)

@@ -131,12 +131,3 @@ def test_the_oldest_queued_job_of_each_phase(store: Store, clock: ManualClock) -
     )  # nobody comes for it, and that is what one wants to see
     holder.complete(claim_one(holder, "later"))
     assert store.phases.oldest()["later"] == 0
-
-
-def test_next_due_is_the_earliest(store: Store, clock: ManualClock) -> None:
-    assert store.upkeep.next_due() is None
-    one(store, delay=timedelta(seconds=9))
-    one(store, delay=timedelta(seconds=3))
-    parent = one(store, "a")
-    one(store, delay=timedelta(seconds=1), after=[After(parent)])
-    assert store.upkeep.next_due() == clock.now() + timedelta(seconds=3)

@@ -10,8 +10,8 @@ def test_jobs_are_served_in_the_order_they_came() -> None:
     queue = Queue(["a", "b"])
     jobs = [lease("a") for _ in range(5)]
     assert [queue.offer(job) for job in jobs] == [None] * 5
-    assert [queue.take("a") for _ in range(6)] == [*jobs, None]
-    assert queue.take("b") is None and queue.take("unknown") is None
+    assert [queue.take_many("a", n) for n in (1, 3, 9, 1)] == [jobs[:1], jobs[1:4], jobs[4:], []]
+    assert queue.take_many("b", 1) == [] and queue.take_many("unknown", 1) == []
 
 
 def test_the_four_refusals() -> None:
@@ -20,7 +20,7 @@ def test_the_four_refusals() -> None:
     queue.offer(first)
     assert queue.offer(lease("a", first.id, token=2)) is Refusal.QUEUED_HERE
     assert queue.offer(lease("b", first.id, token=2)) is Refusal.QUEUED_ELSEWHERE
-    queue.take("a")
+    queue.take_many("a", 1)
     assert queue.offer(lease("a", first.id, token=3)) is Refusal.PROCESSING
     assert queue.offer(lease("b", first.id, token=3)) is Refusal.PROCESSING
     queue.offer(lease("a"))
@@ -33,7 +33,7 @@ def test_a_job_that_is_done_may_come_again() -> None:
     queue = Queue(["a"])
     first = lease("a")
     queue.offer(first)
-    queue.take("a")
+    queue.take_many("a", 1)
     queue.done(first.id)
     assert queue.offer(lease("a", first.id, token=9)) is None
 
@@ -42,7 +42,7 @@ def test_room_and_size_count_what_waits() -> None:
     queue = Queue(["a"], capacity=3)
     queue.offer(lease("a"))
     assert (queue.size("a"), queue.room("a"), len(queue)) == (1, 2, 1)
-    queue.take("a")
+    queue.take_many("a", 1)
     assert (queue.size("a"), queue.room("a"), len(queue)) == (0, 3, 0)
 
 

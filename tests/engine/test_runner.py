@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
@@ -14,6 +13,7 @@ from windlass.errors import LeaseLost
 from windlass.model import Advanced, Cancelled, Completed, Failed, Json, Lease, Retried
 from windlass.retry import custom, fixed
 from windlass.signals import Cancel, Fail, Retry
+from windlass.work.context import Context
 from windlass.work.kind import Phase, Registry
 
 
@@ -50,11 +50,6 @@ def test_a_job_becomes_a_call_with_validated_arguments(registry: Registry) -> No
     assert isinstance(call, Call) and call() == ["hello Ada", "hello Ada"]
 
 
-def test_what_a_handler_needs_is_injected(registry: Registry) -> None:
-    call = Runner(registry, lambda phase, lease: {"times": 3}).prepare(job())
-    assert isinstance(call, Call) and len(call()) == 3
-
-
 @pytest.mark.parametrize(
     ("broken", "code"),
     [
@@ -72,12 +67,16 @@ def test_a_row_that_cannot_be_run_ends_with_a_code(registry: Registry, broken: L
     assert isinstance(outcome, Failed) and outcome.error.code == code and outcome.lease is broken
 
 
-def test_a_dependency_that_cannot_be_made_is_a_failed_attempt(registry: Registry) -> None:
-    def broken(phase: Phase, lease: Lease) -> dict[str, Any]:
-        raise ConnectionError("no SMTP server")
+def test_a_context_that_cannot_be_made_is_a_failed_attempt() -> None:
+    def asks(ctx: Context) -> None: ...
 
-    outcome = Runner(registry, broken).prepare(job())
-    assert isinstance(outcome, Retried) and "no SMTP server" in outcome.error.message
+    def broken(phase: Phase) -> Context:
+        raise ConnectionError("no way")
+
+    registry = Registry()
+    registry.define("asks", asks, injected=lambda annotation: annotation is Context)
+    outcome = Runner(registry).prepare(job("asks", "{}"), broken)
+    assert isinstance(outcome, Retried) and "no way" in outcome.error.message
 
 
 def test_a_result_completes_the_last_phase_and_advances_the_others(registry: Registry) -> None:

@@ -15,7 +15,7 @@ from tests.observe.reports import a_report
 from windlass.engine.stats import Stats
 from windlass.errors import StoreUnreachableError
 from windlass.model import Counts, Run
-from windlass.observe.metrics import ABOUT, CONTENT_TYPE, Metrics
+from windlass.observe.metrics import ABOUT, Metrics
 from windlass.observe.report import OUTCOMES, PhaseReport, StatsReport
 from windlass.observe.server import METRICS_TYPE
 
@@ -27,7 +27,7 @@ def _stats() -> Stats:
     stats = Stats()
     for place, outcome in enumerate(OUTCOMES):
         stats.ended_many("welcome", outcome, [Run(1, 3, 40 + 100 * place)] * (place + 1))
-    stats.ended('odd "phase"\\', "completed", 0, 999_999)
+    stats.ended_many('odd "phase"\\', "completed", [Run(1, 0, 999_999)])
     for place, name in enumerate(NAMES):
         stats.count(
             name, place + 1, label={"recovered": "released", "refused": "being processed"}.get(name, "")
@@ -177,4 +177,4 @@ def test_two_instances_in_a_process_do_not_mix() -> None:
 
 
 def test_the_content_type() -> None:
-    assert CONTENT_TYPE == METRICS_TYPE == CONTENT_TYPE_PLAIN_0_0_4
+    assert METRICS_TYPE == CONTENT_TYPE_PLAIN_0_0_4

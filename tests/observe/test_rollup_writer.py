@@ -18,7 +18,7 @@ from windlass.errors import (
     StoreReadOnlyError,
     StoreUnreachableError,
 )
-from windlass.model import Rollup
+from windlass.model import Rollup, Run
 from windlass.store import Store
 from windlass.upkeep.rollups import RollupWriter
 
@@ -101,8 +101,8 @@ def test_what_is_written_can_be_read(store: Store, clock: ManualClock) -> None:
     writers = [_writer(store, stats, clock) for stats in both]
     for _ in range(9):
         for stats, writer in zip(both, writers, strict=True):
-            stats.ended("welcome", "completed", 3, 40)
-            stats.ended("welcome", "failed", 3, 40)
+            stats.ended_many("welcome", "completed", [Run(1, 3, 40)])
+            stats.ended_many("welcome", "failed", [Run(1, 3, 40)])
             writer.run()
         clock.advance(10)
     rows = store.rollups.read(since=start)
@@ -117,10 +117,10 @@ def test_old_minutes_are_pruned(store: Store, clock: ManualClock) -> None:
     start = clock.now()
     stats = Stats(Monotonic(clock))
     writer = _writer(store, stats, clock)
-    stats.ended("welcome", "completed", 3, 40)
+    stats.ended_many("welcome", "completed", [Run(1, 3, 40)])
     writer.run()
     clock.advance(timedelta(days=15))
-    stats.ended("welcome", "completed", 3, 40)
+    stats.ended_many("welcome", "completed", [Run(1, 3, 40)])
     writer.run()
     assert [row.minute for row in store.rollups.read(since=start)] == [start + timedelta(days=15)]
 
@@ -132,7 +132,7 @@ def test_an_idle_instance_issues_no_statement(
         writer.run()
         clock.advance(10)
     assert counted.calls == []
-    stats.ended("welcome", "completed", 3, 40)
+    stats.ended_many("welcome", "completed", [Run(1, 3, 40)])
     writer.run()
     assert counted.calls == ["now", "put", "prune"]
     counted.calls.clear()
@@ -147,7 +147,7 @@ def test_a_busy_one_issues_two_a_time_and_prunes_once_an_hour(
 ) -> None:
     start = clock.now()
     for _ in range(720):  # two hours
-        stats.ended("welcome", "completed", 3, 40)
+        stats.ended_many("welcome", "completed", [Run(1, 3, 40)])
         writer.run()
         clock.advance(10)
     assert counted.calls.count("now") == counted.calls.count("put") == 720
@@ -160,12 +160,12 @@ def test_nothing_is_lost_while_the_database_is_away(
     writer: RollupWriter, counted: Counted, stats: Stats, clock: ManualClock
 ) -> None:
     start = clock.now()
-    stats.ended("welcome", "completed", 3, 40)
+    stats.ended_many("welcome", "completed", [Run(1, 3, 40)])
     writer.run()
     counted.is_away = True
     for _ in range(12):
         clock.advance(10)
-        stats.ended("welcome", "completed", 3, 40)
+        stats.ended_many("welcome", "completed", [Run(1, 3, 40)])
         with pytest.raises(StoreUnreachableError):
             writer.run()
     counted.is_away = False
@@ -193,7 +193,7 @@ def test_a_write_that_failed_is_repeated(
     def refuse(instance: str, rows: Sequence[Rollup]) -> None:
         raise error
 
-    stats.ended("welcome", "completed", 3, 40)
+    stats.ended_many("welcome", "completed", [Run(1, 3, 40)])
     with monkeypatch.context() as patch:
         patch.setattr(counted, "put", refuse)
         with pytest.raises(type(error)):
@@ -213,13 +213,13 @@ def test_another_instance_id_writes_rows_of_its_own(
     writer = RollupWriter(
         counted, stats, lambda: instance[0], every=10.0, keep_days=KEEP_DAYS, monotonic=Monotonic(clock)
     )
-    stats.ended("welcome", "completed", 3, 40)
+    stats.ended_many("welcome", "completed", [Run(1, 3, 40)])
     writer.run()
-    stats.ended("welcome", "completed", 3, 40)
+    stats.ended_many("welcome", "completed", [Run(1, 3, 40)])
     instance[0] = "i-2"
     clock.advance(10)
     writer.run()
-    stats.ended("welcome", "completed", 3, 40)
+    stats.ended_many("welcome", "completed", [Run(1, 3, 40)])
     clock.advance(10)
     writer.run()
     assert {key[0]: number for key, number in counted.written.items()} == {"i-1": 2, "i-2": 1}
@@ -248,7 +248,7 @@ def test_a_clock_that_is_set_back_loses_nothing(
     for step in (0, *steps):
         clock.advance(step)
         for _ in range(3):
-            stats.ended("welcome", "completed", 3, 40)
+            stats.ended_many("welcome", "completed", [Run(1, 3, 40)])
             writer.run()
             clock.advance(7)
             passed.advance(7)
@@ -265,12 +265,12 @@ def test_a_clock_that_is_set_back_while_nothing_ends_loses_nothing(
     writer = RollupWriter(
         counted, stats, lambda: "i-1", every=10.0, keep_days=KEEP_DAYS, monotonic=Monotonic(passed)
     )
-    stats.ended("welcome", "completed", 3, 40)
+    stats.ended_many("welcome", "completed", [Run(1, 3, 40)])
     writer.run()
     passed.advance(600)
     clock.advance(120)
     for _ in range(100):
-        stats.ended("welcome", "completed", 3, 40)
+        stats.ended_many("welcome", "completed", [Run(1, 3, 40)])
         writer.run()
         clock.advance(10)
         passed.advance(10)
@@ -284,7 +284,7 @@ def test_a_clock_that_differs_a_little_takes_no_other_id(counted: Counted, clock
         counted, stats, lambda: "i-1", every=10.0, keep_days=KEEP_DAYS, monotonic=Monotonic(passed)
     )
     for step in (10, -5, 25, -1, 10, 0, 12):
-        stats.ended("welcome", "completed", 3, 40)
+        stats.ended_many("welcome", "completed", [Run(1, 3, 40)])
         writer.run()
         clock.advance(step)
         passed.advance(10)
@@ -297,12 +297,12 @@ def test_rows_that_are_refused_do_not_hold_up_later_ones(
     def refuse(instance: str, rows: Sequence[Rollup]) -> None:
         raise StoreError("a phase with a name that cannot be")
 
-    stats.ended("bad", "completed", 3, 40)
+    stats.ended_many("bad", "completed", [Run(1, 3, 40)])
     with monkeypatch.context() as patch:
         patch.setattr(counted, "put", refuse)
         with pytest.raises(StoreError):
             writer.run()
-    stats.ended("welcome", "completed", 3, 40)
+    stats.ended_many("welcome", "completed", [Run(1, 3, 40)])
     writer.run()
     assert [key[2] for key in counted.written] == ["welcome"]
 
@@ -312,7 +312,7 @@ def test_a_long_absence_is_made_up_for_in_batches(
 ) -> None:
     stats.take_rollups(clock.now())
     for _ in range(2500):
-        stats.ended("welcome", "completed", 3, 40)
+        stats.ended_many("welcome", "completed", [Run(1, 3, 40)])
         clock.advance(60)
     writer.run()
     assert counted.calls == ["now", "put", "put", "put", "prune"] and len(counted.written) == 2500

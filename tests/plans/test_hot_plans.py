@@ -173,9 +173,6 @@ def other_duties_are_bounded(watched: Watched, store: Store, holder: Holder, exp
     plan = watched.again("promote")
     expect("promote: index of due jobs", plan.ways("job_later") == {"job_later_due"}, plan)
     expect("promote: nothing due is nothing read", plan.buffers <= 20, plan)
-    store.upkeep.next_due()
-    plan = watched.again("next_due")
-    expect("next_due", plan.ways("job_later") == {"job_later_due"} and plan.buffers <= 10, plan)
 
     holder.nudge(big.PHASE)
     assert holder.look([big.PHASE, "nothing"]) == {big.PHASE}

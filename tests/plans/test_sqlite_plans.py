@@ -100,7 +100,6 @@ def test_a_view_that_hides_a_scan_is_seen(connection: sqlite3.Connection) -> Non
         ("oldest", "windlass_job_ready"),
         ("promote", "windlass_job_later_due"),
         ("promote.due", "windlass_job_later_due"),
-        ("next_due", "windlass_job_later_due"),
         ("cancels", "windlass_job_stopping"),
         ("fire.due", "windlass_schedule_due"),
         ("fire.pick", "windlass_schedule_due"),

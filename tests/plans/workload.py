@@ -215,5 +215,4 @@ def duties(store: Store, holder: Holder) -> None:
     holder._left.clear()
     holder.beat(unknown_grace=timedelta(0))
     store.upkeep.agenda()
-    store.upkeep.next_due()
     store.upkeep.fold(limit=100)

@@ -18,7 +18,6 @@ from typing import Any
 
 from windlass.cli.demo_bars import Bars
 from windlass.cli.failures import ExitCode, say
-from windlass.engine.engine import Engine
 from windlass.examples.visibility.jobs import RECORDS, app, hours_report, summary, visibility
 from windlass.examples.visibility.servers import PAGES, servers
 from windlass.examples.visibility.tables import Tables
@@ -71,7 +70,7 @@ def run(url: str) -> tuple[Facts | None, ExitCode]:
             engine = app.worker(grace=3.0, lease=6.0, heartbeat=2.0, margin=1.0, recovery=1.0)
             engine.start()
             try:
-                _watch(store, engine, name, told)
+                _watch(store, name, told)
             finally:
                 engine.stop()
         if told.is_set():
@@ -102,7 +101,7 @@ def _round(store: Store) -> str:
     return name
 
 
-def _watch(store: Store, engine: Engine, name: str, told: threading.Event) -> None:
+def _watch(store: Store, name: str, told: threading.Event) -> None:
     with Bars([*LABELS, "report", "summary"]) as bars:
         while True:
             jobs = _jobs(store, name)

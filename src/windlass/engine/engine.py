@@ -1,8 +1,7 @@
 """One instance: owns the parts, starts them in order, stops them so that nothing is lost.
 
-Threads: step (records and claims), heartbeat, listener, upkeep, ticker, watchdog; and those of the executors. Start: pools, queue, discovery,
-coordinator, in this order. Stop: claim nothing more, give back what only waits, let running jobs finish for the grace time, stop
-and give back the rest.
+Threads: watchdog, heartbeat, listener, step (records and claims), ticker, upkeep, started in this order; and those of the executors. Stop:
+claim nothing more, give back jobs that wait in memory, let running jobs finish for the grace time, stop and give back the rest.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from windlass.engine.hosts import Hosts
 from windlass.engine.listening import Listening
 from windlass.engine.places import Places
 from windlass.engine.recorder import Recorder
-from windlass.engine.runner import Injector, Runner, Wrapper
+from windlass.engine.runner import Runner, Wrapper
 from windlass.engine.running import Stop
 from windlass.engine.stats import Stats
 from windlass.engine.stepper import Stepper
@@ -52,9 +51,10 @@ from windlass.work.authority import Authority
 from windlass.work.definitions import sync
 from windlass.work.kind import Registry
 
+# Seconds that a stop waits at most:
 STOP_WAIT = 2.0  # for jobs that were told to stop, after the grace time
-LAST_WORDS = 2.0  # for the last outcomes to be written
-ALL_ENDED = 4.0  # for everything after the grace time, whatever hangs
+LAST_WORDS = 2.0  # for the last outcomes to be written, and then for the instance to leave
+ALL_ENDED = 4.0  # for everything after the grace time, even if a handler or the database hangs
 
 
 class _Part(Protocol):
@@ -72,7 +72,6 @@ class Engine:
         registry: Registry,
         settings: Settings | None = None,
         *,
-        inject: Injector | None = None,
         wrap: Wrapper | None = None,
         authority: Authority | None = None,
         info: dict[str, Any] | None = None,
@@ -96,7 +95,7 @@ class Engine:
         self._recorder = Recorder(self.stats)
         self._discovery = Discovery(self.phases, settings)
         self._registry = registry
-        self._runner = Runner(registry, inject, wrap=wrap, authority=authority)
+        self._runner = Runner(registry, wrap=wrap, authority=authority)
         self._board = Switchboard(
             floor=self._floor,
             recorder=self._recorder,

@@ -1,6 +1,6 @@
 """The processors of one phase in one instance: named, and each idle, busy or in error.
 
-One thread owns a pool (the step thread). A processor in error holds a job that outran its time limit. It is idle again once the job has
+A pool has no lock of its own: several threads use it, all under the lock of the floor (``floor.py``). A processor in error holds a job that outran its time limit. It is idle again once the job has
 stopped; where the job does not stop, a fresh processor of the same name takes its place, so that the pool keeps its size, and the one in
 error is listed until its job ends.
 """

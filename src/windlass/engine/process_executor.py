@@ -69,7 +69,6 @@ class ProcessExecutor:
         crash_cap: int = CRASH_CAP,
         cancel_grace: float = 5.0,
         memory_limit: int | None = None,
-        log_level: int | None = None,
         idle_kept: int = IDLE_KEPT,
         idle_seconds: float = IDLE_SECONDS,
         fault: Fault | None = None,
@@ -87,7 +86,6 @@ class ProcessExecutor:
             "store": _as_json(open_store or {}),
             "lease": lease,
             "memory_limit": memory_limit,
-            "log_level": log_level,
         }
         self._idle = {"idle_kept": idle_kept, "idle_seconds": idle_seconds}
         self._addresses: dict[str, tuple[Phase, Address | None]] = {}
@@ -337,7 +335,7 @@ class ProcessExecutor:
 
     def _first_message(self) -> Message:
         root = logging.getLogger()
-        level = self._init["log_level"] or (root.level if root.handlers else None)
+        level = root.level if root.handlers else None
         return {
             **self._init,
             "do": "init",

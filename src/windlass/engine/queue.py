@@ -1,7 +1,7 @@
 """Claimed jobs that wait in memory for a processor, per phase.
 
-It takes a job or refuses it, and says which of the four refusals it was; a refused job's claim is released at once by whoever
-offered it. One thread owns it (the step thread), so it has no lock.
+It takes a job or refuses it, and says which of the four refusals it was; the step thread, which offers jobs, then releases the claim of a
+refused one at once. The queue has no lock of its own: several threads use it, all under the lock of the floor (``floor.py``).
 """
 
 from __future__ import annotations
@@ -47,13 +47,8 @@ class Queue:
         self._place[lease.id] = lease.phase
         return None
 
-    def take(self, phase: str) -> Lease | None:
-        """The next job of a phase, which counts as processed until ``done``."""
-        taken = self.take_many(phase, 1)
-        return taken[0] if taken else None
-
     def take_many(self, phase: str, most: int) -> list[Lease]:
-        """Up to ``most`` jobs of a phase."""
+        """Take out up to ``most`` jobs of a phase, which count as being processed until ``done``."""
         waiting = self._waiting.get(phase)
         if not waiting:
             return []

@@ -27,10 +27,6 @@ MOST_FACTS, LONGEST_FACT = 20, 1_000
 class RemoteError(Exception):
     """What a handler raised in a child process."""
 
-    type_name: str = ""
-    code: str = ""
-    message: str = ""
-    traceback: str | None = None
     windlass_told: JobError
 
     def __str__(self) -> str:
@@ -109,8 +105,6 @@ def _stand_in(told: Message) -> RemoteError:
     error.windlass_told = JobError(
         type=told["type"], code=told["code"], message=told["message"], traceback=told["traceback"]
     )
-    error.type_name, error.code = told["type"], told["code"]
-    error.message, error.traceback = told["message"], told["traceback"]
     for name, value in told["facts"].items():
         try:
             setattr(error, name, value)

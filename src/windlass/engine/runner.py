@@ -46,7 +46,6 @@ STAND_IN = exponential()
 STOPPED = (asyncio.CancelledError, Stopped)
 """What a handler raises that was told to stop and did."""
 
-Injector = Callable[[Phase, Lease], Mapping[str, Any]]
 Wrapper = Callable[[Callable[..., Any], Mapping[str, Any]], Callable[..., Any]]
 
 
@@ -82,13 +81,11 @@ class Runner:
     def __init__(
         self,
         registry: Registry,
-        inject: Injector | None = None,
         *,
         wrap: Wrapper | None = None,
         authority: Authority | None = None,
     ) -> None:
         self._registry = registry
-        self._inject = inject
         self._wrap = wrap
         self.authority = authority or Authority()
         self._wrapped: dict[str, Callable[..., Any]] = {}
@@ -120,11 +117,9 @@ class Runner:
                 for name, annotation in phase.signature.injected.items():
                     if annotation is Context and context is not None:
                         arguments[name] = made = made or context(phase)
-            if self._inject is not None:
-                arguments = {**arguments, **self._inject(phase, lease)}
         except PayloadError as error:
             return Failed(lease, JobError(type="PayloadError", code="bad_arguments", message=str(error)))
-        except Exception as error:  # noqa: BLE001  a factory of a dependency may raise anything
+        except Exception as error:  # noqa: BLE001  a job that cannot be prepared must still come to an end
             return self._failed_attempt(lease, phase, error)
         handler = self._handler(phase)
         if context is not None and has_flag(lease.flags, _PRINCIPAL):

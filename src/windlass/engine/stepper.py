@@ -116,10 +116,6 @@ class Stepper:
         self._thread.join(max(0.0, deadline - time.monotonic()))
         return not self._thread.is_alive() and not len(self._recorder)
 
-    @property
-    def is_alive(self) -> bool:
-        return self._thread.is_alive()
-
     # ------------------------------------------------------------------ the thread
 
     def _run(self) -> None:

@@ -74,7 +74,7 @@ def ended(outcome: Outcome, name: str, asked: str | None = None) -> None:
             )
             emit(
                 event,
-                _failure(outcome.error, lease, delay),
+                _failure(outcome.error, delay),
                 error=_error(outcome.error),
                 exc_info=_exception(outcome.error),
                 delay_seconds=delay,
@@ -498,7 +498,7 @@ _VERDICTS = {
 }
 
 
-def _failure(error: JobError, lease: Lease, delay: float | None) -> str:
+def _failure(error: JobError, delay: float | None) -> str:
     told = _what(error)
     if delay is None:
         return f"{told}; no further attempt"

@@ -37,7 +37,6 @@ from windlass.observe.report import (
     StatsReport,
 )
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 COUNTS_LAST = 5.0
 SHARE = 20  # a read of the database may take 1/20 of the time
 STUCK = ("released", "retried")
@@ -210,7 +209,7 @@ class Metrics(Collector):
         self.registry.register(self)
 
     def render(self) -> bytes:
-        """All metrics as text; serve it as ``CONTENT_TYPE``."""
+        """All metrics in the text format of Prometheus."""
         return generate_latest(self.registry)
 
     def collect(self) -> Iterator[Metric]:

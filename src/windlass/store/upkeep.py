@@ -97,11 +97,6 @@ class Upkeep:
             expires_in=expires_in,
         )
 
-    def next_due(self) -> datetime | None:
-        """When the next job becomes due, so that nobody needs to look before."""
-        due: datetime | None = self._db.moment(self._db.read("next_due")[0][0])
-        return due
-
     def fold(self, limit: int = 10_000) -> None:
         """Fold counts that verbs left behind into the tally."""
         while self._db.is_worth("fold") and self._db.run("fold", limit=limit):

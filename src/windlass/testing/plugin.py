@@ -25,11 +25,3 @@ def windlass_sandbox() -> Iterator[Callable[..., Sandbox]]:
     yield make
     for box in made:
         box.close()
-
-
-@pytest.fixture
-def windlass_clock() -> Any:
-    """A clock that stands still until the test moves it."""
-    from windlass.clock import ManualClock
-
-    return ManualClock()

@@ -263,10 +263,6 @@ class Chunk:
         self._error: BaseException | None = None
         self._tx: ChunkTransaction | None = None
 
-    @property
-    def total(self) -> int | None:
-        return self._chunks.total
-
     def reached(self, after: Any, *, count: int) -> None:
         """Keyset: the next chunk begins after this value, and this one had so many records. None: that was the last one."""
         if self._chunks.total is not None:

@@ -58,16 +58,6 @@ SELECT m.phase, count(*) AS moved, max(m.run_at) AS last_due, (SELECT count(*) F
 FROM (SELECT d.phase, d.run_at FROM moved AS d UNION ALL SELECT p.phase, p.run_at FROM parked AS p) AS m
 GROUP BY m.phase;
 
--- name: next_due
--- When the next job becomes due.
-SELECT (
-    SELECT l.run_at
-    FROM windlass.job_later AS l
-    WHERE l.reason IN ('scheduled', 'retry', 'inbox')
-    ORDER BY l.run_at
-    LIMIT 1
-);
-
 -- name: fold
 -- Folds delta rows into the tally.
 WITH taken AS (

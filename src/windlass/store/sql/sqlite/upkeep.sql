@@ -80,12 +80,6 @@ SELECT 1
 FROM windlass_delta
 LIMIT 1;
 
--- name: next_due
--- When the next job becomes due.
-SELECT min(l.run_at)
-FROM windlass_job_later AS l
-WHERE l.reason IN ('scheduled', 'retry', 'inbox');
-
 -- name: fold
 -- Folds delta rows into the tally.
 INSERT INTO windlass_tally AS y (phase, waiting, scheduled, queued, processing, completed, failed, cancelled)
