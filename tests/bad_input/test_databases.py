@@ -108,6 +108,24 @@ def test_a_database_without_tables_asks_for_the_migration(postgres_empty_dsn: st
         assert store.enqueue([NewJob(kind="work")])[0].created
 
 
+@pytest.mark.parametrize("is_there", [False, True])
+def test_so_does_a_sqlite_file_without_tables_where_none_are_to_be_made(
+    tmp_path: Path, is_there: bool
+) -> None:
+    file = tmp_path / "jobs.db"
+    if is_there:
+        sqlite3.connect(file).execute("CREATE TABLE mine (id INTEGER)").connection.close()
+    url = f"sqlite:///{file}"
+    with pytest.raises(SchemaError, match="windlass db migrate") as caught:
+        open_store(url, auto_migrate=False)
+    assert f"the database {url} has no Windlass tables" in str(caught.value)
+    assert (caught.value.found, caught.value.expected) == (None, len(available("sqlite")))
+    assert file.exists() is is_there, "asking makes no file"
+    migrate(url)
+    with open_store(url, auto_migrate=False) as store:
+        assert store.enqueue([NewJob(kind="work")])[0].created
+
+
 def test_a_migration_that_was_changed_after_the_fact_is_refused(store_url: str) -> None:
     migrate(store_url)
     _write(store_url, "UPDATE {p}migration SET checksum = 'other'")

@@ -98,7 +98,7 @@ def to_micros(value: datetime) -> int:
 
 
 class SqliteDatabase:
-    """One SQLite file; created and migrated when it is opened, because nobody else would."""
+    """One SQLite file; created and migrated when it is opened, unless ``auto_migrate`` is False."""
 
     dialect = "sqlite"
     low_water = False
