@@ -1,6 +1,6 @@
 """All numbers an instance runs by, with the reason for each default beside it.
 
-Durations are seconds. ``gentle()`` gives the slow, polite figures of systems without heartbeats and notifications: five minutes
+Durations are seconds. ``gentle()`` gives the conservative intervals of systems without heartbeats and notifications: five minutes
 until a job counts as stuck, a scan a minute, ten jobs a claim.
 """
 
@@ -14,7 +14,7 @@ from windlass.errors import ConfigError
 from windlass.nearest import did_you_mean
 
 SHORTEST = 0.01  # seconds between two looks at anything; less would keep a core busy with looking
-LONGEST = 30 * 86_400  # seconds; more than anybody waits for, and less than a date or a timer can bear
+LONGEST = 30 * 86_400  # seconds; more than anybody waits for, and less than the largest date or timer
 MOST_DAYS = 3_650  # for what is kept
 MOST_PROCESSORS = 100_000  # of one phase in one instance
 PROCESSORS = 10  # of a phase that does not say

@@ -116,8 +116,8 @@ def no_processes(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("take", "told"),
     [
-        (no_files, r"no event loop to be had .*Too many open files.*ulimit -n"),
-        (no_threads, r"no thread to be had .*can't start new thread"),
+        (no_files, r"could not create an event loop .*Too many open files.*ulimit -n"),
+        (no_threads, r"could not create a thread .*can't start new thread"),
         (no_processes, "open_store"),
     ],
     ids=["files", "threads", "processes"],

@@ -2,7 +2,7 @@
 
 A phase is looked at
 
-* at once when a hint names it (a notification, a local enqueue), and again a little later: a notification may have been left out
+* at once when a hint names it (a notification, or a promotion or tick of this instance), and again a little later: a notification may have been left out
   because another one was sent just before, and that one's transaction may commit first;
 * at once while claims come back full, or as soon as there is room again;
 * every ``scan`` seconds anyway, because hints may be lost.

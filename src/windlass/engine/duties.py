@@ -109,4 +109,4 @@ class Duties:
 
 
 def _only(_answer: object) -> None:
-    """A duty's answer is when it wants to run next; these have no wish."""
+    """Discard the return value: these duties always run at their fixed interval."""

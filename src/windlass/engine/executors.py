@@ -74,7 +74,8 @@ class Bench:
         self.pid = Process.pid
 
     def prepare(self, running: Running) -> Call | Outcome:
-        """The call a job asks for, or the outcome where there is none to make; its time limit counts from here. Never raises."""
+        """The call a job asks for, or the outcome where there is none to make. Never raises. From here on the job counts as begun: one that
+        outruns its time limit is stopped, while a job that has not begun by then is given back."""
         if Process.pid != self.pid:
             wandered()
         running.begun = True

@@ -11,7 +11,7 @@ from windlass.store.holder import Holder
 
 
 class InstanceHold:
-    """A ``Hold`` of the instance itself: the holder of the moment, and the store's reads."""
+    """The store as running jobs see it. Asks for the current holder each time, because a lost lease replaces it."""
 
     def __init__(
         self, store: Store, holder: Callable[[], Holder], run_of: Callable[[Lease], Run | None]

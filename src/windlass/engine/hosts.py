@@ -22,7 +22,7 @@ log = get_logger("windlass.engine")
 
 
 class Hosts:
-    """The executors of one instance; each is made when the first job needs it, the loop at once if any phase is async."""
+    """The executors of one instance. Threads and processes are started when a job needs them, the event loop at once if any phase is async."""
 
     def __init__(
         self,

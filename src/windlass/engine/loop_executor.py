@@ -24,7 +24,7 @@ from windlass.logger import thread
 
 
 class LoopExecutor:
-    """Runs coroutines. ``WindlassError`` where there is no loop or no thread to be had."""
+    """Runs coroutines. ``WindlassError`` where the event loop or its thread cannot be created."""
 
     def __init__(self, bench: Bench, on_ended: OnEnded, fault: Fault) -> None:
         self.fault = fault
@@ -42,7 +42,7 @@ class LoopExecutor:
             self._thread.start()
         except RuntimeError as error:
             self._loop.close()
-            raise _missing("thread", error) from error
+            raise _missing("a thread", error) from error
 
     # ------------------------------------------------------------------ from any thread
 
@@ -139,11 +139,11 @@ def _new_loop() -> asyncio.AbstractEventLoop:
         loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
         return loop
     except OSError as error:
-        raise _missing("event loop", error) from error
+        raise _missing("an event loop", error) from error
 
 
 def _missing(what: str, error: Exception) -> WindlassError:
     return WindlassError(
-        f"async handlers cannot be served, for there is no {what} to be had ({error}); give this process more room "
+        f"async handlers cannot be served: could not create {what} ({error}); raise the limits of this process "
         "(ulimit -n for open files, -u for threads) and start it again"
     )

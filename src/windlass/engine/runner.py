@@ -1,7 +1,6 @@
 """One job in, one outcome out; no database of its own.
 
-Whatever a handler does (returns, raises, returns something that is not JSON) becomes an outcome with a structured error. The
-only place besides the executors that catches broadly.
+Whatever a handler does (returns, raises, returns something that is not JSON) becomes an outcome with a structured error.
 """
 
 from __future__ import annotations

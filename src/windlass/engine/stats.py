@@ -1,8 +1,8 @@
 """What happened on this instance since it started: counters, histograms, and the values of the minute for the roll-ups.
 
 The hot path is ``ended_many`` and ``claimed`` (0.2 µs a job each), called by the step thread. Only totals are kept there; the
-values of a minute are the difference to the totals at its beginning. Everything is under one lock that is held for microseconds,
-so that readers see whole jobs and nothing is ever lost between two minutes.
+values of a minute are the difference to the totals at its beginning. All totals are under one lock that is held for microseconds,
+so that readers see whole jobs and nothing is ever lost between two minutes. Counters of rarer events (``count``) have a lock of their own.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@
                       begun     the job is about to touch its handler: from here on a death counts against it
                       touch     a sign of life
                       recorded  a transaction of the handler ended the job
+                      awaits commit  the job's end is in a transaction that the handler commits itself
                       duplicate an output of the job was there already
                       token     a raw token the job was given; it is left out of all that is recorded of it
                       ended     how the job ended

@@ -87,7 +87,7 @@ class GuardedKeys:
             raise
 
     def probe(self) -> bool:
-        """Ask whether the server is well again: it must take a write and run a script. What is owed to it is done, too."""
+        """Ask whether the server is well again: it must take a write and run a script. Keys that could not be removed before are removed then."""
         token = secrets.token_hex(8)
         try:
             self._call(self._keys.take, self._probe_key, token, PROBE_TTL_MS)
@@ -116,7 +116,7 @@ class GuardedKeys:
             self._on_failure(error)
             raise
 
-    # ------------------------------------------------------------------ what is owed
+    # ------------------------------------------------------------------ keys still to be removed
 
     def _owe(self, key: str, value: str) -> None:
         with self._lock:

@@ -18,7 +18,7 @@ class Rate:
 class JobLimit:
     """What a job brings along for one of its phases: how many jobs with this ``key`` may be let in at once, and the phase's rate.
 
-    It travels with the job, so that an instance without the code lets it in rightly.
+    Stored with the job, so that instances that lack this handler's code apply the same limit.
     """
 
     phase: str

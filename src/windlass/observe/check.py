@@ -1,6 +1,6 @@
-"""The health check's voice: a log line with an instance's health each time it looks.
+"""Logs an instance's health at each check.
 
-Run it every ``settings.health`` seconds. It looks at the same report as /healthz, so that the log and the answer never differ.
+Run it every ``settings.health`` seconds. It reads the same report as /healthz, so that the log and /healthz never differ.
 """
 
 from __future__ import annotations

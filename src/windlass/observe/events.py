@@ -356,7 +356,7 @@ def instance_started(instance: str, phases: Sequence[str]) -> None:
 
 
 def instance_stopping(instance: str, running: int, grace: float) -> None:
-    message = f"stopping: {running:,} jobs run, and have {grace:g} s to finish"
+    message = f"stopping: {running:,} jobs running, grace period {grace:g} s"
     emit("instance.stopping", message, instance=instance, running=running, grace_seconds=grace)
 
 

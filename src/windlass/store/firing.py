@@ -5,7 +5,7 @@ under a lock that whoever changes them has to wait for. For a rule with several 
 (rule, key), is where parents meet:
 
     hits of one kind in a round      one counts: the last that completed, else the last that ended in another way
-    all kinds satisfied              the child is made, the round is over, the row rests for the next one
+    all kinds satisfied              the child is made, the round is over, the row stays for the next round
     a job that was in a round        belongs to it for good: retried after its child was made, it changes nothing
 
 Each end is noted once per rule (parent, generation), so an end that is looked at again later makes no second child.

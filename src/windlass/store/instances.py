@@ -1,4 +1,4 @@
-"""Who is there."""
+"""Lists the instances known to the database."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Instance:
 
 
 class Instances:
-    """Shows instances."""
+    """The instances known to the database."""
 
     def __init__(self, db: Database) -> None:
         self._db = db

@@ -1,4 +1,4 @@
-"""Flow control: how many jobs of a key may be let in at once, how fast a phase goes, and what waiting is worth.
+"""Flow control: how many jobs of a key may be let in at once, how fast a phase goes, and how fast waiting raises a job's priority.
 
 A job with a limit is parked in `job_later` and let into its queue when there is a place; claims know nothing of it, so phases without
 limits pay nothing. The way of a limited job:
@@ -35,7 +35,7 @@ log = get_logger("windlass.store")
 
 PAGE = 500
 TAKEN = 0.02
-"""Seconds until it is worth while to try a lock again that somebody else had."""
+"""Seconds to wait before retrying a gate that another session had locked."""
 SHORTEST, LONGEST = 0.005, 1.0
 """Bounds of the pause between two looks at a phase's bucket, in seconds."""
 

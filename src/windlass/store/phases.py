@@ -33,7 +33,7 @@ class Phases:
                 "lasts", lasts, "a duration above zero, to a hundred years, or None for a pause without end"
             )
         if not _is_text(reason) or not reason.strip() or "\0" in reason:
-            raise ConfigError("reason", reason, "a few words, for whoever wonders why it stands still")
+            raise ConfigError("reason", reason, "a short reason shown to operators")
         seconds = None if lasts is None else lasts.total_seconds()
         self._db.run("pause", phase=phase, reason=reason, seconds=seconds)
         lines.paused(phase, reason, seconds)

@@ -109,8 +109,7 @@ class Recovery:
         return decided
 
     def sweep_orphans(self, *, limit: int = 1000, death_cap: int = DEATH_CAP) -> list[Recovered]:
-        """One page of the net under the nets: held jobs that no claim row covers. Goes through the whole table, page by
-        page, over many calls."""
+        """Recover one page of processing jobs that no claim row covers. Many calls go through the whole table, page by page."""
 
         def sweep(tx: Transaction) -> tuple[list[Recovered], str]:
             rows = tx.run("recover.orphans", after=self._orphans_after, limit=limit)
@@ -153,7 +152,9 @@ class Recovery:
 
 def _decide(lease: Lease, found: Sequence[Any], death_cap: int) -> Outcome:
     cancel_asked, has_output, output, next_phase, next_max_attempts, deaths = found
-    if has_output:  # a cancel asked for meanwhile notwithstanding, which stops the job in its next phase
+    # The phase had stored its output before its instance died, so it counts as done. ``apply`` still honours a cancel: the job then ends
+    # instead of advancing.
+    if has_output:
         if next_phase is None or next_max_attempts is None:
             return Completed(lease, Json(output))
         return Advanced(lease, next_phase, Json(output), next_max_attempts)

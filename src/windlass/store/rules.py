@@ -195,7 +195,7 @@ class Rules:
             look, now = (since, looks), time.monotonic()
             before, fired_at = self._fired.get(look, (left_out + 1, now))
             if left_out >= before and now - fired_at < FIRE_EVERY:
-                continue  # whoever was left out is still busy, as far as one can tell; what ended is looked for now and then
+                continue  # the same jobs are still locked: do not scan history again yet (at most every FIRE_EVERY seconds)
             made += self._fire_ended(kinds, since, unflagged=True, only=None)
             self._fired[look] = left_out, now
             if not left_out:

@@ -193,7 +193,7 @@ class Schedules:
     def pause(self, name: str, reason: str) -> Schedule:
         """Stop a schedule; jobs it made go on. Due times until it is resumed make no jobs."""
         if not reason.strip():
-            raise ConfigError("reason", reason, "a few words, for whoever wonders why it does not fire")
+            raise ConfigError("reason", reason, "a short reason shown to operators")
         if not is_name(name) or not self._db.run(
             "schedule.pause", name=name, reason=clean(reason.strip(), MAX_REASON)
         ):

@@ -1,8 +1,8 @@
-"""What there is to see to, asked for in one read; then only the duties that have something to do.
+"""Reads in one statement which duties have something to do, and runs those.
 
-What dead instances held is recovered, due jobs are moved into their queues, children are linked to their parents, limited jobs are let in,
-counts are folded, and jobs of kinds that have got rules are told of it. Each is done for itself: one that fails costs the others nothing. When the next tick of a schedule is due is passed on to the ticker. An instance with nothing to do reads one row every few
-seconds.
+The duties: recover jobs of dead instances, move due jobs into their queues, link children to their parents, let limited jobs in, fold
+counts, and flag jobs of kinds that have new rules. A duty that fails does not stop the others. The ticker is told when the next tick of a
+schedule is due. An instance with nothing to do reads one row every few seconds.
 """
 
 from __future__ import annotations

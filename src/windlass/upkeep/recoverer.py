@@ -66,7 +66,7 @@ class Recoverer:
                 return
 
     def sweep(self) -> None:
-        """One page of the net under the nets."""
+        """Recover one page of processing jobs that no claim row covers."""
         for item in self._store.recovery.sweep_orphans(death_cap=self._death_cap):
             self._note(item)
 

@@ -22,7 +22,7 @@ def is_async(function: Callable[..., Any] | None) -> bool:
 
 
 def said_plain(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same as a function that is plain by its looks, too, where a plain one stands around an async one."""
+    """Make a sync function that wraps an async one look sync to ``inspect``, too; any other function is returned unchanged."""
     if _is_async(function) or not is_async(function):
         return function
 

@@ -74,7 +74,7 @@ class GuardedHold:
 
 
 class GuardedEffect:
-    """An effect transaction, likewise."""
+    """An effect transaction that refuses to store a raw token."""
 
     def __init__(self, effect: Any, warden: Warden) -> None:
         self._effect = effect

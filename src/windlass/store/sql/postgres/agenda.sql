@@ -2,8 +2,8 @@
 
 -- name: agenda
 -- Seconds until the next job is due (NULL: none is scheduled), whether there are jobs to link, ended parents
--- whose children are still to be let know, anything to recover (as
--- recover.due judges it), and counts to fold; seconds until the next tick is due (NULL: no schedule fires);
+-- whose children are still to be let know, anything to recover (as recover.due judges it, but the asking
+-- instance counts, too), and counts to fold; seconds until the next tick is due (NULL: no schedule fires);
 -- whether kinds have got rules whose jobs are to be looked through (as rule.kinds.new judges it); whether there are limited jobs that nobody
 -- has looked at or places that were given up, jobs that wait for their phase's rate, and phases with flow control at all; seconds until the
 -- next pause of a phase is over (NULL: none ends by itself); and seconds until the next lease of an instance can run out (NULL: nobody is there).

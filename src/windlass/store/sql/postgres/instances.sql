@@ -203,7 +203,7 @@ WHERE i.dead_at < (SELECT COALESCE(:now::timestamptz, clock_timestamp())) - inte
     AND NOT EXISTS (SELECT FROM windlass.claim AS c WHERE c.instance = i.id);
 
 -- name: recover.orphans
--- The net under the nets: held jobs whose claim row is gone, one page of the table at a time. Locks what it answers.
+-- Processing jobs that no claim row covers, one page of the table at a time. Locks the rows that it returns.
 WITH page AS MATERIALIZED (
     SELECT j.id, j.token
     FROM windlass.job AS j
@@ -250,7 +250,7 @@ LEFT JOIN LATERAL (
 ORDER BY p.id;
 
 -- name: instances
--- Who is there, newest first.
+-- The instances known to the database, newest first.
 SELECT i.id, i.started_at, i.heartbeat_at, i.dead_at, EXTRACT(EPOCH FROM i.lease)::double precision AS lease_seconds, i.info
 FROM windlass.instance AS i
 ORDER BY i.started_at DESC, i.id;

@@ -126,7 +126,7 @@ WHERE dead_at < :now - 3600000000
     AND NOT EXISTS (SELECT 1 FROM windlass_claim AS c WHERE c.instance = windlass_instance.id);
 
 -- name: recover.orphans
--- The net under the nets: held jobs whose claim row is gone, one page of the table at a time.
+-- Processing jobs that no claim row covers, one page of the table at a time.
 SELECT p.id, CASE WHEN p.orphan THEN p.token END AS token, p.kind, p.phase, p.lane, p.generation, p.attempt, p.max_attempts, p.crashes,
     p.flags, p.correlation, p.created_at, p.ready_at, p.claimed_at, p.cancel_at IS NOT NULL AS cancel_asked,
     u.job IS NOT NULL AS has_output, u.value AS output, u.next_phase, u.next_max_attempts,
@@ -149,7 +149,7 @@ LEFT JOIN windlass_output AS u ON u.job = p.id AND u.generation = p.generation A
 ORDER BY p.id;
 
 -- name: instances
--- Who is there, newest first.
+-- The instances known to the database, newest first.
 SELECT i.id, i.started_at, i.heartbeat_at, i.dead_at, i.lease / 1000000.0 AS lease_seconds, i.info
 FROM windlass_instance AS i
 ORDER BY i.started_at DESC, i.id;
