@@ -20,8 +20,8 @@ from bench.load import fill
 from bench.report import Row, say, show
 from bench.server import postgres
 from windlass import App
+from windlass.features import Store
 from windlass.model import Completed, Lease, Want
-from windlass.store import Store
 
 BATCH = 100
 WAIT = 1.2  # sessions report their counters at most once a second

@@ -18,7 +18,7 @@ from bench.load import fill, percentile
 from bench.report import Row, say
 from bench.store import Meter
 from windlass import App
-from windlass.store import open_store
+from windlass.features import open_store
 
 TEXT = "x" * 75
 

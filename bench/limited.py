@@ -15,9 +15,9 @@ from typing import Any
 import click
 
 from bench.worker import Clockwork
-from windlass.app import App
+from windlass.app.app import App
+from windlass.app.kinds import JobKind
 from windlass.engine.tuning import tune_process
-from windlass.kinds import JobKind
 
 
 def make(

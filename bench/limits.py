@@ -19,7 +19,7 @@ from bench.limited import make
 from bench.load import fill
 from bench.report import Row, say, show
 from bench.server import postgres, version
-from windlass.store import Store, open_store
+from windlass.features import Store, open_store
 
 ROOT = Path(__file__).parent.parent
 LEAST = 0.9
@@ -97,14 +97,14 @@ def drain(url: str, jobs: int, limit: int | None, workers: int) -> dict[str, flo
         "--processors",
         str(processors),
     ]
-    crew = [
+    children = [
         subprocess.Popen(command, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         for _ in range(workers)
     ]
     try:
-        facts, visits = _watch(app.store, crew, jobs)
+        facts, visits = _watch(app.store, children, jobs)
     finally:
-        for worker in crew:
+        for worker in children:
             worker.kill()
             worker.wait()
         app.close()
@@ -113,14 +113,16 @@ def drain(url: str, jobs: int, limit: int | None, workers: int) -> dict[str, flo
     return {"rate": jobs / seconds, "cpu_us": cpu / jobs * 1e6, "visits": visits / seconds}
 
 
-def _watch(store: Store, crew: list[subprocess.Popen[str]], jobs: int) -> tuple[list[dict[str, float]], int]:
+def _watch(
+    store: Store, children: list[subprocess.Popen[str]], jobs: int
+) -> tuple[list[dict[str, float]], int]:
     """Wait until the jobs of the unlimited phase are done; what each worker tells, and how many of the other were done meanwhile."""
     deadline = time.monotonic() + PATIENCE
     while (counts := store.phases.counts())["noop"].completed < jobs:
-        if time.monotonic() > deadline or any(worker.poll() is not None for worker in crew):
+        if time.monotonic() > deadline or any(worker.poll() is not None for worker in children):
             raise RuntimeError(f"only {counts['noop'].completed} of {jobs} jobs ran")
         time.sleep(0.1)
-    told = [worker.communicate()[0].splitlines() for worker in crew]
+    told = [worker.communicate()[0].splitlines() for worker in children]
     facts = [json.loads(lines[-1]) for lines in told]
     return [item for item in facts if item["jobs"]], counts["visit"].completed
 

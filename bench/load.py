@@ -7,8 +7,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from windlass.features import Store
 from windlass.model import Completed, Json, Lease, NewJob, Want
-from windlass.store import Store
 
 ARGS = Json('{"user_id":7,"text":"' + "x" * 75 + '"}')
 

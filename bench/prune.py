@@ -13,8 +13,8 @@ import psycopg
 from bench.load import Drainer, fill, percentile
 from bench.report import say, show
 from bench.server import postgres, version
+from windlass.features import open_store
 from windlass.model import Retention
-from windlass.store import open_store
 
 HISTORY = """
 INSERT INTO windlass.job_done (id, created_at, finished_at, claimed_at, token, lane, generation, attempt, crashes, max_attempts,

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 import psycopg
 
-from windlass.embedded.binaries import find_postgres
-from windlass.embedded.postgres import PostgresServer
+from windlass.examples.embedded.binaries import find_postgres
+from windlass.examples.embedded.postgres import PostgresServer
 from windlass.store.migrate import migrate
 
 SETTINGS = {

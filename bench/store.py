@@ -16,8 +16,8 @@ import psycopg
 from bench.load import ARGS, Drainer, fill, percentile
 from bench.report import Row, say, show
 from bench.server import postgres, version
+from windlass.features import Store, open_store
 from windlass.model import NewJob
-from windlass.store import Store, open_store
 
 BATCHES = (1, 10, 100, 500)
 MOST_WAL = 1_000  # bytes for a plain job after its enqueue, at 10 or more a step

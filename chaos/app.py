@@ -42,7 +42,7 @@ def die(how: str | None) -> None:
         case "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         case "instance":
-            is_child = "windlass.engine.child" in sys.modules
+            is_child = "windlass.engine.processes.child.main" in sys.modules
             os.kill(os.getppid() if is_child else os.getpid(), signal.SIGKILL)
     time.sleep(60)
 

@@ -17,10 +17,10 @@ from typing import Any, Self, TypeVar
 
 from chaos.ledger import CREATE_EFFECTS, FOLDER, Ledger
 from chaos.workers import Worker
-from windlass.embedded.postgres import PostgresServer
 from windlass.errors import StoreUnreachableError
+from windlass.examples.embedded.postgres import PostgresServer
+from windlass.features import open_store
 from windlass.model import NewJob
-from windlass.store import open_store
 from windlass.store.ids import new_id
 from windlass.urls import dialect_of
 
@@ -63,7 +63,7 @@ class Bed:
             self._await(made)
         return made
 
-    def crew(self, count: int, **options: Any) -> list[Worker]:
+    def children(self, count: int, **options: Any) -> list[Worker]:
         """Start several workers at once and wait until all of them serve."""
         made = [self.worker(serving=False, **options) for _ in range(count)]
         for worker in made:

@@ -14,8 +14,8 @@ import psycopg
 from chaos.bed import Bed
 from chaos.findings import Findings
 from chaos.profile import APP, HOSTILE, OWNER, PLAIN, Roles
-from windlass.embedded.binaries import find_postgres
-from windlass.embedded.postgres import PostgresServer
+from windlass.examples.embedded.binaries import find_postgres
+from windlass.examples.embedded.postgres import PostgresServer
 from windlass.store.migrate import migrate
 
 NAMES = (

@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from windlass.embedded import process
+from windlass import processes as process
 
 ROOT = Path(__file__).resolve().parents[1]
 APP = "chaos.app:app"

@@ -22,7 +22,7 @@ DOCS = Path(__file__).resolve().parent
 
 def state_drawing() -> str:
     """The life cycle as a mermaid drawing, one arrow for each pair of states."""
-    from windlass.lifecycle import MOVES
+    from windlass.model.lifecycle import MOVES
 
     arrows: dict[tuple[str, str], list[str]] = defaultdict(list)
     for verb, move in MOVES.items():
@@ -36,7 +36,7 @@ def state_drawing() -> str:
 
 def move_table() -> str:
     """Verb, from, to."""
-    from windlass.lifecycle import MOVES
+    from windlass.model.lifecycle import MOVES
 
     rows = [
         f"| {verb} | {', '.join(move.sources) or '(nothing)'} | {', '.join(move.targets)} |"
@@ -48,7 +48,7 @@ def move_table() -> str:
 def errors_page() -> str:
     """Every exception with its code, its exit code on the command line and what it says about itself."""
     errors = importlib.import_module("windlass.errors")
-    from windlass.cli.failures import code_of
+    from windlass.cli.exit_codes import code_of
 
     tree = re.search(r"    WindlassError\n.*?\n\n", inspect.getdoc(errors) or "", re.DOTALL)
     known = [

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from chaos.profile import HOSTILE
 from tests.servers import choice, postgres
 from windlass.clock import ManualClock
-from windlass.store import Store, open_store
+from windlass.features import Store, open_store
 
 if TYPE_CHECKING:
     from tests.servers.plugin import FreshPostgres

@@ -41,12 +41,13 @@ import pytest  # noqa: E402
 
 from tests.servers import postgres  # noqa: E402
 from tests.sql_guards import DIALECTS, MIGRATION, SQL, Mutant, find  # noqa: E402
+from windlass import processes as process  # noqa: E402
 from windlass.clock import ManualClock  # noqa: E402
-from windlass.embedded import process  # noqa: E402
-from windlass.embedded.postgres import PostgresServer  # noqa: E402
-from windlass.store import migrations, partitions, statements  # noqa: E402
-from windlass.store import postgres_transaction as pg_store  # noqa: E402
-from windlass.store import sqlite as sqlite_store  # noqa: E402
+from windlass.examples.embedded.postgres import PostgresServer  # noqa: E402
+from windlass.store.postgres import partitions  # noqa: E402
+from windlass.store.postgres import transaction as pg_store  # noqa: E402
+from windlass.store.schema import migrations, statements  # noqa: E402
+from windlass.store.sqlite import database as sqlite_store  # noqa: E402
 
 HOME = "WINDLASS_MUTATE_HOME"  # set in the copy: where the tree it was made of lies
 TESTS = ("tests/conformance", "tests/interleavings", "tests/plans/test_guard_plans.py")

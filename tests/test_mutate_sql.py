@@ -16,7 +16,7 @@ import pytest
 
 from tests.mutate_sql import arguments
 from tests.sql_guards import DIALECTS, MIGRATION, find, find_in
-from windlass.store.statements import load, parse
+from windlass.store.schema.statements import load, parse
 
 pytestmark = pytest.mark.timing
 

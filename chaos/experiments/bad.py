@@ -42,7 +42,7 @@ def run(bed: Bed, plan: Plan, findings: Findings) -> None:
         odd |= _results(bed) | _rows(bed)
         for kind in ("order", "letter", "note"):
             bed.enqueue(kind, [{}] * (plan.neighbours // plan.rounds // 3))
-    workers = bed.crew(2, settings=plan.leases.settings)
+    workers = bed.children(2, settings=plan.leases.settings)
     findings.holds("drained", True, bed.drained())
     findings.none("workers that ended by themselves", [item for item in workers if item.code is not None])
     codes = [worker.stop() for worker in workers]

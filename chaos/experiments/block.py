@@ -24,7 +24,7 @@ SHORT = Plan(neighbours=40, leases=Leases(lease=3.0, heartbeat=0.5, margin=0.5, 
 
 def run(bed: Bed, plan: Plan, findings: Findings) -> None:
     """Two workers, so that one could take over what the other seems to have dropped. Both have a job that blocks."""
-    workers = bed.crew(2, settings=plan.leases.settings)
+    workers = bed.children(2, settings=plan.leases.settings)
     blockers = bed.enqueue("blocker", [{"seconds": 2 * plan.leases.lease}] * 2)
     # A coroutine that is kept from ending its transaction keeps SQLite's one write lock, and with it everybody else.
     neighbours = ("order", "note") if bed.dialect == "sqlite" else ("order", "letter", "note")

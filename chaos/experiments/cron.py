@@ -36,7 +36,7 @@ SHORT = Plan(workers=3, seconds=10.0, kill_every=3.0, leases=QUICK, median_ms=10
 def run(bed: Bed, plan: Plan, findings: Findings) -> None:
     """All workers fire; every few seconds one of them is killed, when it likely fires, and another takes its place."""
     settings = plan.leases.settings
-    serving = bed.crew(plan.workers, settings=settings)
+    serving = bed.children(plan.workers, settings=settings)
     firsts = _define(bed, plan)
     began, killed = time.monotonic(), 0
     while (killed + 1) * plan.kill_every < plan.seconds:

@@ -32,19 +32,19 @@ SHORT = Plan(death_cap=3, seen=2, leases=Leases(lease=1.5, heartbeat=0.4, margin
 
 def run(bed: Bed, plan: Plan, findings: Findings) -> None:
     """One worker at a time, each started when the one before is dead; one job after the other."""
-    crew = _Crew(bed, plan)
+    children = _Crew(bed, plan)
     (suicide,) = bed.enqueue("order", [{"die_by": "kill"}], max_attempts=9)
-    crew.serve_until(lambda: bed.store.jobs.get(suicide).state.is_final)
+    children.serve_until(lambda: bed.store.jobs.get(suicide).state.is_final)
     (killer,) = bed.enqueue("order", [{"die_by": "instance"}], max_attempts=9)
-    crew.serve_until(lambda: bed.store.jobs.get(killer).state.is_final)
+    children.serve_until(lambda: bed.store.jobs.get(killer).state.is_final)
     (witness,) = bed.enqueue("witness", [{"go": str(bed.folder / GO)}], max_attempts=3)
     for number in range(plan.seen):
-        crew.serve_until(lambda: _starts(bed)[witness] > number)  # noqa: B023
-        crew.worker.kill()
+        children.serve_until(lambda: _starts(bed)[witness] > number)  # noqa: B023
+        children.worker.kill()
     (bed.folder / GO).touch()
-    crew.serve_until(lambda: bed.store.jobs.get(witness).state.is_final)
+    children.serve_until(lambda: bed.store.jobs.get(witness).state.is_final)
     await_sweep(bed)
-    crew.worker.stop()
+    children.worker.stop()
     jobs, starts = check(bed, findings, bad={suicide, killer}), _starts(bed)
     codes = {job: json.loads(jobs[job].error or "{}").get("code") for job in (suicide, killer)}
     findings.holds("the one that kills itself", codes[suicide], codes[suicide] == "crash_cap")

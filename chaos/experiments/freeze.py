@@ -34,7 +34,7 @@ SHORT = Plan(rounds=2, jobs=24, work_ms=700, within=3.0, leases=QUICK)
 
 def run(bed: Bed, plan: Plan, findings: Findings) -> None:
     """Two workers; one is stopped with SIGSTOP in the middle of its jobs and continued when the other has done them."""
-    workers = bed.crew(2, settings=plan.leases.settings, level="debug")
+    workers = bed.children(2, settings=plan.leases.settings, level="debug")
     waits: list[float] = []
     frozen: dict[str, set[int]] = {}
     for _ in range(plan.rounds):

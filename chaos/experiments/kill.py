@@ -31,7 +31,7 @@ SHORT = Plan(jobs=250, kills=2, work_ms=200, leases=QUICK)
 
 def run(bed: Bed, plan: Plan, findings: Findings) -> None:
     """Three workers serve; one after the other is killed with jobs in its hands, and another is started in its place."""
-    serving = bed.crew(plan.workers, settings=plan.leases.settings)
+    serving = bed.children(plan.workers, settings=plan.leases.settings)
     _enqueue(bed, plan, plan.jobs)
     killed: list[Death] = []
     for _ in range(plan.kills):

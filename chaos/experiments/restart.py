@@ -17,7 +17,7 @@ from chaos.checker import check
 from chaos.findings import Findings
 from chaos.settings import DEFAULT, QUICK, Leases
 from chaos.workers import Worker, at
-from windlass.embedded.postgres import PostgresServer
+from windlass.examples.embedded.postgres import PostgresServer
 
 STORES = ("postgres",)
 KINDS = ("order", "letter", "note", "note", "note")
@@ -60,7 +60,7 @@ def run(bed: Bed, plan: Plan, findings: Findings) -> None:
     """Two workers; jobs come in all the time, also while nobody can take them."""
     server = bed.server
     assert server is not None, "this experiment needs a server of its own"
-    workers = bed.crew(2, settings=plan.leases.settings)
+    workers = bed.children(2, settings=plan.leases.settings)
     submitter = threading.Thread(target=_submit, args=(bed, plan), daemon=True)
     submitter.start()
     time.sleep(plan.between)

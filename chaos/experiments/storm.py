@@ -60,7 +60,7 @@ SHORT = Plan(
 def run(bed: Bed, plan: Plan, findings: Findings) -> None:
     """Work comes in evenly; every second a worker is killed, and another is started in its place. All caps are the default ones."""
     bed.query(CREATE_STEPS)
-    serving = bed.crew(plan.workers, settings=plan.leases.settings)
+    serving = bed.children(plan.workers, settings=plan.leases.settings)
     _define(bed, plan)
     killed, took = _storm(bed, plan, serving)
     _pause(bed, plan)

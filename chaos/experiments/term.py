@@ -33,7 +33,7 @@ SHORT = Plan(signals=2, doubled=1, grace=1.0, batch=90, long_ms=3000, leases=STE
 
 def run(bed: Bed, plan: Plan, findings: Findings) -> None:
     """Two workers; one after the other is told to stop while it has jobs of all sorts, and another is started in its place."""
-    serving = bed.crew(2, settings=plan.leases.settings, grace=plan.grace)
+    serving = bed.children(2, settings=plan.leases.settings, grace=plan.grace)
     exits: list[float] = []
     codes: list[int | None] = []
     for number in range(plan.signals + plan.doubled):

@@ -9,62 +9,62 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from windlass.app import App as App
-    from windlass.builder import Background as Background
-    from windlass.builder import build as build
+    from windlass.app.app import App as App
+    from windlass.app.build import Background as Background
+    from windlass.app.build import build as build
     from windlass.errors import LeaseLost as LeaseLost
     from windlass.errors import NotAllowedError as NotAllowedError
     from windlass.errors import WindlassError as WindlassError
+    from windlass.features import open_store as open_store
+    from windlass.handlers.context import Context as Context
     from windlass.model import Debounce as Debounce
     from windlass.model import Enqueued as Enqueued
     from windlass.model import Key as Key
     from windlass.model import KeyScope as KeyScope
     from windlass.model import Rate as Rate
     from windlass.model import Throttle as Throttle
-    from windlass.principal import Principal as Principal
-    from windlass.rates import per_hour as per_hour
-    from windlass.rates import per_minute as per_minute
-    from windlass.rates import per_second as per_second
-    from windlass.retry import custom as custom
-    from windlass.retry import exponential as exponential
-    from windlass.retry import fixed as fixed
-    from windlass.retry import linear as linear
+    from windlass.model.principal import Principal as Principal
+    from windlass.model.rate import per_hour as per_hour
+    from windlass.model.rate import per_minute as per_minute
+    from windlass.model.rate import per_second as per_second
+    from windlass.model.retry import custom as custom
+    from windlass.model.retry import exponential as exponential
+    from windlass.model.retry import fixed as fixed
+    from windlass.model.retry import linear as linear
+    from windlass.model.signals import Cancel as Cancel
+    from windlass.model.signals import Fail as Fail
+    from windlass.model.signals import Retry as Retry
+    from windlass.model.signals import Stopped as Stopped
     from windlass.settings import Settings as Settings
-    from windlass.signals import Cancel as Cancel
-    from windlass.signals import Fail as Fail
-    from windlass.signals import Retry as Retry
-    from windlass.signals import Stopped as Stopped
-    from windlass.store import open_store as open_store
-    from windlass.work.context import Context as Context
 
 _HOMES = {
-    "App": "windlass.app",
-    "Background": "windlass.builder",
-    "Cancel": "windlass.signals",
-    "Context": "windlass.work.context",
+    "App": "windlass.app.app",
+    "Background": "windlass.app.build",
+    "Cancel": "windlass.model.signals",
+    "Context": "windlass.handlers.context",
     "Debounce": "windlass.model",
     "Enqueued": "windlass.model",
-    "Fail": "windlass.signals",
+    "Fail": "windlass.model.signals",
     "Key": "windlass.model",
     "KeyScope": "windlass.model",
     "LeaseLost": "windlass.errors",
     "NotAllowedError": "windlass.errors",
-    "Principal": "windlass.principal",
+    "Principal": "windlass.model.principal",
     "Rate": "windlass.model",
-    "Retry": "windlass.signals",
+    "Retry": "windlass.model.signals",
     "Settings": "windlass.settings",
-    "Stopped": "windlass.signals",
+    "Stopped": "windlass.model.signals",
     "Throttle": "windlass.model",
     "WindlassError": "windlass.errors",
-    "build": "windlass.builder",
-    "custom": "windlass.retry",
-    "exponential": "windlass.retry",
-    "fixed": "windlass.retry",
-    "linear": "windlass.retry",
-    "open_store": "windlass.store",
-    "per_hour": "windlass.rates",
-    "per_minute": "windlass.rates",
-    "per_second": "windlass.rates",
+    "build": "windlass.app.build",
+    "custom": "windlass.model.retry",
+    "exponential": "windlass.model.retry",
+    "fixed": "windlass.model.retry",
+    "linear": "windlass.model.retry",
+    "open_store": "windlass.features",
+    "per_hour": "windlass.model.rate",
+    "per_minute": "windlass.model.rate",
+    "per_second": "windlass.model.rate",
 }
 
 __all__ = sorted(_HOMES)

@@ -16,11 +16,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from windlass.errors import ConfigError
+from windlass.errors import ConfigError, did_you_mean
 from windlass.locks.settings import LockSettings
-from windlass.nearest import did_you_mean
-from windlass.retry import Exponential, exponential
-from windlass.sealing import TokenKeys
+from windlass.model.retry import Exponential, exponential
+from windlass.principals.sealed_tokens import TokenKeys
 from windlass.settings import (
     LONGEST,
     MOST_PROCESSORS,

@@ -42,7 +42,8 @@ event, and handlers meet it as a signal to stop rather than as a mistake.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Iterable, Sequence
 
 
 class WindlassError(Exception):
@@ -388,3 +389,9 @@ class RuleNotFoundError(WindlassError):
     def __init__(self, name: str) -> None:
         super().__init__(f"there is no rule {name!r}; store.rules.list() has them all")
         self.name = name
+
+
+def did_you_mean(name: object, known: Iterable[str], alike: float = 0.6) -> str:
+    """``; did you mean lease?``, to put behind what is allowed; empty where nothing is as much alike as that (1 is the same)."""
+    near = difflib.get_close_matches(str(name), list(known), n=1, cutoff=alike)
+    return f"; did you mean {near[0]}?" if near else ""

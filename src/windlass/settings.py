@@ -10,8 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
-from windlass.errors import ConfigError
-from windlass.nearest import did_you_mean
+from windlass.errors import ConfigError, did_you_mean
 
 SHORTEST = 0.01  # seconds between two looks at anything; less would keep a core busy with looking
 LONGEST = 30 * 86_400  # seconds; more than anybody waits for, and less than the largest date or timer

@@ -11,8 +11,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from windlass.features import open_store
 from windlass.model import Completed, Outcome, Want
-from windlass.store import open_store
 
 
 def main(url: str, phase: str, batch: int, file: Path) -> None:

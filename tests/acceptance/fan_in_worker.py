@@ -16,9 +16,9 @@ import random
 import sys
 import time
 
+from windlass.features import Store, open_store
 from windlass.model import Cancelled, Completed, Failed, JobError, Lease, Outcome
-from windlass.store import Store, open_store
-from windlass.store.holder import Holder
+from windlass.store.jobs.holder import Holder
 
 BOOM = JobError(type="Boom", code="boom", message="it broke")
 CHILDREN = ("child", "after")

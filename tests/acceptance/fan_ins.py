@@ -28,9 +28,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.acceptance import processes
+from windlass.features import Store, open_store
 from windlass.model import After, DependencyPolicy, Job, JobFilter, NewJob, State
-from windlass.rules import Rule
-from windlass.store import Store, open_store
+from windlass.model.rule import Rule
 
 Process = subprocess.Popen[str]
 WIDTHS = (2, 3, 5, 8, 13, 21, 34, 50)

@@ -13,8 +13,8 @@ import sys
 from collections.abc import Sequence
 
 from windlass import App, Context
-from windlass.store import dependencies
-from windlass.store.contract import Transaction
+from windlass.dependencies import linking as dependencies
+from windlass.store.database import Transaction
 
 PAGE = 5
 

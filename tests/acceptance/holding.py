@@ -17,10 +17,10 @@ from contextlib import ExitStack
 from datetime import timedelta
 
 from windlass.errors import WindlassError
+from windlass.features import open_store
 from windlass.model import JobError, Lease
-from windlass.store import open_store
-from windlass.store.effects import EffectTransaction
-from windlass.store.holder import Holder
+from windlass.store.jobs.effects import EffectTransaction
+from windlass.store.jobs.holder import Holder
 
 
 class Hand:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from windlass.embedded import process
+from windlass import processes as process
 
 ROOT = Path(__file__).parents[2]
 

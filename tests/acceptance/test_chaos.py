@@ -11,7 +11,7 @@ import pytest
 
 from chaos.bed import Bed
 from chaos.catalogue import conduct
-from windlass.embedded.postgres import PostgresServer
+from windlass.examples.embedded.postgres import PostgresServer
 from windlass.store.migrate import migrate
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.timing]  # a hang, not a busy machine

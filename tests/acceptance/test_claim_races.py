@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance import processes
+from windlass.features import Store, open_store
 from windlass.model import Job, JobFilter, NewJob, State
-from windlass.store import Store, open_store
 
 pytestmark = pytest.mark.timing
 

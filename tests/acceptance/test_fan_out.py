@@ -13,8 +13,8 @@ import pytest
 from tests.acceptance import processes
 from tests.acceptance.fan_out_worker import PAGE
 from tests.waiting import PATIENCE, eventually
+from windlass.features import Store, open_store
 from windlass.model import After, NewJob, State
-from windlass.store import Store, open_store
 
 pytestmark = pytest.mark.timing
 

@@ -14,9 +14,9 @@ import pytest
 
 from tests.acceptance.limited_app import TABLES, Book
 from tests.waiting import eventually
-from windlass.embedded import process
+from windlass import processes as process
+from windlass.features import Store, open_store
 from windlass.model import JobFilter, JobLimit, NewJob, State
-from windlass.store import Store, open_store
 
 pytestmark = pytest.mark.timing
 
@@ -67,7 +67,7 @@ class Crew:
 
 
 @contextmanager
-def crew(url: str) -> Iterator[Crew]:
+def children(url: str) -> Iterator[Crew]:
     made = Crew(url)
     try:
         yield made
@@ -114,7 +114,7 @@ def test_four_workers_never_run_more_than_three_of_a_key_even_when_one_is_killed
         book = Book(url)
         for table in TABLES:
             book.run(table)
-        with crew(url) as workers:
+        with children(url) as workers:
             submit(store, jobs)
             eventually(lambda: _done(store) >= 0.2 * jobs * len(KEYS))
             eventually(lambda: workers.kill_one(book))

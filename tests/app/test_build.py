@@ -17,10 +17,10 @@ import windlass
 from tests.observe.lines import written
 from tests.waiting import PATIENCE, eventually
 from windlass.clock import ManualClock
+from windlass.engine.one_job import Status
 from windlass.errors import ConfigError
+from windlass.features import open_store
 from windlass.model import State
-from windlass.requests import Status
-from windlass.store import open_store
 
 pytestmark = pytest.mark.timing
 

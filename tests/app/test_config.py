@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from windlass.app import App
+from windlass.app.app import App
 from windlass.config import KNOWN, load
 from windlass.errors import ConfigError, SchemaError
 from windlass.settings import Settings

@@ -10,10 +10,10 @@ import pytest
 
 from tests.engine.shop import Shop
 from windlass.errors import ConfigError
+from windlass.handlers.context import Context
 from windlass.model import State
-from windlass.principal import Principal
-from windlass.retry import fixed
-from windlass.work.context import Context
+from windlass.model.principal import Principal
+from windlass.model.retry import fixed
 
 
 class Mailer:

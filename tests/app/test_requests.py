@@ -17,12 +17,12 @@ from tests.engine.shop import Shop
 from tests.observe.lines import written
 from tests.servers.plugin import FreshPostgres
 from tests.waiting import PATIENCE
+from windlass.engine.one_job import OneJobRunner, Status
 from windlass.errors import ConfigError, JobNotFoundError
+from windlass.handlers.context import Context
 from windlass.model import NewJob, State
-from windlass.requests import Requests, Status
-from windlass.retry import fixed
-from windlass.signals import Cancel, Fail
-from windlass.work.context import Context
+from windlass.model.retry import fixed
+from windlass.model.signals import Cancel, Fail
 
 pytestmark = pytest.mark.timing
 
@@ -35,12 +35,12 @@ def shop(request: pytest.FixtureRequest, fresh_postgres: FreshPostgres, sqlite_p
 
 
 @pytest.fixture
-def requests(shop: Shop) -> Iterator[Requests]:
-    with Requests(shop.store, shop.app.registry, settings=shop.app.settings) as made:
+def requests(shop: Shop) -> Iterator[OneJobRunner]:
+    with OneJobRunner(shop.store, shop.app.registry, settings=shop.app.settings) as made:
         yield made
 
 
-def test_a_job_runs_here_and_now(shop: Shop, requests: Requests) -> None:
+def test_a_job_runs_here_and_now(shop: Shop, requests: OneJobRunner) -> None:
     @shop.app.job
     def add(a: int, b: int) -> int:
         return a + b
@@ -59,7 +59,7 @@ def test_a_job_runs_here_and_now(shop: Shop, requests: Requests) -> None:
 
 
 @pytest.mark.parametrize("request_id", ["00000000-0000-7000-8000-000000000000", "no id at all"])
-def test_a_request_that_does_not_exist_is_a_line_in_the_log(requests: Requests, request_id: str) -> None:
+def test_a_request_that_does_not_exist_is_a_line_in_the_log(requests: OneJobRunner, request_id: str) -> None:
     with written() as lines:
         answer = requests.process(request_id, correlation_id="req-7")
     assert (answer.status, answer.found, answer.attempts) == (Status.UNKNOWN, None, 0)
@@ -69,7 +69,7 @@ def test_a_request_that_does_not_exist_is_a_line_in_the_log(requests: Requests, 
         _ = answer.job
 
 
-def test_the_callers_correlation_id_becomes_the_jobs(shop: Shop, requests: Requests) -> None:
+def test_the_callers_correlation_id_becomes_the_jobs(shop: Shop, requests: OneJobRunner) -> None:
     """On the job, its errors, its children, and as its handler sees it."""
     seen: list[str] = []
 
@@ -92,7 +92,7 @@ def test_the_callers_correlation_id_becomes_the_jobs(shop: Shop, requests: Reque
 
 @pytest.mark.parametrize("is_async", [True, False])
 def test_a_phase_whose_probe_finds_its_output_is_not_run(
-    shop: Shop, requests: Requests, is_async: bool
+    shop: Shop, requests: OneJobRunner, is_async: bool
 ) -> None:
     asked: list[int] = []
     ran: list[int] = []
@@ -118,7 +118,7 @@ def test_a_phase_whose_probe_finds_its_output_is_not_run(
     assert (asked, ran) == ([2, 3], [3])
 
 
-def test_a_probe_that_raises_says_that_it_does_not_know(shop: Shop, requests: Requests) -> None:
+def test_a_probe_that_raises_says_that_it_does_not_know(shop: Shop, requests: OneJobRunner) -> None:
     def look() -> bool:
         raise OSError("no share")
 
@@ -129,7 +129,7 @@ def test_a_probe_that_raises_says_that_it_does_not_know(shop: Shop, requests: Re
     assert requests.process(work.enqueue().id).job.result == "done"
 
 
-def test_a_probe_is_asked_in_every_phase_of_a_pipeline(shop: Shop, requests: Requests) -> None:
+def test_a_probe_is_asked_in_every_phase_of_a_pipeline(shop: Shop, requests: OneJobRunner) -> None:
     pipe, ran = shop.app.pipeline("probed"), []
 
     @pipe.phase("one", probe=lambda: "found")
@@ -146,7 +146,7 @@ def test_a_probe_is_asked_in_every_phase_of_a_pipeline(shop: Shop, requests: Req
     assert (done.status, done.job.result, ran) == (Status.COMPLETED, "found and more", ["two"])
 
 
-def test_every_phase_of_a_pipeline(shop: Shop, requests: Requests) -> None:
+def test_every_phase_of_a_pipeline(shop: Shop, requests: OneJobRunner) -> None:
     pipe = shop.app.pipeline("pipe")
 
     @pipe.phase("one")
@@ -168,7 +168,9 @@ def test_every_phase_of_a_pipeline(shop: Shop, requests: Requests) -> None:
     ]
 
 
-def test_failures_are_structured_and_under_the_callers_correlation_id(shop: Shop, requests: Requests) -> None:
+def test_failures_are_structured_and_under_the_callers_correlation_id(
+    shop: Shop, requests: OneJobRunner
+) -> None:
     @shop.app.job(retry=fixed(2, wait=0.01))
     def bad() -> None:
         raise ValueError("no")
@@ -188,7 +190,7 @@ def test_failures_are_structured_and_under_the_callers_correlation_id(shop: Shop
     assert requests.process(unwanted.enqueue().id).status is Status.CANCELLED
 
 
-def test_a_job_that_is_cancelled_meanwhile_stops(shop: Shop, requests: Requests) -> None:
+def test_a_job_that_is_cancelled_meanwhile_stops(shop: Shop, requests: OneJobRunner) -> None:
     begun = threading.Event()
 
     @shop.app.job
@@ -206,7 +208,7 @@ def test_a_job_that_is_cancelled_meanwhile_stops(shop: Shop, requests: Requests)
     assert requests.process(job.id).status is Status.CANCELLED
 
 
-def test_a_job_somebody_else_holds_is_left_to_them(shop: Shop, requests: Requests) -> None:
+def test_a_job_somebody_else_holds_is_left_to_them(shop: Shop, requests: OneJobRunner) -> None:
     gate, begun = threading.Event(), threading.Event()
 
     @shop.app.job
@@ -224,7 +226,7 @@ def test_a_job_somebody_else_holds_is_left_to_them(shop: Shop, requests: Request
     assert shop.job(job).result == "worker"
 
 
-def test_ten_callers_at_once_run_it_once(shop: Shop, requests: Requests) -> None:
+def test_ten_callers_at_once_run_it_once(shop: Shop, requests: OneJobRunner) -> None:
     runs: list[int] = []
 
     @shop.app.job
@@ -255,13 +257,13 @@ def test_a_lock_that_another_holds_means_no_work_and_no_change(shop: Shop) -> No
     def work() -> None: ...
 
     job = work.enqueue()
-    with Requests(shop.store, shop.app.registry, locks=Taken()) as requests:
+    with OneJobRunner(shop.store, shop.app.registry, locks=Taken()) as requests:
         answer = requests.process(job.id)
         assert answer.status is Status.LOCK_HELD
     assert (shop.job(job).state, shop.job(job).attempt) == (State.QUEUED, 0)
 
 
-def test_the_time_limit_holds_and_signs_of_life_move_it(shop: Shop, requests: Requests) -> None:
+def test_the_time_limit_holds_and_signs_of_life_move_it(shop: Shop, requests: OneJobRunner) -> None:
     @shop.app.job(timeout=0.3, retry=fixed(1))
     def stuck(ctx: Context) -> None:
         ctx.sleep(30)
@@ -308,7 +310,7 @@ def test_no_more_at_once_than_allowed_by_a_semaphore_of_the_callers(shop: Shop) 
 
     jobs = [work.enqueue() for _ in range(6)]
     settings = shop.app.settings.changed(max_concurrent_calls=2)
-    with Requests(shop.store, shop.app.registry, settings=settings, semaphore=Counting) as requests:
+    with OneJobRunner(shop.store, shop.app.registry, settings=settings, semaphore=Counting) as requests:
         threads = [threading.Thread(target=requests.process, args=(job.id,)) for job in jobs]
         for thread in threads:
             thread.start()
@@ -317,7 +319,7 @@ def test_no_more_at_once_than_allowed_by_a_semaphore_of_the_callers(shop: Shop) 
     assert made[0].most == 2 and all(shop.job(job).state is State.COMPLETED for job in jobs)
 
 
-def test_what_waits_for_others_is_not_ready(shop: Shop, requests: Requests) -> None:
+def test_what_waits_for_others_is_not_ready(shop: Shop, requests: OneJobRunner) -> None:
     @shop.app.job
     def work() -> None: ...
 

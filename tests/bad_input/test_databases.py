@@ -15,8 +15,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from windlass.app import App
-from windlass.embedded.postgres import PostgresServer
+from windlass.app.app import App
 from windlass.errors import (
     ConfigError,
     SchemaError,
@@ -26,10 +25,11 @@ from windlass.errors import (
     StoreUnreachableError,
     WindlassError,
 )
+from windlass.examples.embedded.postgres import PostgresServer
+from windlass.features import open_store
 from windlass.model import NewJob
-from windlass.store import open_store
 from windlass.store.migrate import migrate
-from windlass.store.migrations import available
+from windlass.store.schema.migrations import available
 from windlass.urls import without_secrets
 
 pytestmark = pytest.mark.timing

@@ -11,8 +11,8 @@ import pytest
 
 from tests.conformance.life import claim_one, enqueue, one
 from windlass.errors import StoreUnreachableError
+from windlass.features import Store, open_store
 from windlass.model import NewJob
-from windlass.store import Store, open_store
 
 pytestmark = pytest.mark.timing
 

@@ -10,9 +10,9 @@ import pytest
 
 from windlass import App
 from windlass.errors import ConfigError
-from windlass.store import open_store
-from windlass.store.postgres import PostgresDatabase
-from windlass.store.sqlite import SqliteDatabase
+from windlass.features import open_store
+from windlass.store.postgres.database import PostgresDatabase
+from windlass.store.sqlite.database import SqliteDatabase
 from windlass.store.store import OPTIONS
 
 

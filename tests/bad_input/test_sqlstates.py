@@ -13,8 +13,8 @@ from windlass.errors import (
     StoreInterruptedError,
     StoreUnreachableError,
 )
-from windlass.store import open_store
-from windlass.store.postgres_errors import translated
+from windlass.features import open_store
+from windlass.store.postgres.errors import translated
 
 pytestmark = pytest.mark.timing
 

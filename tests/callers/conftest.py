@@ -10,7 +10,7 @@ import tests.callers.django_project  # noqa: F401  configured before threads of 
 from tests.callers.kinds import KINDS, ON_SQLITE, Open
 from tests.engine.shop import Shop
 from tests.servers.plugin import FreshPostgres
-from windlass.app import App
+from windlass.app.app import App
 
 
 @pytest.fixture(params=sorted(KINDS))

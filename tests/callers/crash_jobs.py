@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 
 from tests.callers.kinds import KINDS, Hand, run
-from windlass.work.context import Context
+from windlass.handlers.context import Context
 
 PLACES = ("after the insert", "after the end", "after the commit")
 WAYS = ("exit", "raise", "cut")

@@ -7,7 +7,7 @@ import time
 
 from tests.callers.crash_jobs import THE_FIVE_JOBS
 from tests.engine.shop import QUICK
-from windlass.app import App
+from windlass.app.app import App
 
 
 def main(url: str, phase: str) -> None:

@@ -13,7 +13,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from dataclasses import dataclass
 from typing import Any
 
-from windlass.work.context import Context
+from windlass.handlers.context import Context
 
 # Libraries are imported where they are used: child processes of tests start with only one of them.
 

@@ -10,8 +10,8 @@ import windlass
 from tests.callers.kinds import THE_FIVE, Hand, handler
 from tests.engine.shop import Shop
 from windlass.engine.engine import Engine
+from windlass.handlers.context import Context
 from windlass.model import State
-from windlass.work.context import Context
 
 SOON = windlass.fixed(attempts=3, wait=0.01)
 few = pytest.mark.parametrize("kind", [*THE_FIVE, "sqlite3"])

@@ -9,12 +9,12 @@ import pytest
 
 from tests.callers.kinds import Hand, Open, run
 from tests.conformance.life import assert_counts_are_true
-from windlass.app import App
+from windlass.app.app import App
+from windlass.app.kinds import JobKind
 from windlass.clock import ManualClock
 from windlass.errors import ConfigError, KeyConflictError, PayloadError, UnknownParentError
-from windlass.kinds import JobKind
+from windlass.features import open_store
 from windlass.model import JobFilter, State
-from windlass.store import open_store
 from windlass.store.ids import new_id
 
 ODD = {"é": "ü\U0001f600 %s %(x)s $1 :now ? \\", "n": 2**70, "quote": "'\"", "deep": [[None]]}

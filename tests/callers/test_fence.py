@@ -16,11 +16,11 @@ import windlass
 from tests.callers.kinds import THE_FIVE, Hand, Open, handler, run
 from tests.engine.shop import Shop
 from windlass.errors import LeaseLost
+from windlass.features import Store, open_store
+from windlass.handlers.context import Context
+from windlass.handlers.registry import Registry
 from windlass.model import JobError, JobFilter, Lease, NewJob, State
-from windlass.store import Store, open_store
-from windlass.store.holder import Holder
-from windlass.work.context import Context
-from windlass.work.kind import Registry
+from windlass.store.jobs.holder import Holder
 
 pytestmark = pytest.mark.timing
 

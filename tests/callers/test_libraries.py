@@ -27,11 +27,11 @@ from tests.callers.django_project import connected
 from tests.callers.kinds import THE_FIVE, Open, is_async, run
 from tests.engine.shop import Shop
 from tests.waiting import eventually
-from windlass.app import App
+from windlass.app.app import App
+from windlass.app.kinds import JobKind
 from windlass.errors import ConfigError, KeyConflictError, SchemaError
-from windlass.kinds import JobKind
+from windlass.handlers.context import Context
 from windlass.model import JobFilter, State
-from windlass.work.context import Context
 
 pytestmark = pytest.mark.timing
 

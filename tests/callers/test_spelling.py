@@ -9,8 +9,8 @@ from uuid import UUID
 
 import pytest
 
-from windlass.callers.spelling import Style, as_rows, as_sqlite, as_text, spell
-from windlass.store.statements import PARAMETER, load
+from windlass.store.schema.statements import PARAMETER, load
+from windlass.transactions.placeholders import Style, as_rows, as_sqlite, as_text, spell
 
 # What an enqueue or an end may run, whatever a job has: keys, children, outputs.
 PREFIXES = ("enqueue", "record.", "settle.", "output.p", "checkpoint", "fence", "tell", "cancel.later")

@@ -11,7 +11,7 @@ from sqlalchemy import create_engine
 from sqlalchemy.orm import Session
 
 from tests.engine.shop import Shop
-from windlass.kinds import JobKind
+from windlass.app.kinds import JobKind
 from windlass.model import Key, State
 from windlass.store.migrate import migrate
 

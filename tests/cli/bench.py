@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.waiting import PATIENCE, eventually
-from windlass.store import Store, open_store
+from windlass.features import Store, open_store
 
 ROOT = Path(__file__).parents[2]
 TARGET = "tests.cli.worker_app:app"

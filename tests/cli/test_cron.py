@@ -12,8 +12,8 @@ import pytest
 from tests.cli.conftest import Windlass
 from tests.servers.plugin import FreshPostgres
 from windlass.clock import ManualClock
+from windlass.features import Store, open_store
 from windlass.model import Missed, NewSchedule
-from windlass.store import Store, open_store
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -16,9 +16,10 @@ from tests.cli.conftest import Windlass
 from tests.interleavings import years
 from tests.servers.plugin import FreshPostgres
 from windlass.clock import ManualClock
+from windlass.features import Store, open_store
 from windlass.model import JobError, NewJob, Retention
-from windlass.store import Store, open_store, partitions
-from windlass.store.migrations import available
+from windlass.store.postgres import partitions
+from windlass.store.schema.migrations import available
 from windlass.urls import without_secrets
 
 

@@ -14,8 +14,8 @@ from typing import IO
 import pytest
 
 from tests.waiting import PATIENCE, eventually
+from windlass.features import open_store
 from windlass.model import JobFilter, State
-from windlass.store import open_store
 
 pytestmark = [pytest.mark.slow, pytest.mark.timing]
 JOBS = 120

@@ -13,8 +13,8 @@ import pytest
 
 from tests.waiting import PATIENCE
 from windlass.examples.visibility.reading import read_page
+from windlass.features import open_store
 from windlass.model import JobFilter
-from windlass.store import open_store
 
 pytestmark = [pytest.mark.slow, pytest.mark.timing]
 Start = Callable[..., subprocess.Popen[str]]

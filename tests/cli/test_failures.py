@@ -14,9 +14,9 @@ import pytest
 
 from tests.cli.conftest import Windlass
 from windlass import errors
-from windlass.cli.failures import ExitCode, code_of
-from windlass.embedded.postgres import PostgresServer
-from windlass.store.postgres_migrate import LOCK_KEY
+from windlass.cli.exit_codes import ExitCode, code_of
+from windlass.examples.embedded.postgres import PostgresServer
+from windlass.store.postgres.migrate import LOCK_KEY
 from windlass.urls import without_secrets
 
 SECRET = "pass-word-7"

@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from windlass.cli.failures import complain
+from windlass.cli.exit_codes import complain
 from windlass.cli.output import show
 
 EVIL = "\x1b]0;pwn\x07\x9b31m=1\u202e\nnext"

@@ -20,9 +20,9 @@ from tests.cli.bench import QUICK, ROOT, TARGET, Bench, children, events, heard
 from tests.waiting import PATIENCE
 from windlass.cli.stop_signals import ECHO
 from windlass.cli.worker import _address
-from windlass.embedded.postgres import PostgresServer
+from windlass.examples.embedded.postgres import PostgresServer
+from windlass.features import open_store
 from windlass.model import NewJob, State
-from windlass.store import open_store
 from windlass.store.migrate import migrate
 
 pytestmark = pytest.mark.timing

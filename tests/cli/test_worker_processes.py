@@ -15,9 +15,9 @@ import pytest
 
 from tests.cli.bench import QUICK, ROOT, TARGET, Bench, children
 from tests.waiting import PATIENCE
-from windlass.embedded.postgres import PostgresServer
+from windlass.examples.embedded.postgres import PostgresServer
+from windlass.features import open_store
 from windlass.model import State
-from windlass.store import open_store
 from windlass.store.migrate import migrate
 
 pytestmark = pytest.mark.timing

@@ -9,6 +9,7 @@ from typing import Any
 from psycopg.types.string import TextLoader
 
 from tests.conformance.life import BOOM, claim_one, one
+from windlass.features import Store
 from windlass.model import (
     After,
     Debounce,
@@ -22,9 +23,8 @@ from windlass.model import (
     Rollup,
     Throttle,
 )
-from windlass.principal import Principal
-from windlass.store import Store
-from windlass.store.holder import Holder
+from windlass.model.principal import Principal
+from windlass.store.jobs.holder import Holder
 
 TABLES = (
     "job",

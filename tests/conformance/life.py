@@ -6,9 +6,9 @@ from collections import Counter
 from datetime import timedelta
 from typing import Any
 
+from windlass.features import Store
 from windlass.model import Counts, JobError, JobFilter, Lease, NewJob, State
-from windlass.store import Store
-from windlass.store.holder import Holder
+from windlass.store.jobs.holder import Holder
 
 BOOM = JobError(type="Boom", code="boom", message="it broke", traceback="Traceback …")
 LEASE = timedelta(seconds=30)

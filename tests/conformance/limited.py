@@ -8,11 +8,11 @@ import pytest
 
 from tests.conformance.bystanders import rows
 from tests.conformance.life import assert_counts_are_true, enqueue
+from windlass.features import Store
 from windlass.model import (
     Gate,
     JobLimit,
 )
-from windlass.store import Store
 
 PHASE = "work"
 

@@ -10,13 +10,13 @@ from tests.conformance.life import (
     every_job,
     one,
 )
+from windlass.features import Store
 from windlass.model import (
     DependencyPolicy,
     Job,
 )
-from windlass.rules import Rule
-from windlass.store import Store
-from windlass.store.holder import Holder
+from windlass.model.rule import Rule
+from windlass.store.jobs.holder import Holder
 
 CANCEL, WAIT, RUN = DependencyPolicy.CANCEL, DependencyPolicy.WAIT, DependencyPolicy.RUN
 KEY = ("args.period",)

@@ -11,6 +11,7 @@ from tests.conformance.bystanders import rows
 from tests.conformance.life import BOOM, LEASE, assert_counts_are_true, claim_one, one, state
 from windlass.clock import ManualClock
 from windlass.errors import IllegalTransitionError, JobNotFoundError, KeyConflictError
+from windlass.features import Store
 from windlass.model import (
     ON_REQUEST,
     Advanced,
@@ -28,7 +29,6 @@ from windlass.model import (
     State,
     Verdict,
 )
-from windlass.store import Store
 
 
 @pytest.mark.parametrize("kind", ["queued", "scheduled", "waiting", "inbox"])

@@ -10,8 +10,8 @@ import pytest
 from tests.conformance.life import BOOM, assert_counts_are_true, claim_one, enqueue, one, state
 from windlass.clock import ManualClock
 from windlass.errors import ConfigError
+from windlass.features import Store
 from windlass.model import Completed, Flag, Retried, State, Want
-from windlass.store import Store
 
 
 def test_a_claimed_job_belongs_to_one_holder(

@@ -10,8 +10,8 @@ import pytest
 from tests.conformance.life import BOOM, claim_one, enqueue, one, state
 from windlass.clock import ManualClock
 from windlass.errors import ConfigError
+from windlass.features import Store
 from windlass.model import Flag, NewJob, State, Verdict
-from windlass.store import Store
 
 
 def test_a_queued_job_is_claimed_by_its_id_and_no_other_is(store: Store) -> None:

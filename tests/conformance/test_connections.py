@@ -18,13 +18,13 @@ from psycopg.rows import dict_row
 
 from tests.conformance.life import claim_one, enqueue, one
 from tests.waiting import PATIENCE, eventually
-from windlass.embedded.postgres import PostgresServer
 from windlass.errors import SchemaError, StoreInterruptedError, StoreUnreachableError
+from windlass.examples.embedded.postgres import PostgresServer
+from windlass.features import Store, open_store
 from windlass.model import After, DependencyPolicy, Failed, JobError, Key, Lease, NewJob, Verdict
-from windlass.store import Store, open_store
-from windlass.store.holder import Beat
+from windlass.store.jobs.holder import Beat
 from windlass.store.migrate import migrate
-from windlass.store.postgres_transaction import PostgresTransaction
+from windlass.store.postgres.transaction import PostgresTransaction
 
 pytestmark = pytest.mark.timing
 

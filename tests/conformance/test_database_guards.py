@@ -10,8 +10,8 @@ import psycopg
 import pytest
 
 from tests.conformance.life import BOOM, claim_one, one, state
+from windlass.features import Store, open_store
 from windlass.model import NewJob, State
-from windlass.store import Store, open_store
 
 # What a handler's own statements raise is the driver's, untranslated.
 REFUSALS = (sqlite3.IntegrityError, psycopg.errors.IntegrityError)

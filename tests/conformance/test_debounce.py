@@ -11,6 +11,7 @@ from tests.conformance.bystanders import rows
 from tests.conformance.life import BOOM, assert_counts_are_true, claim_one, every_job
 from windlass.clock import ManualClock
 from windlass.errors import ConfigError
+from windlass.features import Store
 from windlass.model import (
     After,
     Debounce,
@@ -23,7 +24,6 @@ from windlass.model import (
     State,
     Throttle,
 )
-from windlass.store import Store
 
 LONG_AGO = timedelta(days=1000)
 

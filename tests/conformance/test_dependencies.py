@@ -19,10 +19,10 @@ from tests.conformance.life import (
 )
 from windlass.clock import ManualClock
 from windlass.errors import ConfigError, KeyConflictError
+from windlass.features import Store
 from windlass.model import After, DependencyPolicy, Key, NewJob, Retried, State
-from windlass.store import Store
-from windlass.store.holder import Holder
 from windlass.store.ids import new_id
+from windlass.store.jobs.holder import Holder
 
 ENDS: dict[str, Callable[[Holder, Store, str], object]] = {
     "completed": lambda holder, store, phase: holder.complete(claim_one(holder, phase)),

@@ -16,8 +16,8 @@ from windlass.errors import (
     PayloadTooLargeError,
     UnknownParentError,
 )
+from windlass.features import Store
 from windlass.model import After, Key, KeyScope, NewJob, State
-from windlass.store import Store
 from windlass.store.ids import new_id
 
 

@@ -13,10 +13,11 @@ import pytest
 
 from tests.conformance.life import BOOM, assert_counts_are_true, claim_one, enqueue, one, state
 from windlass.clock import ManualClock
+from windlass.dependencies import linking as dependencies
+from windlass.features import Store, open_store
 from windlass.model import After, Completed, DependencyPolicy, Retention, State
-from windlass.rules import Rule
-from windlass.store import Store, dependencies, open_store
-from windlass.store.contract import Transaction
+from windlass.model.rule import Rule
+from windlass.store.database import Transaction
 
 PAGE = 5
 CANCEL, WAIT, RUN = DependencyPolicy.CANCEL, DependencyPolicy.WAIT, DependencyPolicy.RUN

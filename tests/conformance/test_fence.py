@@ -10,6 +10,7 @@ import pytest
 from tests.conformance.life import BOOM, LEASE, claim_one, one
 from windlass.clock import ManualClock
 from windlass.errors import LeaseLost
+from windlass.features import Store
 from windlass.model import (
     Advanced,
     Cancelled,
@@ -21,8 +22,7 @@ from windlass.model import (
     Retried,
     Verdict,
 )
-from windlass.store import Store
-from windlass.store.holder import Holder
+from windlass.store.jobs.holder import Holder
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import pytest
 from tests.conformance.bystanders import Crowd, gather, prefix, rows, rows_without
 from tests.conformance.life import BOOM, LEASE, assert_counts_are_true, claim_one, one, state
 from windlass.clock import ManualClock
+from windlass.features import Store
 from windlass.model import (
     After,
     Completed,
@@ -25,9 +26,8 @@ from windlass.model import (
     State,
     Verdict,
 )
-from windlass.store import Store
-from windlass.store.holder import Holder
 from windlass.store.ids import new_id
+from windlass.store.jobs.holder import Holder
 
 pytestmark = pytest.mark.usefixtures("crowd")
 

@@ -16,8 +16,8 @@ import pytest
 
 from tests.conformance.bystanders import Crowd, gather, rows, rows_without
 from tests.conformance.life import assert_counts_are_true, claim_one, enqueue, one
+from windlass.features import Store
 from windlass.model import ASIDE, Completed, Flag, Lease
-from windlass.store import Store
 from windlass.store.ids import new_id
 
 

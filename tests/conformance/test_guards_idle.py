@@ -16,8 +16,8 @@ import pytest
 from tests.conformance.bystanders import gather
 from tests.conformance.life import BOOM, claim_one, one
 from windlass.clock import ManualClock
+from windlass.features import Store, open_store
 from windlass.model import NewSchedule, Retried, Want
-from windlass.store import Store, open_store
 
 
 @pytest.fixture

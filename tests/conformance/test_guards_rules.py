@@ -11,12 +11,12 @@ import pytest
 from tests.conformance.bystanders import prefix, rows
 from tests.conformance.life import BOOM, claim_one, enqueue, every_job, one
 from windlass.clock import ManualClock
+from windlass.features import Store
 from windlass.model import Completed, DependencyPolicy, Flag, Retention
-from windlass.rules import Rule
-from windlass.store import Store
-from windlass.store import rules as store_rules
-from windlass.store.holder import Holder
+from windlass.model.rule import Rule
+from windlass.rules import store as store_rules
 from windlass.store.ids import LARGEST, SMALLEST, new_id
+from windlass.store.jobs.holder import Holder
 
 PAIR = Rule(
     name="pair",

@@ -14,8 +14,8 @@ import pytest
 from tests.conformance.bystanders import Crowd, gather, prefix, rows
 from tests.conformance.life import claim_one, one
 from windlass.errors import StoreError
+from windlass.features import Store
 from windlass.model import NewSchedule
-from windlass.store import Store
 from windlass.store.ids import new_id
 
 REFUSALS = (

@@ -24,6 +24,7 @@ from tests.conformance.life import (
 )
 from windlass.clock import ManualClock
 from windlass.errors import LeaseLost
+from windlass.features import Store
 from windlass.model import (
     After,
     Archived,
@@ -37,7 +38,6 @@ from windlass.model import (
     Retention,
     State,
 )
-from windlass.store import Store
 from windlass.store.ids import LARGEST, SMALLEST, new_id
 
 IDEMPOTENT = Key("k", KeyScope.IDEMPOTENT)

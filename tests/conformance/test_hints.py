@@ -14,10 +14,10 @@ import pytest
 from tests.conformance.life import claim_one, one
 from tests.waiting import PATIENCE
 from windlass.errors import StoreError
+from windlass.features import Store, open_store
 from windlass.model import NewJob
-from windlass.store import Store, open_store
-from windlass.store.contract import CANCEL, LATER, NUDGE, RECONNECTED, Listener
-from windlass.store.speakers import NOTIFY_EVERY
+from windlass.store.database import CANCEL, LATER, NUDGE, RECONNECTED, Listener
+from windlass.store.jobs.notify_throttle import NOTIFY_EVERY
 
 pytestmark = pytest.mark.timing
 

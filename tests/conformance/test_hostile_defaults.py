@@ -17,15 +17,15 @@ from chaos.catalogue import migrated
 from chaos.profile import HOSTILE
 from tests.conformance.life import BOOM, claim_one, enqueue, one
 from tests.engine.shop import QUICK
-from windlass.app import App
+from windlass.app.app import App
 from windlass.cli import main
-from windlass.embedded.postgres import PostgresServer
 from windlass.engine.drain import Drain
 from windlass.errors import ConfigError
+from windlass.examples.embedded.postgres import PostgresServer
+from windlass.features import Store, open_store
+from windlass.handlers.context import Context
 from windlass.model import After, Debounce, JobFilter, Key, NewJob, NewSchedule, State, Verdict
-from windlass.store import Store, open_store
 from windlass.store.migrate import migrate
-from windlass.work.context import Context
 
 NOW = timedelta(0)
 

@@ -9,8 +9,8 @@ import pytest
 
 from tests.conformance.life import BOOM, claim_one, every_job, one
 from windlass.clock import ManualClock
+from windlass.features import Store
 from windlass.model import After, Debounce, Job, JobError, JobLimit, NewJob, Progress, State, wrapped
-from windlass.store import Store
 
 OTHER = JobError(type="Other", code="other", message="another one", traceback="Traceback …")
 

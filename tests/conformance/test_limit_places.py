@@ -14,6 +14,8 @@ from tests.conformance.life import BOOM, claim_one, enqueue, one, state
 from tests.conformance.limited import PHASE, gate, let_in, limited, where
 from tests.conformance.limited import always_true as always_true
 from windlass.clock import ManualClock
+from windlass.features import Store
+from windlass.limits import store as limits
 from windlass.model import (
     Advanced,
     After,
@@ -31,10 +33,9 @@ from windlass.model import (
     State,
     Verdict,
 )
-from windlass.store import Store, limits
-from windlass.store.holder import Holder
 from windlass.store.ids import SMALLEST
-from windlass.store.recording import apply
+from windlass.store.jobs.holder import Holder
+from windlass.store.jobs.record import apply
 
 # --- a place is freed exactly once, whatever ends the job ------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from tests.conformance.limited import PHASE, gate, let_in, limited, places, wher
 from tests.conformance.limited import always_true as always_true
 from windlass.clock import ManualClock
 from windlass.errors import ConfigError
+from windlass.features import Store
 from windlass.model import (
     After,
     Completed,
@@ -25,8 +26,7 @@ from windlass.model import (
     State,
     Verdict,
 )
-from windlass.rules import Rule
-from windlass.store import Store
+from windlass.model.rule import Rule
 
 # --- parking and letting in ------------------------------------------------------------------------------------------
 

@@ -9,8 +9,8 @@ import pytest
 from tests.conformance.life import BOOM, assert_counts_are_true, claim_one, enqueue, every_job, one
 from windlass.clock import ManualClock
 from windlass.errors import ConfigError
+from windlass.features import Store
 from windlass.model import After, Counts, JobFilter, NewJob, State
-from windlass.store import Store
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ from typing import Any
 from tests.conformance.bystanders import Crowd, gather, prefix, rows
 from tests.conformance.life import BOOM, LEASE, claim_one, enqueue, every_job, one
 from windlass.clock import ManualClock
+from windlass.features import Store
 from windlass.model import After, NewJob, State
-from windlass.store import Store
-from windlass.store import postgres_transaction as pg_store
-from windlass.store import sqlite as sqlite_store
+from windlass.store.postgres import transaction as pg_store
+from windlass.store.sqlite import database as sqlite_store
 
 LONG = timedelta(days=30)
 

@@ -8,9 +8,9 @@ import pytest
 
 from tests.conformance.life import one
 from windlass.clock import ManualClock
+from windlass.features import Store
 from windlass.model import Completed, JobError, Retried, Verdict
-from windlass.store import Store
-from windlass.store.holder import Holder
+from windlass.store.jobs.holder import Holder
 
 BOOM = JobError(type="E", code="e", message="e")
 LEASE = timedelta(seconds=30)

@@ -9,8 +9,8 @@ import pytest
 from tests.conformance.life import BOOM, assert_counts_are_true, claim_one, one
 from windlass.clock import ManualClock
 from windlass.errors import ConfigError, PayloadTooLargeError
+from windlass.features import Store
 from windlass.model import Retried, State
-from windlass.store import Store
 
 
 def test_the_first_value_of_an_output_stands(store: Store, caplog: pytest.LogCaptureFixture) -> None:

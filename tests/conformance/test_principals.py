@@ -13,6 +13,7 @@ from tests.conformance.bystanders import rows
 from tests.conformance.life import BOOM, LEASE, assert_counts_are_true, claim_one, enqueue, one, state
 from windlass.clock import ManualClock
 from windlass.errors import ConfigError, PayloadError, PrincipalErasedError, UnknownParentError
+from windlass.features import Store
 from windlass.model import (
     ASIDE,
     After,
@@ -27,11 +28,10 @@ from windlass.model import (
     State,
     has_flag,
 )
-from windlass.principal import NOBODY, Principal
-from windlass.sealing import Sealed, TokenKeys
-from windlass.store import Store
+from windlass.model.principal import NOBODY, Principal, Sealed
+from windlass.principals.sealed_tokens import TokenKeys
 from windlass.store.ids import new_id
-from windlass.store.outcomes import divided
+from windlass.store.jobs.storable import divided
 
 DAY = timedelta(days=1)
 USER = Principal(

@@ -11,6 +11,7 @@ import pytest
 from tests.conformance.life import BOOM, assert_counts_are_true, claim_one, enqueue, every_job, one, state
 from windlass.clock import ManualClock
 from windlass.errors import ConfigError, JobNotFoundError
+from windlass.features import Store
 from windlass.model import (
     After,
     Archived,
@@ -24,8 +25,7 @@ from windlass.model import (
     State,
     Throttle,
 )
-from windlass.store import Store
-from windlass.store.contract import Transaction
+from windlass.store.database import Transaction
 
 DAY = timedelta(days=1)
 KEEP = Retention(completed=DAY, failed=3 * DAY, cancelled=2 * DAY)

@@ -13,10 +13,10 @@ from tests.conformance.bystanders import prefix, rows
 from tests.conformance.life import BOOM, claim_one, enqueue, one
 from tests.conformance.limited import always_true as always_true
 from windlass.clock import ManualClock
+from windlass.features import Store
+from windlass.limits.duty import LimitsDuty
 from windlass.model import CancelAnswer, Flow, Gate, JobLimit, Rate
-from windlass.rates import per_second
-from windlass.store import Store
-from windlass.upkeep.gatekeeper import Gatekeeper
+from windlass.model.rate import per_second
 
 PHASE = "work"
 FIVE = Rate(5, 2)  # five a second, two at once
@@ -56,7 +56,7 @@ def test_looks_that_come_late_lose_nothing_of_a_rate(
 def test_the_time_that_a_look_takes_is_a_part_of_the_wait(store: Store) -> None:
     paced(store, 6)
     times = itertools.count(0, 0.03)
-    wait = Gatekeeper(store.limits, every=5, monotonic=lambda: next(times)).run(store.upkeep.agenda())
+    wait = LimitsDuty(store.limits, every=5, monotonic=lambda: next(times)).run(store.upkeep.agenda())
     assert wait == pytest.approx(0.2 - 0.09), "the clock was looked at four times"
 
 

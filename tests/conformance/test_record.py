@@ -11,6 +11,7 @@ import pytest
 from tests.conformance.life import BOOM, assert_counts_are_true, claim_one, enqueue, every_job, one, state
 from windlass.clock import ManualClock
 from windlass.errors import PayloadError, StoreError, WindlassError
+from windlass.features import Store
 from windlass.model import (
     Advanced,
     Cancelled,
@@ -24,7 +25,6 @@ from windlass.model import (
     State,
     Verdict,
 )
-from windlass.store import Store
 
 
 def test_a_completed_job_keeps_its_result_and_its_times(store: Store, clock: ManualClock) -> None:

@@ -10,10 +10,10 @@ import pytest
 from tests.conformance.life import BOOM, LEASE, assert_counts_are_true, claim_one, enqueue, one, state
 from windlass.clock import ManualClock
 from windlass.errors import LeaseLost
+from windlass.features import Store
 from windlass.model import Completed, Failed, Flag, JobError, Lease, Recovered, Retried, State, Verdict
-from windlass.store import Store
-from windlass.store.holder import Holder
-from windlass.store.recovery import DEATH_CAP, LONGEST_WAIT, crash_delay, death_delay
+from windlass.store.jobs.holder import Holder
+from windlass.store.jobs.recovery import DEATH_CAP, LONGEST_WAIT, crash_delay, death_delay
 from windlass.upkeep.recoverer import Recoverer
 
 LATER = LEASE + timedelta(milliseconds=1)

@@ -28,6 +28,7 @@ from tests.conformance.life import (
 from tests.waiting import PATIENCE
 from windlass.clock import ManualClock
 from windlass.errors import ConfigError, StoreError
+from windlass.features import Store, open_store
 from windlass.model import (
     Advanced,
     After,
@@ -46,9 +47,8 @@ from windlass.model import (
     Verdict,
     Want,
 )
-from windlass.store import Store, open_store
 from windlass.store.ids import new_id
-from windlass.store.recovery import Recovery
+from windlass.store.jobs.recovery import Recovery
 
 LATER = LEASE + timedelta(seconds=1)
 

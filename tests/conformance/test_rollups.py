@@ -9,8 +9,8 @@ import pytest
 
 from tests.conformance.bystanders import rows
 from windlass.errors import StoreError
+from windlass.features import Store
 from windlass.model import Rollup
-from windlass.store import Store
 from windlass.store.ids import new_id
 
 A, B = new_id(), new_id()

@@ -17,6 +17,7 @@ from tests.conformance.life import (
 )
 from tests.conformance.ruled import RUN, WAIT, children, end, period, when
 from windlass.clock import ManualClock
+from windlass.features import Store
 from windlass.model import (
     After,
     Completed,
@@ -26,8 +27,7 @@ from windlass.model import (
     Retention,
     State,
 )
-from windlass.rules import Rule
-from windlass.store import Store
+from windlass.model.rule import Rule
 
 # ------------------------------------------------------------------------------------------------ rules that come later
 

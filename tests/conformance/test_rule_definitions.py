@@ -11,9 +11,9 @@ import pytest
 from tests.conformance.life import one
 from windlass.clock import ManualClock
 from windlass.errors import ConfigError, RuleCycleError, RuleNotFoundError, WindlassError
+from windlass.features import Store
 from windlass.model import Defined, DependencyPolicy
-from windlass.rules import Rule
-from windlass.store import Store
+from windlass.model.rule import Rule
 
 ONE = Rule(
     name="one", parents=("a",), create="b", phase="b", args={"*": "args", "x": "result.0"}, source="shop"

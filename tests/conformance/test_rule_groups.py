@@ -15,12 +15,12 @@ from tests.conformance.life import (
 )
 from tests.conformance.ruled import CANCEL, RUN, WAIT, children, end, period, when
 from windlass.clock import ManualClock
+from windlass.features import Store
 from windlass.model import (
     Completed,
     DependencyPolicy,
     Retention,
 )
-from windlass.store import Store
 
 
 @pytest.mark.parametrize("order", ["abc", "cab", "bca"])

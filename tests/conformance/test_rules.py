@@ -19,6 +19,7 @@ from tests.conformance.life import (
 )
 from tests.conformance.ruled import RUN, WAIT, children, end, period, when
 from windlass.clock import ManualClock
+from windlass.features import Store
 from windlass.model import (
     After,
     Completed,
@@ -30,8 +31,7 @@ from windlass.model import (
     Retention,
     State,
 )
-from windlass.principal import NOBODY, Principal
-from windlass.store import Store
+from windlass.model.principal import NOBODY, Principal
 
 # ------------------------------------------------------------------------------------------------ one parent
 

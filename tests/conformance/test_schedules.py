@@ -20,8 +20,8 @@ from windlass.errors import (
     ScheduleNotFoundError,
     WindlassError,
 )
+from windlass.features import Store
 from windlass.model import Defined, Json, Missed, State
-from windlass.store import Store
 
 # ------------------------------------------------------------------------------------------------------------ defining
 

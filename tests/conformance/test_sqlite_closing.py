@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tests.waiting import PATIENCE, eventually
-from windlass.store.sqlite import SqliteDatabase
+from windlass.store.sqlite.database import SqliteDatabase
 
 
 def test_a_transaction_may_end_while_the_store_is_closed(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.life import one
-from windlass.store import open_store
+from windlass.features import open_store
 
 
 @pytest.fixture

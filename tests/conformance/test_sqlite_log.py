@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.life import enqueue, one
-from windlass.store import Store, open_store
-from windlass.store.sqlite_connection import LONG_LOG_PAGES, PAGE_BYTES
+from windlass.features import Store, open_store
+from windlass.store.sqlite.connection import LONG_LOG_PAGES, PAGE_BYTES
 
 pytestmark = pytest.mark.timing
 

@@ -12,10 +12,10 @@ import pytest
 from tests.conformance.bystanders import prefix
 from tests.conformance.life import assert_counts_are_true, every_job
 from tests.conformance.scheduled import DAY, HOUR, MINUTE, T0, code, dues, minutes, new
-from windlass import cron
 from windlass.clock import ManualClock
+from windlass.features import Store
 from windlass.model import Fired, Missed, State
-from windlass.store import Store
+from windlass.schedules import cron
 from windlass.store.ids import new_id
 
 # -------------------------------------------------------------------------------------------------------------- firing

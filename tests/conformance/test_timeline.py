@@ -11,6 +11,7 @@ from tests.conformance.bystanders import prefix, rows
 from tests.conformance.life import BOOM, LEASE, claim_one, enqueue, one
 from windlass.clock import ManualClock
 from windlass.errors import JobNotFoundError
+from windlass.features import Store
 from windlass.model import (
     Advanced,
     Attempt,
@@ -27,9 +28,8 @@ from windlass.model import (
     Span,
     Verdict,
 )
-from windlass.store import Store
-from windlass.store.holder import Holder
 from windlass.store.ids import new_id
+from windlass.store.jobs.holder import Holder
 
 RUN = Run(3, 250, 1750)
 NOBODY_SAID = (None, timedelta(0), None)

@@ -13,19 +13,19 @@ from tests.conformance.life import BOOM, LEASE, assert_counts_are_true, claim_on
 from tests.waiting import PATIENCE
 from windlass.clock import ManualClock
 from windlass.errors import ConfigError, LeaseLost
+from windlass.features import Store, open_store
 from windlass.model import Completed, Lease, NewJob, Released, Retried, Run, State, Verdict
-from windlass.store import Store, open_store
-from windlass.store.writes import JobWrites
+from windlass.store.jobs.held_job import HeldJob
 
 
 @pytest.fixture
-def child(opened: Callable[[], Store]) -> JobWrites:
+def child(opened: Callable[[], Store]) -> HeldJob:
     """What a child process has: a store of its own, and leases it was given."""
     return opened().writes(LEASE)
 
 
 def test_a_child_checkpoints_and_puts_outputs_under_its_parents_token(
-    store: Store, child: JobWrites, clock: ManualClock
+    store: Store, child: HeldJob, clock: ManualClock
 ) -> None:
     parent = store.join()
     job_id = one(store)
@@ -45,7 +45,7 @@ def test_a_child_checkpoints_and_puts_outputs_under_its_parents_token(
     assert_counts_are_true(store)
 
 
-def test_what_a_held_job_has_is_its_own(store: Store, child: JobWrites) -> None:
+def test_what_a_held_job_has_is_its_own(store: Store, child: HeldJob) -> None:
     holder = store.join()
     store.enqueue([NewJob(kind="work"), NewJob(kind="work")])
     mine, neighbour = holder.claim("work", 2)
@@ -54,7 +54,7 @@ def test_what_a_held_job_has_is_its_own(store: Store, child: JobWrites) -> None:
     assert store.resume(mine) is None and store.outputs_of(mine) == []
 
 
-def test_a_child_ends_its_job_with_its_effects(store: Store, child: JobWrites) -> None:
+def test_a_child_ends_its_job_with_its_effects(store: Store, child: HeldJob) -> None:
     """And the parent, who says the same again, is told that it was recorded, and lets go."""
     parent = store.join()
     job_id = one(store)
@@ -78,7 +78,7 @@ def test_a_child_ends_its_job_with_its_effects(store: Store, child: JobWrites) -
     assert_counts_are_true(store)
 
 
-WRITES: dict[str, Callable[[JobWrites, Lease], object]] = {
+WRITES: dict[str, Callable[[HeldJob, Lease], object]] = {
     "checkpoint": lambda writes, lease: writes.checkpoint(lease, done=1),
     "output": lambda writes, lease: writes.put_output(lease, 1, name="x"),
     "bare effect": lambda writes, lease: _effect(writes, lease, "bare"),
@@ -90,7 +90,7 @@ WRITES: dict[str, Callable[[JobWrites, Lease], object]] = {
 @pytest.mark.parametrize("write", WRITES)
 @pytest.mark.parametrize("how", ["released", "retried", "recovered"])
 def test_a_child_whose_parent_lost_the_job_is_refused(
-    store: Store, child: JobWrites, clock: ManualClock, how: str, write: str
+    store: Store, child: HeldJob, clock: ManualClock, how: str, write: str
 ) -> None:
     parent = store.join(lease=LEASE)
     job_id = one(store)
@@ -139,7 +139,7 @@ def work_elsewhere(url: str, lease: Lease, lasts: timedelta) -> int:
         return int(number)
 
 
-def _effect(writes: JobWrites, lease: Lease, how: str) -> None:
+def _effect(writes: HeldJob, lease: Lease, how: str) -> None:
     with writes.transaction(lease) as tx:
         if how == "complete":
             tx.complete()

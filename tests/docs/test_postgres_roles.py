@@ -13,10 +13,10 @@ import pytest
 
 from tests.interleavings import years
 from windlass.cli import main
-from windlass.embedded.postgres import PostgresServer
 from windlass.errors import StoreError, StoreNotAllowedError
+from windlass.examples.embedded.postgres import PostgresServer
+from windlass.features import open_store
 from windlass.model import After, JobError, JobFilter, Key, NewJob, Retention, State
-from windlass.store import open_store
 from windlass.upkeep.history import History
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "postgresql.md"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from windlass.model import Job
-from windlass.principal import Principal
+from windlass.model.principal import Principal
 
 USER = Principal("u-7", tenant="acme", roles={"read", "write"}, attributes={"county": ["Harju", "Tartu"]})
 SMALL = USER.narrowed(roles=["read"])

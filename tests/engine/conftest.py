@@ -8,7 +8,7 @@ import pytest
 
 from tests.engine.shop import Shop
 from tests.servers.plugin import FreshPostgres
-from windlass.app import App
+from windlass.app.app import App
 from windlass.testing import Sandbox
 
 

@@ -11,9 +11,9 @@ from tests.engine.shop import Shop
 from tests.waiting import PATIENCE
 from windlass.engine.engine import Engine
 from windlass.errors import StoreUnreachableError
+from windlass.handlers.context import Context
 from windlass.model import Enqueued
-from windlass.retry import fixed
-from windlass.work.context import Context
+from windlass.model.retry import fixed
 
 
 @dataclass

@@ -7,10 +7,10 @@ import logging
 import os
 import sys
 
-from windlass.app import App
+from windlass.app.app import App
+from windlass.handlers.context import Context
 from windlass.model import NewJob
-from windlass.principal import Principal
-from windlass.work.context import Context
+from windlass.model.principal import Principal
 
 KEY = base64.b64encode(bytes(range(32))).decode()
 CANARY = "canary-9f8e7d6c5b4a-token"

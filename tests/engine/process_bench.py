@@ -14,14 +14,14 @@ import pytest
 
 from tests.engine.leases import lease as make_lease
 from tests.waiting import PATIENCE, eventually
-from windlass.engine.executors import Bench, Ended
-from windlass.engine.pool import Processor
-from windlass.engine.process_executor import ProcessExecutor
+from windlass.engine.attempt import RunningAttempt, Stop
+from windlass.engine.executors.contract import Bench, Ended
+from windlass.engine.processes.executor import ProcessExecutor
 from windlass.engine.runner import Runner
-from windlass.engine.running import Running, Stop
+from windlass.engine.workload.pool import Processor
+from windlass.handlers.context import Context
+from windlass.handlers.registry import Phase, Registry, Where
 from windlass.model import Completed, Failed, Json, Lease, Outcome, Retried
-from windlass.work.context import Context
-from windlass.work.kind import Phase, Registry, Where
 
 wait_until = eventually
 
@@ -82,18 +82,18 @@ class ProcessBench:
 
     def start(
         self, handler: Callable[..., Any] | Phase, /, *, lease: Lease | None = None, **arguments: Any
-    ) -> Running:
+    ) -> RunningAttempt:
         """Hand one job over and go on."""
         phase = handler if isinstance(handler, Phase) else self.define(handler)
         if lease is None:
             lease = replace(make_lease(phase.name), kind=phase.kind, args_json=Json(json.dumps(arguments)))
         now = time.monotonic()
         is_alone = phase.where is not Where.PROCESS  # as the floor has it
-        running = Running(lease, phase, TouchedProcessor(phase.name, 7), now, now, is_alone)
+        running = RunningAttempt(lease, phase, TouchedProcessor(phase.name, 7), now, now, is_alone)
         self.executor.submit([running])
         return running
 
-    def outcome(self, running: Running) -> Outcome | None:
+    def outcome(self, running: RunningAttempt) -> Outcome | None:
         """What came of a job, when it has ended."""
         with self._changed:
             assert self._changed.wait_for(lambda: id(running) in self._ends, PATIENCE), (
@@ -109,7 +109,7 @@ class ProcessBench:
         assert isinstance(outcome, Completed), outcome
         return None if outcome.result is None else json.loads(outcome.result)
 
-    def stop(self, running: Running, reason: Stop) -> None:
+    def stop(self, running: RunningAttempt, reason: Stop) -> None:
         running.stop = reason
         self.executor.stop_job(running)
 

@@ -19,11 +19,11 @@ from typing import Any, NoReturn
 from pydantic import BaseModel
 
 from windlass.errors import LeaseLost
+from windlass.handlers.context import Context
+from windlass.handlers.registry import Registry
 from windlass.model import NewJob
-from windlass.observe.current import current_job
-from windlass.signals import Cancel, Fail, Retry
-from windlass.work.context import Context
-from windlass.work.kind import Registry
+from windlass.model.signals import Cancel, Fail, Retry
+from windlass.observe.current_job import current_job
 
 
 class Greeting(BaseModel):

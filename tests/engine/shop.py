@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.waiting import PATIENCE, eventually
-from windlass.app import App
+from windlass.app.app import App
 from windlass.engine.drain import Drain
 from windlass.engine.engine import Engine
 from windlass.model import Job

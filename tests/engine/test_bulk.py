@@ -16,9 +16,9 @@ from tests.engine.shop import Shop
 from windlass import App
 from windlass.errors import PayloadError
 from windlass.model import NewJob
-from windlass.principal import Principal
-from windlass.store.bulk import CHUNK, Alike, Stream
+from windlass.model.principal import Principal
 from windlass.store.ids import is_id
+from windlass.store.jobs.copy import CHUNK, CopyStream, SameKindJobs
 
 pytestmark = pytest.mark.timing
 
@@ -171,16 +171,16 @@ def test_a_connection_that_breaks_in_the_middle_makes_each_job_once(
     if shop.store.db.dialect == "sqlite":
         pytest.skip("there is no connection to break")
     broken: list[int] = []
-    real = Stream.lines
+    real = CopyStream.lines
 
-    def lines(stream: Stream, tail: str, **options: Any) -> Iterator[str]:
+    def lines(stream: CopyStream, tail: str, **options: Any) -> Iterator[str]:
         for number, chunk in enumerate(real(stream, tail, **options)):
             if number == 4 and not broken:
                 broken.append(number)
                 end_connections(shop)
             yield chunk
 
-    monkeypatch.setattr(Stream, "lines", lines)
+    monkeypatch.setattr(CopyStream, "lines", lines)
 
     @shop.app.job
     async def work(n: int) -> None: ...
@@ -199,7 +199,7 @@ def test_what_is_the_applications_own_is_run_before_the_stream_and_what_is_not_i
         return "{}"
 
     like = NewJob(kind="a")
-    stream = Stream(Alike(like, range(300), encode))
+    stream = CopyStream(SameKindJobs(like, range(300), encode))
     assert done == []
     lines = stream.lines("\n")
     assert next(lines).count("\n") == CHUNK and done == list(range(CHUNK))
@@ -207,7 +207,7 @@ def test_what_is_the_applications_own_is_run_before_the_stream_and_what_is_not_i
     assert whole == "".join(stream.lines("\n")) and whole.count("\n") == 300, "may be read again"
     assert done == list(range(300)) and len(stream.answers) == 300
     done.clear()
-    Stream(Alike(like, range(300), encode, may_wait=False))
+    CopyStream(SameKindJobs(like, range(300), encode, may_wait=False))
     assert done == list(range(300))
 
 

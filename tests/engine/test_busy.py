@@ -18,10 +18,10 @@ from tests.engine.shop import Shop
 from tests.waiting import PATIENCE
 from windlass.engine.runner import Runner
 from windlass.errors import StoreBusyError
+from windlass.handlers.context import Context
+from windlass.handlers.registry import Registry
 from windlass.model import Retried, State
-from windlass.retry import fixed
-from windlass.work.context import Context
-from windlass.work.kind import Registry
+from windlass.model.retry import fixed
 
 pytestmark = pytest.mark.timing
 

@@ -25,16 +25,16 @@ from pydantic import BaseModel, SecretStr
 
 from tests.engine.principal_jobs import KEY
 from tests.engine.shop import QUICK, Shop
-from windlass.app import App
+from windlass.app.app import App
 from windlass.errors import PayloadError, TokenError
+from windlass.handlers.context import Context
 from windlass.model import JobFilter, NewJob
+from windlass.model.principal import Principal
+from windlass.model.retry import fixed
+from windlass.model.signals import Cancel, Fail, Retry
 from windlass.observe import health, logs
 from windlass.observe.metrics import Metrics
-from windlass.principal import Principal
-from windlass.retry import fixed
-from windlass.signals import Cancel, Fail, Retry
-from windlass.tokens import Verifier
-from windlass.work.context import Context
+from windlass.principals.jwt import Verifier
 
 CANARY = 'cänary-9f8e"7d6c/5b4a+token='
 SPELLINGS = {

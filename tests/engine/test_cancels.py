@@ -15,10 +15,10 @@ from tests.engine.process_bench import begun as process_begun
 from tests.engine.process_bench import is_alive
 from tests.engine.shop import Shop
 from tests.waiting import PATIENCE
+from windlass.features import open_store
+from windlass.handlers.context import Context
 from windlass.model import CancelAnswer, NewJob, State
-from windlass.store import open_store
-from windlass.store.holder import CancelAsked
-from windlass.work.context import Context
+from windlass.store.jobs.holder import CancelAsked
 
 pytestmark = pytest.mark.timing
 

@@ -16,11 +16,11 @@ import pytest
 from tests.engine.shop import Shop
 from tests.waiting import PATIENCE
 from tests.work.test_colour import Later, giving
-from windlass.engine.carrier import AT_A_TIME
+from windlass.engine.executors.shared_task import AT_A_TIME
+from windlass.handlers.context import Context
 from windlass.model import State
-from windlass.observe.current import current_job
-from windlass.retry import fixed
-from windlass.work.context import Context
+from windlass.model.retry import fixed
+from windlass.observe.current_job import current_job
 
 pytestmark = pytest.mark.timing
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from tests.engine.shop import QUICK, Shop
-from windlass.app import App
+from windlass.app.app import App
+from windlass.engine.one_job import OneJobRunner, Status
+from windlass.handlers.context import Context
 from windlass.model import State
-from windlass.requests import Requests, Status
-from windlass.work.context import Context
 
 pytestmark = pytest.mark.timing
 
@@ -80,6 +80,6 @@ def test_no_phase_is_left_out_or_visited_twice(
 def test_a_request_goes_on_where_the_job_does(shop: Shop) -> None:
     ran: list[str] = []
     job = release(shop, "abc", ran).enqueue("pipe", n=1)
-    with Requests(shop.store, release(shop, "bca", ran).registry, settings=QUICK) as requests:
+    with OneJobRunner(shop.store, release(shop, "bca", ran).registry, settings=QUICK) as requests:
         done = requests.process(job.id)
     assert (done.status, ran) == (Status.COMPLETED, ["a", "b", "c"])

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from tests.engine.shop import Shop
-from windlass.app import App
+from windlass.app.app import App
 from windlass.errors import ConfigError
+from windlass.handlers.context import Context
 from windlass.model import Defined, Job, JobFilter, NewJob, State
-from windlass.retry import fixed
+from windlass.model.retry import fixed
 from windlass.testing import Sandbox
-from windlass.work.context import Context
 
 pytestmark = pytest.mark.timing
 

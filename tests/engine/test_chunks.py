@@ -11,9 +11,9 @@ import pytest
 
 from tests.engine.shop import Shop
 from tests.waiting import PATIENCE
+from windlass.handlers.context import Context
 from windlass.model import State
-from windlass.retry import fixed
-from windlass.work.context import Context
+from windlass.model.retry import fixed
 
 pytestmark = pytest.mark.timing
 

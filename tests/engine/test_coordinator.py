@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from tests.engine.leases import lease
-from windlass.engine.coordinator import Coordinator
 from windlass.engine.discovery import Discovery
-from windlass.engine.floor import Floor
-from windlass.engine.pool import Pool, ProcessorState
-from windlass.engine.queue import Queue, Refusal
+from windlass.engine.workload.coordinator import Coordinator
+from windlass.engine.workload.pool import Pool, ProcessorState
+from windlass.engine.workload.queue import Queue, Refusal
+from windlass.engine.workload.workload import Workload
+from windlass.handlers.registry import Registry
 from windlass.settings import Settings
-from windlass.work.kind import Registry
 
 
 def build(
@@ -98,17 +98,17 @@ def test_phases_take_turns_where_the_instances_limit_frees_few_places_at_a_time(
     assert order == "aaabbbaaabbb"
 
 
-def floor(*phases: str, **settings: Any) -> tuple[Floor, Discovery]:
+def workload(*phases: str, **settings: Any) -> tuple[Workload, Discovery]:
     """The floor of an instance with ten processors for each phase, and what decides how much is claimed for it."""
     registry, chosen = Registry(), Settings(**settings)
     for phase in phases:
         registry.define(phase, lambda: None, injected=lambda _: False, processors=10)
-    return Floor(registry.phases, chosen), Discovery(registry.phases, chosen)
+    return Workload(registry.phases, chosen), Discovery(registry.phases, chosen)
 
 
 def test_the_floor_takes_in_as_many_as_the_settings_say() -> None:
     """The setting capacity."""
-    made, _ = floor("a", "b", capacity=2)
+    made, _ = workload("a", "b", capacity=2)
     jobs = [lease("a") for _ in range(3)]
     assert made.offer(jobs) == [(jobs[2], Refusal.FULL)]
     assert made.room("a").left == 0 and made.room("b").left == 2
@@ -116,14 +116,14 @@ def test_the_floor_takes_in_as_many_as_the_settings_say() -> None:
 
 def test_the_floor_gives_each_phase_as_many_a_cycle_as_the_settings_say() -> None:
     """The setting per_cycle."""
-    made, _ = floor("a", "b", per_cycle=1)
+    made, _ = workload("a", "b", per_cycle=1)
     made.offer([lease(phase) for phase in "aaabbb"])
     assert "".join(running.lease.phase for running in made.assign()) == "ababab"
 
 
 def test_no_more_is_claimed_than_the_instances_limit_lets_run() -> None:
     """What it has in memory beyond that, no other instance can run."""
-    made, discovery = floor("a", max_concurrent_calls=2)
+    made, discovery = workload("a", max_concurrent_calls=2)
     want = discovery.next(made.room)
     assert want is not None and (want.limit, want.starting) == (2, 2)
     made.offer([lease("a") for _ in range(2)])
@@ -134,7 +134,7 @@ def test_no_more_is_claimed_than_the_instances_limit_lets_run() -> None:
 
 def test_where_another_phase_uses_up_the_instances_limit_one_job_waits_for_its_turn() -> None:
     """With none there would be nobody to give the next place to; with more, others could run them meanwhile."""
-    made, discovery = floor("a", "b", max_concurrent_calls=1)
+    made, discovery = workload("a", "b", max_concurrent_calls=1)
     made.offer([lease("a")])
     assert [running.lease.phase for running in made.assign()] == ["a"]
     assert made.room("b").starting == 0

@@ -17,11 +17,11 @@ from tests.observe.lines import written
 from tests.waiting import PATIENCE
 from windlass.engine.engine import Engine
 from windlass.errors import StoreUnreachableError
+from windlass.handlers.context import Context
 from windlass.model import State
+from windlass.model.retry import fixed
 from windlass.observe.metrics import Metrics
 from windlass.observe.report import BOUNDS_MS
-from windlass.retry import fixed
-from windlass.work.context import Context
 
 pytestmark = pytest.mark.timing
 
@@ -116,7 +116,7 @@ def test_a_job_that_is_claimed_again_while_it_runs_is_refused(shop: Shop) -> Non
         engine = shop.serve()
         try:
             assert begun.wait(PATIENCE)
-            (running,) = engine._floor.running()
+            (running,) = engine._workload.running()
             engine.holder.release(running.lease)
             shop.until(lambda: engine.stats.report().counts.get(("refused", "being processed")))
         finally:

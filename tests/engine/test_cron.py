@@ -14,12 +14,12 @@ import pytest
 from tests.conformance.test_look import statements
 from tests.engine.shop import QUICK, Shop
 from tests.waiting import PATIENCE
-from windlass.app import App
+from windlass.app.app import App
+from windlass.arguments.importable import module_of
 from windlass.errors import ConfigError, PayloadError
+from windlass.handlers.context import Context
 from windlass.model import NewSchedule, State
 from windlass.observe import health
-from windlass.work.context import Context
-from windlass.work.schedules import module_of
 
 pytestmark = pytest.mark.timing
 

@@ -11,7 +11,7 @@ from tests.engine.shop import Shop
 from windlass import Context, fixed
 from windlass.errors import ConfigError, NoPrincipalError, PayloadError, WindlassError
 from windlass.model import Json, NewJob, State
-from windlass.principal import Principal
+from windlass.model.principal import Principal
 
 Door = Callable[[Shop, Any, str, dict[str, Any]], Any]
 USER = Principal(subject="u-7", tenant="t", roles=frozenset({"clerk"}))

@@ -13,14 +13,14 @@ import pytest
 
 from tests.engine.shop import Shop
 from tests.waiting import PATIENCE
+from windlass.engine.attempt import RunningAttempt
 from windlass.engine.drain import Drain
-from windlass.engine.floor import Floor
-from windlass.engine.running import Running
+from windlass.engine.workload.workload import Workload
 from windlass.errors import ConfigError
+from windlass.handlers.context import Context
 from windlass.model import JobFilter, NewJob, State
-from windlass.retry import fixed
-from windlass.signals import Cancel, Fail, Retry
-from windlass.work.context import Context
+from windlass.model.retry import fixed
+from windlass.model.signals import Cancel, Fail, Retry
 
 pytestmark = pytest.mark.timing
 
@@ -468,13 +468,13 @@ def test_what_waits_is_given_to_idle_processors_by_the_clock_too(
     def late() -> int:
         return 1
 
-    assign, calls = Floor.assign, [0]
+    assign, calls = Workload.assign, [0]
 
-    def missed(floor: Floor) -> list[Running]:
+    def missed(workload: Workload) -> list[RunningAttempt]:
         calls[0] += 1
-        return assign(floor) if calls[0] > 1 else []
+        return assign(workload) if calls[0] > 1 else []
 
-    monkeypatch.setattr(Floor, "assign", missed)
+    monkeypatch.setattr(Workload, "assign", missed)
     job = late.enqueue()
     shop.serve(cycle=0.1, scan=600.0)
     shop.until(lambda: shop.job(job).state is State.COMPLETED)

@@ -13,10 +13,10 @@ import pytest
 from tests.engine.shop import Shop
 from tests.observe.lines import written
 from tests.waiting import PATIENCE, eventually
-from windlass.engine.stepper import MOST_DELAYED
+from windlass.engine.step import MOST_DELAYED
+from windlass.features import open_store
 from windlass.model import After, NewJob
 from windlass.observe import health
-from windlass.store import open_store
 
 pytestmark = pytest.mark.timing
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import pytest
 
 from tests.waiting import PATIENCE
-from windlass.engine.listening import Listening
-from windlass.store.contract import RECONNECTED
+from windlass.engine.listener import Listening
+from windlass.store.database import RECONNECTED
 
 pytestmark = pytest.mark.timing
 

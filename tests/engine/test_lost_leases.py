@@ -14,8 +14,8 @@ from tests.engine.line import Line, break_beats, declare_dead
 from tests.engine.shop import Shop
 from tests.waiting import PATIENCE
 from windlass.errors import StoreUnreachableError
+from windlass.handlers.context import Context
 from windlass.model import Flag, State
-from windlass.work.context import Context
 
 pytestmark = pytest.mark.timing
 

@@ -18,14 +18,14 @@ import pytest
 from tests.engine.shop import Shop
 from tests.waiting import PATIENCE
 from windlass import Context
+from windlass.engine.executors.threads import ThreadExecutor
 from windlass.engine.fault import Fault
 from windlass.engine.recorder import Recorder
 from windlass.engine.stats import Stats
-from windlass.engine.thread_executor import ThreadExecutor
 from windlass.errors import ConfigError, WindlassError
 from windlass.model import CancelAnswer, Failed, JobError, State, Verdict
-from windlass.retry import custom, fixed
-from windlass.signals import Cancel, Fail, Retry
+from windlass.model.retry import custom, fixed
+from windlass.model.signals import Cancel, Fail, Retry
 
 pytestmark = pytest.mark.timing
 

@@ -14,9 +14,9 @@ from tests.engine.line import break_beats
 from tests.engine.shop import Shop
 from tests.waiting import PATIENCE
 from windlass.engine.runner import SELF_STOPS_SPARED
+from windlass.handlers.context import Context
 from windlass.model import NewJob, State
-from windlass.retry import fixed
-from windlass.work.context import Context
+from windlass.model.retry import fixed
 
 pytestmark = pytest.mark.timing
 

@@ -14,12 +14,12 @@ from pydantic import BaseModel
 
 from tests.engine.shop import QUICK, Shop
 from tests.waiting import PATIENCE
-from windlass.app import App
+from windlass.app.app import App
 from windlass.errors import ConfigError
+from windlass.handlers.context import Context
 from windlass.model import Counts, NewJob, State
-from windlass.rates import per_second
-from windlass.retry import fixed
-from windlass.work.context import Context
+from windlass.model.rate import per_second
+from windlass.model.retry import fixed
 
 pytestmark = pytest.mark.timing
 

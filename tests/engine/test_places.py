@@ -12,11 +12,11 @@ from typing import Any
 import windlass
 from tests.app.test_build import config
 from tests.engine.leases import lease
-from windlass.engine.floor import MOST_ALONE, Floor
-from windlass.engine.places import Places
+from windlass.engine.workload.places import Places
+from windlass.engine.workload.workload import MOST_ALONE, Workload
+from windlass.handlers.registry import Registry
 from windlass.model import Flag
 from windlass.settings import Settings
-from windlass.work.kind import Registry
 
 
 class Counted(threading.Semaphore):
@@ -29,11 +29,11 @@ class Counted(threading.Semaphore):
         return super().acquire(*args, **options)
 
 
-def floor(places: Places, **sizes: int) -> Floor:
+def workload(places: Places, **sizes: int) -> Workload:
     registry = Registry()
     for phase in sizes:
         registry.define(phase, lambda: None, injected=lambda annotation: False)
-    return Floor(registry.phases, Settings(max_concurrent_calls=50, processors=sizes), places=places)
+    return Workload(registry.phases, Settings(max_concurrent_calls=50, processors=sizes), places=places)
 
 
 def test_whoever_listens_is_told_until_it_ends_that() -> None:
@@ -51,7 +51,7 @@ def test_whoever_listens_is_told_until_it_ends_that() -> None:
 def test_no_place_is_taken_for_a_job_that_has_no_processor() -> None:
     """Another worker that asks meanwhile would find none, and wait."""
     semaphore = Counted(50)
-    busy = floor(Places(semaphore), a=1, b=5)
+    busy = workload(Places(semaphore), a=1, b=5)
     busy.offer([lease("a"), lease("a")])
     assert len(busy.assign()) == 1 and semaphore.asked == 1
     assert busy.assign() == [] and semaphore.asked == 1, "what waits is of a, what is idle of b"
@@ -60,7 +60,7 @@ def test_no_place_is_taken_for_a_job_that_has_no_processor() -> None:
 def test_a_place_that_a_suspect_gives_back_is_told_of() -> None:
     places, told = Places(threading.Semaphore(50)), []
     places.on_free(lambda: told.append(1))
-    full = floor(places, a=20)
+    full = workload(places, a=20)
     full.offer(replace(lease("a"), flags=Flag.SUSPECT) for _ in range(MOST_ALONE + 2))
     assert len(full.assign()) == MOST_ALONE and len(told) == 2
 
@@ -79,7 +79,7 @@ def test_a_stopped_worker_is_told_no_more_and_can_go(tmp_path: Path) -> None:
         engine = bg.worker(phases=("other",))
         engine.start()
         asked: list[str] = []
-        engine._caretaker.ask = lambda name, after=0.0: asked.append(name)  # type: ignore[method-assign]
+        engine._upkeep_loop.ask = lambda name, after=0.0: asked.append(name)  # type: ignore[method-assign]
         bg.process_request(bg.enqueue("work").id)
         assert "assign" in asked
         engine.stop()

@@ -10,12 +10,12 @@ import pytest
 
 from tests.engine.asking import OTHER, SMALL, USER, asked, code
 from tests.engine.shop import Shop
-from windlass.app import App
+from windlass.app.app import App
 from windlass.errors import ConfigError, NoPrincipalError, NotAllowedError
+from windlass.handlers.context import Context
 from windlass.model import JobFilter, NewJob, State
-from windlass.principal import ACT_FOR_OTHERS, Principal
+from windlass.model.principal import ACT_FOR_OTHERS, Principal
 from windlass.testing import Sandbox
-from windlass.work.context import Context
 
 # ------------------------------------------------------------------------------------------------------- what is seen
 

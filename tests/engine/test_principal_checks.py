@@ -11,13 +11,13 @@ import pytest
 
 from tests.engine.asking import OTHER, USER, code
 from tests.engine.shop import Shop
-from windlass.app import App
+from windlass.app.app import App
 from windlass.errors import ConfigError
+from windlass.handlers.context import Context
 from windlass.model import NewJob, NewSchedule, State
-from windlass.principal import Principal
-from windlass.signals import Retry
+from windlass.model.principal import Principal
+from windlass.model.signals import Retry
 from windlass.testing import Sandbox
-from windlass.work.context import Context
 
 LATE = timedelta(hours=2)
 
@@ -309,7 +309,7 @@ def test_rechecks_on_the_engine_block_no_loop(shop: Shop) -> None:
 
 
 def test_requests_run_under_the_same_rules(tmp_path: Any, app: App) -> None:
-    from windlass.builder import build
+    from windlass.app.build import build
 
     @app.job(principal_expiry="fail")
     def work(ctx: Context) -> str:

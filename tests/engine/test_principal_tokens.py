@@ -12,13 +12,13 @@ from tests.engine.asking import OTHER, USER, asked, code
 from tests.engine.principal_jobs import CANARY, KEY
 from tests.engine.principal_jobs import app as process_app
 from tests.engine.shop import QUICK, Shop
-from windlass.app import App
+from windlass.app.app import App
 from windlass.config import load
 from windlass.errors import ConfigError, PrincipalErasedError, SealError
+from windlass.handlers.context import Context
 from windlass.model import JobFilter, NewJob
-from windlass.principal import Principal
-from windlass.sealing import TokenKeys
-from windlass.work.context import Context
+from windlass.model.principal import Principal
+from windlass.principals.sealed_tokens import TokenKeys
 
 # -------------------------------------------------------------------------------------------------------- after the end
 
@@ -188,7 +188,7 @@ def test_a_rotated_key_still_opens(keyed: Shop) -> None:
 
 
 def _once() -> Any:
-    from windlass.retry import fixed
+    from windlass.model.retry import fixed
 
     return fixed(1)
 

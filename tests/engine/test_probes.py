@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from tests.engine.shop import Shop
+from windlass.handlers.context import Context
 from windlass.model import State
-from windlass.retry import fixed
-from windlass.work.context import Context
+from windlass.model.retry import fixed
 
 pytestmark = pytest.mark.timing
 

@@ -29,10 +29,12 @@ from tests.engine.process_bench import (
     wait_until,
 )
 from tests.waiting import PATIENCE
-from windlass.engine import crew
-from windlass.engine.child_process import KEPT_OUTPUT, Child
-from windlass.engine.remote import RemoteError
-from windlass.engine.running import Running
+from windlass.arguments import importable as address
+from windlass.engine.attempt import RunningAttempt
+from windlass.engine.processes import children as children
+from windlass.engine.processes.child_process import KEPT_OUTPUT, Child
+from windlass.engine.processes.exceptions import RemoteError
+from windlass.handlers.registry import Phase, Registry
 from windlass.model import (
     Advanced,
     Cancelled,
@@ -40,9 +42,7 @@ from windlass.model import (
     Json,
     Released,
 )
-from windlass.retry import custom, fixed
-from windlass.work import address
-from windlass.work.kind import Phase, Registry
+from windlass.model.retry import custom, fixed
 
 pytestmark = pytest.mark.timing
 
@@ -326,7 +326,7 @@ def test_fifty_jobs_go_through_as_many_processes_as_run_at_once(benches: Callabl
     bench = benches(idle_kept=4)
     phase = bench.define(handlers.pid)
     left = 46
-    started: list[Running] = []
+    started: list[RunningAttempt] = []
     told = bench._on_ended
 
     def on_ended(batch: Any) -> None:
@@ -374,7 +374,7 @@ def test_submitting_does_not_wait(
         may_start.wait()
         return Child(init)
 
-    monkeypatch.setattr(crew, "Child", start)
+    monkeypatch.setattr(children, "Child", start)
     jobs = [bench.start(handlers.pid) for _ in range(3)]  # while the supervisor is held up
     bench.executor.stop_job(jobs[0])
     may_start.set()
@@ -393,7 +393,7 @@ def test_the_time_of_a_job_has_not_begun_while_its_process_is_started(
         may_start.wait()
         return Child(init)
 
-    monkeypatch.setattr(crew, "Child", start)
+    monkeypatch.setattr(children, "Child", start)
     running = bench.start(handlers.pid)
     assert is_starting.wait(PATIENCE)
     before = running.begun, running.processor.progress_at > time.monotonic()

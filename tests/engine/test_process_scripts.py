@@ -74,7 +74,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 MAIN = """
     if __name__ == "__main__":
-        from windlass.retry import custom
+        from windlass.model.retry import custom
 
         bench = ProcessBench()
         print("handler in", bench.result(name_of_main))
@@ -109,7 +109,7 @@ def test_a_script_that_always_starts_an_instance_is_told_so(
 
 def test_handlers_of_an_interactive_session_have_no_address() -> None:
     code = """if True:
-        from windlass.work.address import locate, obstacle
+        from windlass.arguments.importable import locate, obstacle
         def handler(): ...
         assert locate(handler) is None
         print(obstacle(handler))

@@ -11,10 +11,10 @@ import pytest
 
 from tests.engine import process_handlers as handlers
 from tests.engine.process_bench import ProcessBench
+from windlass.features import Store, open_store
+from windlass.handlers.registry import Phase
 from windlass.model import Cancelled, Completed, Failed, Lease, NewJob, Retried, State, Verdict
-from windlass.store import Store, open_store
-from windlass.store.holder import Holder
-from windlass.work.kind import Phase
+from windlass.store.jobs.holder import Holder
 
 pytestmark = pytest.mark.timing
 

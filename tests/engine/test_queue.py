@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.engine.leases import lease
-from windlass.engine.queue import Queue, Refusal
+from windlass.engine.workload.queue import Queue, Refusal
 
 
 def test_jobs_are_served_in_the_order_they_came() -> None:

@@ -12,8 +12,8 @@ from tests.engine.shop import Shop
 from tests.observe.lines import written
 from windlass.engine.engine import Engine
 from windlass.model import Lease, State
-from windlass.retry import fixed
-from windlass.store.holder import Holder
+from windlass.model.retry import fixed
+from windlass.store.jobs.holder import Holder
 
 pytestmark = pytest.mark.timing
 

@@ -10,11 +10,11 @@ import pytest
 from tests.engine.leases import lease
 from windlass.engine.runner import Call, Runner
 from windlass.errors import LeaseLost
+from windlass.handlers.context import Context
+from windlass.handlers.registry import Phase, Registry
 from windlass.model import Advanced, Cancelled, Completed, Failed, Json, Lease, Retried
-from windlass.retry import custom, fixed
-from windlass.signals import Cancel, Fail, Retry
-from windlass.work.context import Context
-from windlass.work.kind import Phase, Registry
+from windlass.model.retry import custom, fixed
+from windlass.model.signals import Cancel, Fail, Retry
 
 
 def greet(name: str, times: int = 1) -> list[str]:

@@ -14,10 +14,10 @@ import pytest
 from tests.engine import process_handlers as handlers
 from tests.engine.shop import Shop
 from tests.waiting import PATIENCE
+from windlass.handlers.context import Context
 from windlass.model import State
+from windlass.model.retry import fixed
 from windlass.observe import logs
-from windlass.retry import fixed
-from windlass.work.context import Context
 
 pytestmark = pytest.mark.timing
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.engine.shop import Shop
-from windlass.engine.process_executor import ProcessExecutor
+from windlass.engine.processes.executor import ProcessExecutor
 from windlass.errors import ConfigError, StoreUnreachableError, WindlassError
 from windlass.model import State
 
@@ -77,7 +77,7 @@ def test_a_start_that_fails_leaves_no_thread_and_no_instance(
 
     with monkeypatch.context() as patch:
         patch.setattr(
-            "windlass.upkeep.caretaker.Caretaker.start" if late else "windlass.engine.duties.Duties.announce",
+            "windlass.upkeep.loop.Caretaker.start" if late else "windlass.engine.duties.Duties.announce",
             refuse,
         )
         with pytest.raises(StoreUnreachableError):

@@ -16,7 +16,7 @@ import pytest
 from tests.engine.shop import Shop
 from tests.waiting import PATIENCE
 from windlass.engine.engine import Engine
-from windlass.engine.queue import Refusal
+from windlass.engine.workload.queue import Refusal
 from windlass.errors import (
     SchemaError,
     StoreDamagedError,
@@ -27,7 +27,7 @@ from windlass.errors import (
     StoreUnreachableError,
 )
 from windlass.model import Enqueued, State
-from windlass.store.holder import Holder
+from windlass.store.jobs.holder import Holder
 
 pytestmark = pytest.mark.timing
 
@@ -246,16 +246,16 @@ def test_to_stop_claiming_waits_for_what_is_being_taken_in(
     async def work() -> None: ...
 
     engine = shop.serve()
-    floor, stepper = engine._floor, engine._stepper
-    real, entered, go_on = floor.offer, threading.Event(), threading.Event()
+    workload, stepper = engine._workload, engine._stepper
+    real, entered, go_on = workload.offer, threading.Event(), threading.Event()
 
     def offer(leases: Any) -> Any:
         entered.set()
         go_on.wait(PATIENCE)
         return real(leases)
 
-    monkeypatch.setattr(floor, "offer", offer)
-    monkeypatch.setattr("windlass.engine.stepper.SETTLE_WAIT", PATIENCE)
+    monkeypatch.setattr(workload, "offer", offer)
+    monkeypatch.setattr("windlass.engine.step.SETTLE_WAIT", PATIENCE)
     work.enqueue()
     assert entered.wait(PATIENCE)
     stopping = threading.Thread(target=stepper.stop_claiming)
@@ -269,7 +269,7 @@ def test_to_stop_claiming_waits_for_what_is_being_taken_in(
 
 def test_a_careful_start_that_fails_is_tried_again_soon(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing else happens meanwhile that would wake the thread."""
-    monkeypatch.setattr("windlass.engine.stepper.needs_start", lambda lease: True)
+    monkeypatch.setattr("windlass.engine.step.needs_start", lambda lease: True)
 
     @shop.app.job(processors=1)
     def work() -> int:
@@ -409,7 +409,7 @@ def test_a_job_that_there_is_no_room_for_is_given_back_at_once(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another instance may have it, its attempt not spent. Kept, it would be held until this instance ends."""
-    monkeypatch.setattr("windlass.engine.stepper.REFUSED_PAUSE", 600.0)
+    monkeypatch.setattr("windlass.engine.step.REFUSED_PAUSE", 600.0)
 
     @shop.app.job
     async def work() -> str:
@@ -422,7 +422,7 @@ def test_a_job_that_there_is_no_room_for_is_given_back_at_once(
         refused.extend(leases)
         return [(lease, Refusal.FULL) for lease in leases]
 
-    monkeypatch.setattr(first._floor, "offer", offer)
+    monkeypatch.setattr(first._workload, "offer", offer)
     job = work.enqueue()
     shop.until(lambda: refused and shop.job(job).state is State.QUEUED)
     assert shop.job(job).attempt == 0 and shop.job(job).crashes == 0
@@ -435,7 +435,7 @@ def test_after_a_refusal_a_phase_is_left_alone_although_hints_come(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Giving a job back is a hint itself: claims and refusals chased each other as fast as the database could."""
-    monkeypatch.setattr("windlass.engine.stepper.REFUSED_PAUSE", 600.0)
+    monkeypatch.setattr("windlass.engine.step.REFUSED_PAUSE", 600.0)
 
     @shop.app.job
     async def work() -> None: ...
@@ -447,7 +447,7 @@ def test_after_a_refusal_a_phase_is_left_alone_although_hints_come(
         offers.append(leases)
         return [(lease, Refusal.FULL) for lease in leases]
 
-    monkeypatch.setattr(engine._floor, "offer", offer)
+    monkeypatch.setattr(engine._workload, "offer", offer)
     work.enqueue()
     shop.until(lambda: offers)
     for _ in range(10):

@@ -17,10 +17,10 @@ from tests.engine.process_bench import begun as process_begun
 from tests.engine.process_bench import is_alive
 from tests.engine.shop import Shop
 from tests.waiting import PATIENCE
+from windlass.handlers.context import Context
 from windlass.model import Flag, Released, State
-from windlass.retry import fixed
-from windlass.store.holder import Holder
-from windlass.work.context import Context
+from windlass.model.retry import fixed
+from windlass.store.jobs.holder import Holder
 
 pytestmark = pytest.mark.timing
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.engine.shop import Shop
 from tests.waiting import PATIENCE
-from windlass.app import App
+from windlass.app.app import App
 from windlass.errors import (
     ConfigError,
     EnqueueUnknownError,
@@ -23,9 +23,9 @@ from windlass.errors import (
     StoreInterruptedError,
     StoreUnreachableError,
 )
+from windlass.features import Store, open_store
 from windlass.model import Enqueued, NewJob, State
-from windlass.store import Store, open_store
-from windlass.submit import Submitter
+from windlass.submit.submitter import Submitter
 
 pytestmark = pytest.mark.timing
 

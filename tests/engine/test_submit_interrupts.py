@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from tests.engine.shop import Shop
-from windlass import submit
 from windlass.errors import StoreUnreachableError
+from windlass.features import Store
 from windlass.model import Enqueued, NewJob
-from windlass.store import Store
-from windlass.submit import Submitter, _Latch, _Request
+from windlass.submit import submitter as submit
+from windlass.submit.submitter import Submitter, _Latch, _Request
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 JOIN = 30.0
@@ -156,7 +156,7 @@ def test_a_wait_may_be_left_at_every_moment(
         crowd.add()
         shop.until(lambda: len(crowd.submitter._waiting) == 1)
     with monkeypatch.context() as patch:
-        patch.setattr("windlass.submit._Request", LeavingRequest)
+        patch.setattr("windlass.submit.submitter._Request", LeavingRequest)
         one = ThreadPoolExecutor(1)
         left = one.submit(crowd.submitter.submit, NewJob(kind="k"))
         assert waits.wait(JOIN)

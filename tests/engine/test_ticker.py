@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from windlass.model import Fired
-from windlass.store import Store
-from windlass.upkeep.ticker import AGAIN, LIMIT, PRUNE_EVERY, Ticker
+from windlass.schedules.store import Schedules
+from windlass.schedules.ticker import AGAIN, LIMIT, PRUNE_EVERY, Ticker
 
 
 class FakeSchedules:
@@ -30,16 +30,11 @@ class FakeSchedules:
         return 0
 
 
-class FakeStore:
-    def __init__(self) -> None:
-        self.schedules = FakeSchedules()
-
-
 def make() -> tuple[Ticker, FakeSchedules, list[Fired], list[float]]:
-    store, now = FakeStore(), [0.0]
+    schedules, now = FakeSchedules(), [0.0]
     seen: list[Fired] = []
-    ticker = Ticker(cast(Store, cast(Any, store)), on_fired=seen.append, monotonic=lambda: now[0])
-    return ticker, store.schedules, seen, now
+    ticker = Ticker(cast(Schedules, cast(Any, schedules)), on_fired=seen.append, monotonic=lambda: now[0])
+    return ticker, schedules, seen, now
 
 
 def test_it_fires_until_nothing_is_due_and_says_when_there_is_more() -> None:

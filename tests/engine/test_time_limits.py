@@ -13,10 +13,10 @@ import pytest
 from tests.engine import process_handlers as handlers
 from tests.engine.shop import Shop
 from tests.waiting import PATIENCE
+from windlass.handlers.context import Context
 from windlass.model import State
+from windlass.model.retry import fixed
 from windlass.observe import health
-from windlass.retry import fixed
-from windlass.work.context import Context
 
 pytestmark = pytest.mark.timing
 
@@ -166,14 +166,14 @@ def test_the_start_of_a_process_does_not_count_against_the_time_limit(
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("WINDLASS_CHILD_PRELOAD", "slow_to_import")
-    monkeypatch.setattr("windlass.engine.process_executor.STARTING", 0.1)
+    monkeypatch.setattr("windlass.engine.processes.executor.STARTING", 0.1)
     job = shop.app.job(executor="process", timeout=3.0, retry=fixed(1))(handlers.echo).enqueue(
         value="in time"
     )
     engine = shop.serve()
     shop.until(lambda: (echo := engine.stats.report().phases.get("echo")) and echo.outcomes.get("released"))
     assert engine.stats.report().count("time_limits") == 0
-    monkeypatch.setattr("windlass.engine.process_executor.STARTING", PATIENCE)
+    monkeypatch.setattr("windlass.engine.processes.executor.STARTING", PATIENCE)
     go.touch()
     shop.drained(engine)
     assert (shop.job(job).result, shop.job(job).attempt, shop.job(job).crashes) == ("in time", 1, 0)

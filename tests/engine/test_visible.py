@@ -13,11 +13,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.engine.shop import Shop
 from tests.observe.lines import written
-from windlass import logger
 from windlass.model import State
+from windlass.model.retry import fixed
+from windlass.observe import logger
 from windlass.observe.metrics import Metrics
 from windlass.observe.server import serve
-from windlass.retry import fixed
 
 log = logging.getLogger("shop.handlers")
 

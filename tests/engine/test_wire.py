@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.engine.leases import lease
-from windlass.engine.wire import LARGEST, Frames, lease_facts, pack, to_lease
+from windlass.engine.processes.wire import LARGEST, Frames, lease_facts, pack, to_lease
 from windlass.model import Flag, Json
 
 

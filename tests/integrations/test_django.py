@@ -12,9 +12,9 @@ from django.core.exceptions import ImproperlyConfigured
 from tests.callers import django_project  # also configures Django for this process
 from tests.integrations.running import run, write_example
 from tests.servers.plugin import FreshPostgres
+from windlass.features import open_store
 from windlass.integrations.django.project import read_settings, url_of
 from windlass.model import JobFilter, State
-from windlass.store import open_store
 
 pytestmark = pytest.mark.timing
 

@@ -22,11 +22,11 @@ from tests.engine.shop import QUICK
 from tests.integrations.running import environment, write_example
 from tests.servers.plugin import FreshPostgres
 from tests.waiting import PATIENCE, eventually
-from windlass.app import App
+from windlass.app.app import App
 from windlass.errors import StoreUnreachableError
+from windlass.features import open_store
 from windlass.integrations.fastapi import lifespan
 from windlass.model import State
-from windlass.store import open_store
 
 pytestmark = pytest.mark.timing
 

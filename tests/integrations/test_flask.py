@@ -12,9 +12,9 @@ from tests.integrations.running import run, write_example
 from tests.waiting import PATIENCE
 from windlass.engine.drain import Drain
 from windlass.errors import ConfigError
+from windlass.features import open_store
 from windlass.integrations.flask import Windlass
 from windlass.model import JobFilter, State
-from windlass.store import open_store
 
 pytestmark = pytest.mark.timing
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from windlass.store import Store, open_store
+from windlass.features import Store, open_store
 
 Open = Callable[[str], Store]
 

@@ -13,6 +13,7 @@ from contextlib import suppress
 from datetime import timedelta
 
 from windlass.errors import IllegalTransitionError, JobNotFoundError
+from windlass.features import Store, open_store
 from windlass.model import (
     Advanced,
     Cancelled,
@@ -27,7 +28,6 @@ from windlass.model import (
     Retried,
     Want,
 )
-from windlass.store import Store, open_store
 
 PHASES = ("first", "second")
 BOOM = JobError(type="Boom", code="boom", message="it broke")

@@ -12,12 +12,12 @@ from typing import Any, Generic, TypeVar
 import psycopg
 
 from tests.waiting import PATIENCE, eventually
+from windlass.features import Store
 from windlass.model import Completed, Counts, JobError, Lease, NewJob
-from windlass.store import Store
-from windlass.store.contract import LATER, NUDGE
-from windlass.store.holder import Holder
-from windlass.store.marks import FULL_EVERY
-from windlass.store.postgres_transaction import PostgresTransaction
+from windlass.store.database import LATER, NUDGE
+from windlass.store.jobs.holder import Holder
+from windlass.store.jobs.low_water import FULL_EVERY
+from windlass.store.postgres.transaction import PostgresTransaction
 
 T = TypeVar("T")
 BOOM = JobError(type="Boom", code="boom", message="it broke")

@@ -13,17 +13,17 @@ from tests.interleavings.sessions import (
     Waiting,
 )
 from tests.waiting import PATIENCE
+from windlass.features import Store
 from windlass.model import (
     JobFilter,
     Outcome,
     Verdict,
 )
-from windlass.rules import Rule
-from windlass.store import Store
-from windlass.store.contract import Transaction
-from windlass.store.enqueueing import Enqueuer
-from windlass.store.postgres import PostgresDatabase
-from windlass.store.recording import apply
+from windlass.model.rule import Rule
+from windlass.store.database import Transaction
+from windlass.store.jobs.enqueue import Enqueuer
+from windlass.store.jobs.record import apply
+from windlass.store.postgres.database import PostgresDatabase
 
 T = TypeVar("T")
 PAIR = Rule(

@@ -36,7 +36,7 @@ from windlass.model import (
     State,
     Verdict,
 )
-from windlass.store.ends import finish_columns
+from windlass.store.jobs.finish_rows import finish_columns
 
 pytestmark = pytest.mark.timing
 

@@ -24,13 +24,13 @@ from tests.interleavings.sessions import (
 )
 from tests.interleavings.slow_ends import SlowCommits
 from tests.waiting import PATIENCE, eventually
+from windlass.dependencies.linking import Dependencies
+from windlass.features import Store
 from windlass.model import After, Completed, DependencyPolicy, Failed, Lease, NewJob, Retried, State, Verdict
-from windlass.store import Store
-from windlass.store.dependencies import Dependencies
-from windlass.store.enqueueing import Enqueuer
-from windlass.store.jobs import Jobs
-from windlass.store.postgres import PostgresDatabase
-from windlass.store.recording import apply
+from windlass.store.jobs.enqueue import Enqueuer
+from windlass.store.jobs.queries import Jobs
+from windlass.store.jobs.record import apply
+from windlass.store.postgres.database import PostgresDatabase
 
 pytestmark = pytest.mark.timing
 

@@ -14,8 +14,8 @@ from tests.interleavings.conftest import Open
 from tests.interleavings.sessions import assert_consistent, claim, enqueue
 from tests.waiting import eventually
 from windlass.errors import LeaseLost, StoreError
+from windlass.features import Store
 from windlass.model import State, Verdict
-from windlass.store import Store
 
 pytestmark = pytest.mark.timing
 

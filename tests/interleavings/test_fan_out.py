@@ -11,9 +11,10 @@ import pytest
 from tests.interleavings.conftest import Open
 from tests.interleavings.sessions import Waiting, claim, enqueue, until_blocked
 from tests.waiting import PATIENCE
+from windlass.dependencies import linking as dependencies
+from windlass.features import Store
 from windlass.model import After
-from windlass.store import Store, dependencies
-from windlass.store.contract import CHANNEL, LATER
+from windlass.store.database import CHANNEL, LATER
 from windlass.store.ids import SMALLEST
 
 PAGE = 2

@@ -12,10 +12,10 @@ import pytest
 from tests.interleavings.conftest import Open
 from tests.interleavings.sessions import enqueue
 from tests.waiting import PATIENCE, eventually
+from windlass.features import Store
 from windlass.model import After, DependencyPolicy, Want
-from windlass.rules import Rule
-from windlass.store import Store
-from windlass.store.contract import CHANNEL, LATER, NUDGE
+from windlass.model.rule import Rule
+from windlass.store.database import CHANNEL, LATER, NUDGE
 from windlass.store.ids import new_id
 
 pytestmark = pytest.mark.timing

@@ -25,10 +25,10 @@ from tests.interleavings.sessions import (
     user_transaction,
 )
 from tests.waiting import eventually
+from windlass.features import Store
 from windlass.model import After, DependencyPolicy, Lease, NewJob, Retention, State
-from windlass.store import Store
-from windlass.store.holder import Holder
 from windlass.store.ids import SMALLEST, new_id
+from windlass.store.jobs.holder import Holder
 
 pytestmark = pytest.mark.timing
 

@@ -10,8 +10,8 @@ import pytest
 
 from tests.waiting import PATIENCE
 from windlass.clock import ManualClock
+from windlass.features import open_store
 from windlass.model import NewJob, Retention
-from windlass.store import open_store
 
 pytestmark = pytest.mark.timing
 

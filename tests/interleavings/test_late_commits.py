@@ -23,11 +23,11 @@ from tests.interleavings.sessions import (
     user_transaction,
 )
 from tests.waiting import eventually
+from windlass.features import Store
 from windlass.model import Completed, NewJob, Released
-from windlass.store import Store
-from windlass.store.entries import check
-from windlass.store.marks import FULL_EVERY, FULL_SHARE, LANES, RECENT, Marks
-from windlass.store.postgres_transaction import PostgresTransaction
+from windlass.store.jobs.checked import check
+from windlass.store.jobs.low_water import FULL_EVERY, FULL_SHARE, LANES, RECENT, LowWaterMarks
+from windlass.store.postgres.transaction import PostgresTransaction
 
 pytestmark = pytest.mark.timing
 
@@ -154,7 +154,7 @@ def test_released_jobs_behind_the_mark_are_served_at_full_speed(postgres_dsn: st
     a row, not ten with every full scan: its clock stands still, so that there is one."""
     store = stores(postgres_dsn)
     holder = store.join()
-    holder._marks["work"] = Marks(LANES, monotonic=lambda: 0.0)
+    holder._marks["work"] = LowWaterMarks(LANES, monotonic=lambda: 0.0)
     ids = enqueue(store, 500)
     leases = claim(holder, 500)
     time.sleep(RECENT.total_seconds() + 0.1)
@@ -172,7 +172,7 @@ def test_jobs_released_by_another_instance_are_found_within_a_full_scan(
     store, other = stores(postgres_dsn), stores(postgres_dsn)
     first, second = store.join(), other.join()
     now = [0.0]
-    first._marks["work"] = Marks(LANES, monotonic=lambda: now[0])
+    first._marks["work"] = LowWaterMarks(LANES, monotonic=lambda: now[0])
     ids = enqueue(store, 20)
     leases = claim(second, 20)
     time.sleep(RECENT.total_seconds() + 0.1)

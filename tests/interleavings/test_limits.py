@@ -26,6 +26,8 @@ from tests.interleavings.sessions import (
 )
 from tests.waiting import PATIENCE, eventually
 from windlass.errors import WindlassError
+from windlass.features import Store
+from windlass.limits.store import TAKEN
 from windlass.model import (
     Advanced,
     Completed,
@@ -42,11 +44,9 @@ from windlass.model import (
     Retried,
     State,
 )
-from windlass.store import Store
 from windlass.store.ids import SMALLEST
-from windlass.store.limits import TAKEN
-from windlass.store.postgres_transaction import PostgresTransaction
-from windlass.store.recording import apply
+from windlass.store.jobs.record import apply
+from windlass.store.postgres.transaction import PostgresTransaction
 
 pytestmark = pytest.mark.timing
 

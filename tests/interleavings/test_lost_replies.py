@@ -12,9 +12,10 @@ from tests.acceptance.proxy import PostgresProxy, commit, execution_of
 from tests.interleavings.conftest import Open
 from tests.interleavings.sessions import BOOM, assert_consistent, claim, enqueue
 from tests.waiting import PATIENCE
-from windlass.app import App
+from windlass.app.app import App
 from windlass.engine.drain import Drain
 from windlass.errors import StoreUnreachableError
+from windlass.features import Store
 from windlass.model import (
     Advanced,
     Cancelled,
@@ -31,9 +32,8 @@ from windlass.model import (
     Verdict,
     Want,
 )
-from windlass.store import Store
-from windlass.store.holder import Holder
 from windlass.store.ids import new_id
+from windlass.store.jobs.holder import Holder
 
 pytestmark = pytest.mark.timing
 

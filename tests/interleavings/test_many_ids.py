@@ -14,11 +14,11 @@ from tests.acceptance.proxy import PostgresProxy, commit, execution_of
 from tests.interleavings.conftest import Open
 from tests.waiting import PATIENCE
 from windlass.errors import EnqueueUnknownError, StoreError, StoreFullError
+from windlass.features import Store
 from windlass.model import After, Json, NewJob
-from windlass.store import Store
-from windlass.store.bulk import Alike
 from windlass.store.ids import new_ids
-from windlass.submit import Submitter
+from windlass.store.jobs.copy import SameKindJobs
+from windlass.submit.submitter import Submitter
 
 pytestmark = pytest.mark.timing
 
@@ -37,7 +37,7 @@ def test_the_repeat_of_a_big_enqueue_whose_reply_was_lost_finds_its_jobs(
     with PostgresProxy(postgres_dsn) as proxy:
         far = stores(proxy.url)
         proxy.cut_reply_to(commit)
-        alike = Alike(
+        alike = SameKindJobs(
             NewJob(kind="big"), [{"n": n} for n in range(MANY)], lambda call: f'{{"n":{call["n"]}}}'
         )
         answers = far.enqueue_alike(alike)
@@ -130,7 +130,7 @@ def test_what_may_be_stored_is_never_said_not_to_be(
             elif way == "many":
                 far.enqueue([NewJob(kind="work") for _ in range(700)])
             else:
-                far.enqueue_alike(Alike(NewJob(kind="work"), [{}] * 700, lambda call: "{}"))
+                far.enqueue_alike(SameKindJobs(NewJob(kind="work"), [{}] * 700, lambda call: "{}"))
     error = caught.value
     assert "nothing of this call was stored" not in str(error) and isinstance(error, StoreError)
     n = 1 if way == "one" else 700

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from windlass.store.marks import FULL_EVERY, FULL_SHARE, RECENT, RECENT_EVERY, Marks, Scan
+from windlass.store.jobs.low_water import FULL_EVERY, FULL_SHARE, RECENT, RECENT_EVERY, LowWaterMarks, Scan
 
 pytestmark = pytest.mark.timing
 
@@ -27,7 +27,12 @@ def time() -> Time:
 
 
 def scan(
-    marks: Marks, time: Time, found: list[tuple[int, datetime]], *, short: bool = False, took: float = 0.001
+    marks: LowWaterMarks,
+    time: Time,
+    found: list[tuple[int, datetime]],
+    *,
+    short: bool = False,
+    took: float = 0.001,
 ) -> tuple[Scan, list[datetime | None]]:
     """One scan: where it started, and what it found."""
     planned = marks.plan()
@@ -43,7 +48,7 @@ def at(seconds: float) -> datetime:
 
 def test_scans_start_where_the_last_one_ended(time: Time) -> None:
     """After the first full scan the mark follows the rows; a rescan of the last second and a full one come in between."""
-    marks = Marks(1, time)
+    marks = LowWaterMarks(1, time)
     assert scan(marks, time, [(0, at(1)), (0, at(2))]) == (Scan.FULL, [None])
     assert scan(marks, time, [(0, at(3))]) == (Scan.MARK, [at(2)])
     time.now += RECENT_EVERY
@@ -54,7 +59,7 @@ def test_scans_start_where_the_last_one_ended(time: Time) -> None:
 
 def test_a_short_claim_looks_at_the_last_second_next(time: Time) -> None:
     """Nothing ahead: what committed a moment late is looked for at once."""
-    marks = Marks(1, time)
+    marks = LowWaterMarks(1, time)
     scan(marks, time, [(0, at(9))], took=0.0)
     scan(marks, time, [], short=True, took=0.0)
     assert marks.plan() == (Scan.RECENT, [at(9) - RECENT])
@@ -63,7 +68,7 @@ def test_a_short_claim_looks_at_the_last_second_next(time: Time) -> None:
 def test_a_full_scan_that_came_back_full_goes_on_from_its_last_row(time: Time) -> None:
     """Rows behind the mark, more than one claim takes: the next claim goes on there, until one comes back short; the
     lanes above are done, those below keep their marks."""
-    marks = Marks(3, time)
+    marks = LowWaterMarks(3, time)
     scan(marks, time, [(0, at(50)), (1, at(50)), (2, at(50))])
     marks.forget()
     assert scan(marks, time, [(0, at(10)), (1, at(11)), (1, at(12))])[0] is Scan.FULL
@@ -73,7 +78,7 @@ def test_a_full_scan_that_came_back_full_goes_on_from_its_last_row(time: Time) -
 
 def test_a_full_scan_that_came_back_short_leaves_the_mark(time: Time) -> None:
     """It has seen everything: there is nothing to go on with."""
-    marks = Marks(1, time)
+    marks = LowWaterMarks(1, time)
     scan(marks, time, [(0, at(50))])
     marks.forget()
     assert scan(marks, time, [(0, at(10))], short=True)[0] is Scan.FULL
@@ -82,7 +87,7 @@ def test_a_full_scan_that_came_back_short_leaves_the_mark(time: Time) -> None:
 
 def test_dear_full_scans_become_rare_but_one_stall_does_not_make_them_so(time: Time) -> None:
     """A scan that always takes long gets its twentieth of the time; a single slow one changes nothing."""
-    marks = Marks(1, time)
+    marks = LowWaterMarks(1, time)
     for _ in range(3):
         scan(marks, time, [], took=0.003)
         time.now += FULL_EVERY
@@ -101,7 +106,7 @@ def test_dear_full_scans_become_rare_but_one_stall_does_not_make_them_so(time: T
 
 def test_a_nudge_brings_the_next_full_scan_forward(time: Time) -> None:
     """Forgetting makes the next scan a full one, unless full scans are dear: their share is not exceeded."""
-    marks = Marks(1, time)
+    marks = LowWaterMarks(1, time)
     scan(marks, time, [(0, at(1))])
     assert marks.plan()[0] is not Scan.FULL
     marks.forget()

@@ -16,8 +16,9 @@ from tests.interleavings import years
 from tests.interleavings.conftest import Open
 from tests.interleavings.sessions import Waiting, assert_consistent, until_blocked, user_transaction
 from windlass.errors import JobNotFoundError
+from windlass.features import Store
 from windlass.model import JobFilter, Retention, State
-from windlass.store import Store, months, partitions
+from windlass.store.postgres import months, partitions
 from windlass.upkeep.history import History
 
 pytestmark = pytest.mark.timing

@@ -21,6 +21,7 @@ from tests.interleavings.sessions import (
     user_transaction,
 )
 from tests.interleavings.slow_ends import EACH, PAIR, ended, impatient, made, slowly
+from windlass.features import Store
 from windlass.model import (
     After,
     Completed,
@@ -28,9 +29,8 @@ from windlass.model import (
     NewJob,
     Verdict,
 )
-from windlass.store import Store
-from windlass.store.entries import check
 from windlass.store.ids import SMALLEST
+from windlass.store.jobs.checked import check
 from windlass.upkeep import agenda as agenda_module
 from windlass.upkeep.agenda import Agenda
 from windlass.upkeep.recoverer import Recoverer
@@ -319,6 +319,6 @@ def test_a_lock_that_is_kept_does_not_hold_up_the_children_of_others(
             assert moment.execute(lock, (more,)).rowcount
             store.rules.catch_up()
             assert made(store) == 1, "as many are locked as before: history is not read each time"
-            monkeypatch.setattr("windlass.store.rules.FIRE_EVERY", 0.0)
+            monkeypatch.setattr("windlass.rules.store.FIRE_EVERY", 0.0)
             store.rules.catch_up()
             assert made(store) == 2, "but now and then it is"

@@ -21,10 +21,11 @@ from tests.interleavings.sessions import (
     enqueue,
 )
 from tests.waiting import eventually
+from windlass.features import Store
 from windlass.model import Completed, Failed, Key, Retention, State, Want
-from windlass.store import Store, partitions
-from windlass.store.holder import Holder
-from windlass.store.postgres import PostgresDatabase
+from windlass.store.jobs.holder import Holder
+from windlass.store.postgres import partitions
+from windlass.store.postgres.database import PostgresDatabase
 
 pytestmark = pytest.mark.timing
 

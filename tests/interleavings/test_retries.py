@@ -10,9 +10,9 @@ import pytest
 from tests.interleavings.conftest import Open
 from tests.interleavings.sessions import BOOM, Waiting, claim, enqueue, until_blocked, user_transaction
 from windlass.errors import IllegalTransitionError
-from windlass.store import Store
-from windlass.store.contract import Row, Transaction
-from windlass.store.jobs import Jobs
+from windlass.features import Store
+from windlass.store.database import Row, Transaction
+from windlass.store.jobs.queries import Jobs
 
 pytestmark = pytest.mark.timing
 

@@ -35,8 +35,8 @@ from windlass.model import (
     Retention,
     Verdict,
 )
-from windlass.rules import Rule
-from windlass.store.rules import Rules
+from windlass.model.rule import Rule
+from windlass.rules.store import Rules
 
 pytestmark = pytest.mark.timing
 

@@ -13,8 +13,8 @@ import pytest
 from tests.interleavings.conftest import Open
 from tests.interleavings.sessions import Waiting, until_blocked, user_transaction
 from windlass.errors import ScheduleNotFoundError
+from windlass.features import Store
 from windlass.model import NewSchedule
-from windlass.store import Store
 
 pytestmark = pytest.mark.timing
 

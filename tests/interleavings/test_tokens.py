@@ -13,8 +13,8 @@ from tests.interleavings.conftest import Open
 from tests.interleavings.sessions import claim, enqueue
 from tests.waiting import eventually
 from windlass.errors import LeaseLost
+from windlass.features import open_store
 from windlass.model import Released, State
-from windlass.store import open_store
 
 pytestmark = pytest.mark.timing
 

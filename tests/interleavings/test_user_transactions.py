@@ -23,9 +23,9 @@ from tests.interleavings.sessions import (
 from tests.waiting import eventually
 from windlass.errors import KeyConflictError
 from windlass.model import After, Completed, Key, KeyScope, NewJob, State, Want
-from windlass.store.contract import LATER
+from windlass.store.database import LATER
 from windlass.store.ids import new_id
-from windlass.store.marks import FULL_EVERY
+from windlass.store.jobs.low_water import FULL_EVERY
 
 pytestmark = pytest.mark.timing
 

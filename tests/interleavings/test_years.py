@@ -16,13 +16,13 @@ from tests.interleavings import years
 from tests.interleavings.conftest import Open
 from tests.interleavings.sessions import Waiting, assert_consistent
 from tests.waiting import eventually
-from windlass.app import App
+from windlass.app.app import App
 from windlass.cli import main
-from windlass.embedded.postgres import PostgresServer
+from windlass.examples.embedded.postgres import PostgresServer
+from windlass.features import Store
 from windlass.model import After, JobFilter, NewJob, State
-from windlass.store import Store
 from windlass.store.migrate import migrate
-from windlass.store.postgres_transaction import PostgresTransaction
+from windlass.store.postgres.transaction import PostgresTransaction
 
 pytestmark = [pytest.mark.timing, pytest.mark.slow]
 

@@ -9,7 +9,7 @@ from psycopg import errors as pg
 
 from tests.waiting import eventually
 from windlass.model import MergeStep
-from windlass.store import months, partitions
+from windlass.store.postgres import months, partitions
 
 _DAYS = """
 DO $$

@@ -19,7 +19,7 @@ import redis
 
 from tests.servers import valkey
 from tests.waiting import PATIENCE
-from windlass.embedded import process
+from windlass import processes as process
 
 
 class OwnValkey:

@@ -12,9 +12,9 @@ import windlass
 from tests.locks.server import OwnValkey
 from tests.waiting import PATIENCE
 from windlass.config import load
+from windlass.engine.one_job import Status
 from windlass.errors import ConfigError
 from windlass.observe import health
-from windlass.requests import Status
 
 pytestmark = pytest.mark.timing
 

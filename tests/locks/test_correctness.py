@@ -18,9 +18,9 @@ from tests.locks.conftest import Opener
 from tests.locks.server import OwnValkey
 from tests.waiting import PATIENCE
 from windlass import Context, Key
-from windlass.app import App
+from windlass.app.app import App
+from windlass.engine.one_job import OneJobRunner, Status
 from windlass.locks import fallback
-from windlass.requests import Requests, Status
 
 pytestmark = [pytest.mark.slow, pytest.mark.timing]
 
@@ -116,7 +116,9 @@ def test_one_effect_per_job_whatever_happens_to_redis(
             connection.execute("CREATE TABLE charged (number)")
         connection.close()
         callers = [
-            Requests(app.store, app.registry, locks=opened_locks(own_valkey.url, worker=f"worker-{place}"))
+            OneJobRunner(
+                app.store, app.registry, locks=opened_locks(own_valkey.url, worker=f"worker-{place}")
+            )
             for place in range(8)
         ]
         answers: Counter[Status] = Counter()

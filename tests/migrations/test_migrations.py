@@ -14,13 +14,13 @@ import pytest
 
 from tests.waiting import PATIENCE
 from windlass.errors import StoreError
+from windlass.features import open_store
 from windlass.model import NewJob
-from windlass.store import open_store
 from windlass.store.ids import new_id
 from windlass.store.migrate import migrate, status
-from windlass.store.migrations import NO_TRANSACTION, Migration, available
-from windlass.store.postgres_migrate import migrate_postgres
-from windlass.store.sqlite_migrate import migrate_sqlite
+from windlass.store.postgres.migrate import migrate_postgres
+from windlass.store.schema.migrations import NO_TRANSACTION, Migration, available
+from windlass.store.sqlite.migrate import migrate_sqlite
 
 pytestmark = pytest.mark.timing
 

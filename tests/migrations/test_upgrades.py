@@ -15,12 +15,12 @@ from tests.conformance.life import assert_counts_are_true
 from tests.engine.shop import Shop
 from tests.migrations.filling import IDS, counts, rows, statements
 from windlass import Context
+from windlass.arguments.encoding import body_hash
 from windlass.model import Debounce, Flow, Job, Key, KeyScope, NewJob, State
-from windlass.payload import body_hash
 from windlass.store.migrate import migrate, status
-from windlass.store.migrations import available
-from windlass.store.postgres_migrate import migrate_postgres
-from windlass.store.sqlite_migrate import migrate_sqlite
+from windlass.store.postgres.migrate import migrate_postgres
+from windlass.store.schema.migrations import available
+from windlass.store.sqlite.migrate import migrate_sqlite
 
 pytestmark = pytest.mark.timing
 

@@ -10,7 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.observe.test_metrics import _metrics
-from windlass.observe import records
+from windlass.observe import emit as records
 
 RULES = files("windlass.observe").joinpath("alerts.yml").read_text("utf-8")
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "logs-and-metrics.md"

@@ -12,7 +12,6 @@ import pytest
 
 from tests.observe.lines import a_job, a_lease, written
 from windlass.errors import StoreUnreachableError
-from windlass.logger import Quiet
 from windlass.model import (
     Advanced,
     Cancelled,
@@ -29,7 +28,9 @@ from windlass.model import (
     Run,
     Tick,
 )
-from windlass.observe import events, records
+from windlass.observe import emit as records
+from windlass.observe import events
+from windlass.observe.logger import Quiet
 from windlass.observe.report import OUTCOMES
 
 ERROR = JobError(

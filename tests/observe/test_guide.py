@@ -6,10 +6,10 @@ import logging
 import re
 from pathlib import Path
 
-from windlass.observe.records import LEVELS
+from windlass.observe.emit import LEVELS
 from windlass.observe.report import BOUNDS_MS
-from windlass.observe.text import LIMIT
-from windlass.store import lines
+from windlass.observe.safe_text import LIMIT
+from windlass.store.jobs import lines
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 

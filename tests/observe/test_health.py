@@ -12,7 +12,7 @@ from tests.observe.lines import written
 from tests.observe.reports import a_report
 from windlass.model import Counts, PhasePause
 from windlass.observe import health
-from windlass.observe.check import HealthCheck
+from windlass.observe.health_log import HealthCheck
 from windlass.observe.report import PhaseReport
 
 

@@ -19,9 +19,9 @@ from tests.observe.lines import Terminal, a_job, app, written
 from tests.waiting import PATIENCE
 from windlass.errors import ConfigError
 from windlass.observe import logs
-from windlass.observe.current import current_job
+from windlass.observe.current_job import current_job
 from windlass.observe.redaction import Secrets
-from windlass.observe.text import LIMIT
+from windlass.observe.safe_text import LIMIT
 
 ESC = "\x1b"
 _PARTS = [

@@ -11,7 +11,7 @@ import pytest
 
 from tests.observe.lines import app, written
 from windlass.observe.redaction import Secrets
-from windlass.observe.text import shown
+from windlass.observe.safe_text import shown
 
 CANARY = "c4n4ry-s3cret"
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJjNG40cnkifQ.c2lnbmF0dXJlc2lnbmF0dXJl"

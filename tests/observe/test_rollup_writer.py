@@ -18,9 +18,9 @@ from windlass.errors import (
     StoreReadOnlyError,
     StoreUnreachableError,
 )
+from windlass.features import Store
 from windlass.model import Rollup, Run
-from windlass.store import Store
-from windlass.upkeep.rollups import RollupWriter
+from windlass.upkeep.rollup_writer import RollupWriter
 
 pytestmark = pytest.mark.timing
 

@@ -10,10 +10,10 @@ import pytest
 
 from tests.engine.shop import Shop
 from tests.observe.lines import Lines, written
+from windlass.engine.one_job import OneJobRunner
 from windlass.model import After, NewJob
-from windlass.requests import Requests
-from windlass.rules import Rule
-from windlass.store import lines as store_lines
+from windlass.model.rule import Rule
+from windlass.store.jobs import lines as store_lines
 
 JOB = {"job_id", "kind", "phase", "attempt", "max_attempts", "correlation_id"}
 
@@ -102,7 +102,10 @@ def test_claims_and_promotions_are_told(shop: Shop) -> None:
     assert {line["job_id"] for line in told(lines, "job.claimed")} == {job.id, later.id}
     promoted = [line for line in lines.objects if line["event"] == "job.promoted"]
     assert [(line["phase"], line["fields"]["count"]) for line in promoted] == [("work", 1)]
-    with Requests(shop.store, shop.app.registry, settings=shop.app.settings) as requests, written() as lines:
+    with (
+        OneJobRunner(shop.store, shop.app.registry, settings=shop.app.settings) as requests,
+        written() as lines,
+    ):
         asked = work.enqueue()
         requests.process(asked.id)
     assert [line["job_id"] for line in told(lines, "job.claimed")] == [asked.id]

@@ -17,9 +17,9 @@ from typing import Any
 
 import psycopg
 
-from windlass.store import partitions
-from windlass.store.postgres import PostgresDatabase
-from windlass.store.statements import load
+from windlass.store.postgres import partitions
+from windlass.store.postgres.database import PostgresDatabase
+from windlass.store.schema.statements import load
 
 PHASE = "big"
 QUEUED = 1_000_000

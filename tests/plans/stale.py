@@ -15,9 +15,9 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from tests.plans.big import Explained, Plan
-from windlass.store.contract import Row
-from windlass.store.postgres_transaction import PostgresTransaction
-from windlass.store.statements import PARAMETER, load
+from windlass.store.database import Row
+from windlass.store.postgres.transaction import PostgresTransaction
+from windlass.store.schema.statements import PARAMETER, load
 
 TABLES = (
     "attempt",

@@ -8,10 +8,10 @@ from urllib.parse import quote
 import psycopg
 import pytest
 
+from windlass.features import Store
 from windlass.model import NewJob, Want
-from windlass.store.contract import Row, Transaction
-from windlass.store.postgres import PostgresDatabase
-from windlass.store.store import Store
+from windlass.store.database import Row, Transaction
+from windlass.store.postgres.database import PostgresDatabase
 
 pytestmark = pytest.mark.timing
 

@@ -10,10 +10,10 @@ import pytest
 from tests.conformance.life import BOOM, claim_one, one
 from tests.plans import workload
 from tests.plans.stale import Stale
+from windlass.dependencies import linking as dependencies
+from windlass.dependencies.linking import PAGE
+from windlass.features import Store
 from windlass.model import State
-from windlass.store import dependencies
-from windlass.store.dependencies import PAGE
-from windlass.store.store import Store
 
 CHILDREN = 20_000
 OTHERS = 2_000  # edges of other parents

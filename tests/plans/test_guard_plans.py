@@ -14,11 +14,11 @@ import psycopg
 import pytest
 
 from windlass.clock import ManualClock
+from windlass.features import open_store
 from windlass.model import NewJob
-from windlass.store import open_store
-from windlass.store import postgres_transaction as pg_store
-from windlass.store import sqlite as sqlite_store
 from windlass.store.ids import LARGEST, SMALLEST, new_id
+from windlass.store.postgres import transaction as pg_store
+from windlass.store.sqlite import database as sqlite_store
 
 pytestmark = pytest.mark.timing
 

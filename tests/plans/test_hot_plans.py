@@ -11,12 +11,12 @@ import pytest
 from tests.plans import big
 from tests.servers.postgres import PostgresServers
 from tests.waiting import PATIENCE
+from windlass.features import Store
 from windlass.model import Completed, JobFilter, Lease, NewJob, Released, State
-from windlass.store.contract import Row
-from windlass.store.ends import finish_columns
-from windlass.store.holder import Holder
-from windlass.store.marks import LANES, Marks, Scan
-from windlass.store.store import Store
+from windlass.store.database import Row
+from windlass.store.jobs.finish_rows import finish_columns
+from windlass.store.jobs.holder import Holder
+from windlass.store.jobs.low_water import LANES, LowWaterMarks, Scan
 
 pytestmark = pytest.mark.timing
 
@@ -119,7 +119,7 @@ def has_no_seq_scan(plan: big.Plan, *tables: str) -> bool:
 def hold_the_clock_of_the_marks(holder: Holder) -> None:
     """Scans start at the beginning every half second, however long ago that half second was planned for: on a slow machine between
     any two calls. With a clock that stands still they do so at the first call and after a nudge alone."""
-    holder._marks[big.PHASE] = Marks(LANES, monotonic=lambda: 0.0)
+    holder._marks[big.PHASE] = LowWaterMarks(LANES, monotonic=lambda: 0.0)
 
 
 def reach_the_mark(holder: Holder) -> None:

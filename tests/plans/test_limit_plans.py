@@ -10,10 +10,10 @@ import pytest
 
 from tests.plans.big import Explained
 from tests.servers.postgres import PostgresServers
+from windlass.features import Store
 from windlass.model import Completed, JobLimit, NewJob, Rate
 from windlass.store.ids import SMALLEST
-from windlass.store.recording import apply
-from windlass.store.store import Store
+from windlass.store.jobs.record import apply
 
 pytestmark = pytest.mark.timing
 

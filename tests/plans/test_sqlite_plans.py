@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from windlass.store import open_store
-from windlass.store.statements import load
+from windlass.features import open_store
+from windlass.store.schema.statements import load
 
 pytestmark = pytest.mark.timing
 

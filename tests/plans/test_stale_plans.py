@@ -7,9 +7,9 @@ import pytest
 
 from tests.plans import workload
 from tests.plans.stale import FILL, TABLES, Stale, Visit
-from windlass.store import dependencies
-from windlass.store.statements import load
-from windlass.store.store import Store
+from windlass.dependencies import linking as dependencies
+from windlass.features import Store
+from windlass.store.schema.statements import load
 
 pytestmark = pytest.mark.timing
 

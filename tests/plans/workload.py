@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from tests.conformance.life import BOOM
+from windlass.features import Store
 from windlass.model import (
     Advanced,
     After,
@@ -24,11 +25,10 @@ from windlass.model import (
     Released,
     Retried,
 )
-from windlass.principal import Principal
-from windlass.rules import Rule
-from windlass.store.holder import Holder
+from windlass.model.principal import Principal
+from windlass.model.rule import Rule
 from windlass.store.ids import new_id
-from windlass.store.store import Store
+from windlass.store.jobs.holder import Holder
 
 PAIR = Rule(
     name="pair",

@@ -11,9 +11,9 @@ from typing import Any, Protocol
 import pytest
 
 from tests.servers import choice, postgres, valkey
-from windlass.embedded import process
-from windlass.embedded.postgres import PostgresServer
-from windlass.store import open_store
+from windlass import processes as process
+from windlass.examples.embedded.postgres import PostgresServer
+from windlass.features import open_store
 
 _USED = pytest.StashKey[dict[str, set[str]]]()
 

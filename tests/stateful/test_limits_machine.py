@@ -27,6 +27,8 @@ from tests.conformance.bystanders import rows
 from tests.conformance.life import BOOM, assert_counts_are_true, every_job
 from tests.servers.postgres import PostgresServers
 from windlass.clock import ManualClock
+from windlass.features import Store, open_store
+from windlass.limits import store as limits
 from windlass.model import (
     Advanced,
     Cancelled,
@@ -42,9 +44,8 @@ from windlass.model import (
     Released,
     Retried,
 )
-from windlass.store import Store, limits, open_store
-from windlass.store.holder import Holder
-from windlass.store.recording import apply
+from windlass.store.jobs.holder import Holder
+from windlass.store.jobs.record import apply
 
 LEASE = timedelta(seconds=30)
 PHASES = ("first", "second")

@@ -30,6 +30,7 @@ from tests.servers.postgres import PostgresServers
 from tests.stateful.model import ModelHolder, ModelJob
 from windlass.clock import ManualClock
 from windlass.errors import IllegalTransitionError, LeaseLost
+from windlass.features import Store, open_store
 from windlass.model import (
     After,
     CancelAnswer,
@@ -42,9 +43,8 @@ from windlass.model import (
     State,
     Verdict,
 )
-from windlass.store import Store, open_store
-from windlass.store.holder import Holder
-from windlass.store.recovery import DEATH_CAP
+from windlass.store.jobs.holder import Holder
+from windlass.store.jobs.recovery import DEATH_CAP
 
 LEASE = 30.0
 KEEP = timedelta(hours=1)

@@ -13,8 +13,9 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from tests.servers import choice, postgres
 from tests.waiting import eventually
-from windlass.embedded import binaries, process
-from windlass.embedded.postgres import PostgresServer
+from windlass import processes as process
+from windlass.examples.embedded import binaries
+from windlass.examples.embedded.postgres import PostgresServer
 
 pytestmark = pytest.mark.timing
 

@@ -16,8 +16,8 @@ import pytest
 
 from windlass import errors
 from windlass.cli import windlass
-from windlass.cli.failures import ExitCode
-from windlass.lifecycle import MOVES
+from windlass.cli.exit_codes import ExitCode
+from windlass.model.lifecycle import MOVES
 from windlass.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass.errors import ConfigError, PrincipalErasedError
-from windlass.principal import NOBODY, Principal
-from windlass.store.inheritance import Heir, inherit
+from windlass.model.principal import NOBODY, Principal
+from windlass.principals.inheritance import Heir, inherit
 
 roles = st.frozensets(st.sampled_from("abc"))
 askers = st.builds(

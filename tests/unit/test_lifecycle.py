@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from windlass import lifecycle
 from windlass.errors import IllegalTransitionError
-from windlass.model import State
+from windlass.model import State, lifecycle
 
 # From the source document's table, plus waiting and scheduled: (from, to) pairs that may happen.
 ALLOWED = {

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import windlass
-from windlass import logger
-from windlass.logger import get_logger
+from windlass.observe import logger
+from windlass.observe.logger import get_logger
 
 NAME = "windlass.test_logger"
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass.errors import ConfigError, NotAllowedError, PayloadError
-from windlass.principal import NOBODY, Principal
+from windlass.model.principal import NOBODY, Principal
 
 SOON = datetime(2030, 1, 1, tzinfo=UTC)
 USER = Principal(

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass.errors import ConfigError
-from windlass.retry import LONGEST, SHORTEST, custom, exponential, fixed, linear
+from windlass.model.retry import LONGEST, SHORTEST, custom, exponential, fixed, linear
 
 
 def seconds(policy, n: int) -> list[float]:

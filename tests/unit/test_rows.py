@@ -25,9 +25,9 @@ from windlass.model import (
     has_flag,
 )
 from windlass.store.ids import new_id
-from windlass.store.outcomes import divided
-from windlass.store.rows import in_order, run_json, to_lease, to_leases
-from windlass.store.sqlite import SqliteDatabase
+from windlass.store.jobs.rows import in_order, run_json, to_lease, to_leases
+from windlass.store.jobs.storable import divided
+from windlass.store.sqlite.database import SqliteDatabase
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ID = new_id()

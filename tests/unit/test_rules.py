@@ -10,7 +10,7 @@ import pytest
 
 from windlass.errors import ConfigError, RuleCycleError
 from windlass.model import DependencyPolicy, State
-from windlass.rules import (
+from windlass.model.rule import (
     Rule,
     check_paths,
     default_args,

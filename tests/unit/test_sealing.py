@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass.errors import ConfigError, SealError
-from windlass.sealing import Sealed, TokenKeys
+from windlass.model.principal import Sealed
+from windlass.principals.sealed_tokens import TokenKeys
 
 ONE, TWO = bytes(range(32)), bytes(range(32, 64))
 KEYS = TokenKeys({"one": ONE})

@@ -23,9 +23,9 @@ from pydantic import (
     field_validator,
 )
 
+from windlass.arguments.encoding import Limits
+from windlass.arguments.signature import Signature
 from windlass.errors import ConfigError, PayloadError, PayloadTooLargeError
-from windlass.payload import Limits
-from windlass.signature import Signature
 
 if TYPE_CHECKING:
     from fractions import Fraction

@@ -8,8 +8,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from windlass.store.sqlite_migrate import migrate_sqlite
-from windlass.store.statements import Statement, Verb, load, parse
+from windlass.store.schema.statements import Statement, Verb, load, parse
+from windlass.store.sqlite.migrate import migrate_sqlite
 
 # Verbs of one dialect only, and why the other has none of that name.
 ONLY_POSTGRES = {

@@ -24,8 +24,8 @@ from hypothesis import strategies as st
 from tests.counting import steps
 from windlass.clock import ManualClock
 from windlass.errors import ConfigError, TokenError
-from windlass.key_ring import ALGORITHMS
-from windlass.tokens import ClaimPaths, Verifier
+from windlass.principals.jwt import ClaimPaths, Verifier
+from windlass.principals.verification_keys import ALGORITHMS
 
 RSA = rsa.generate_private_key(65537, 2048)
 OTHER_RSA = rsa.generate_private_key(65537, 2048)

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from tests.engine.shop import Shop
-from windlass.app import App
+from windlass.app.app import App
+from windlass.arguments.asyncness import is_async
+from windlass.arguments.signature import Signature
 from windlass.errors import ConfigError, PayloadError
-from windlass.retry import fixed
-from windlass.signature import Signature
+from windlass.handlers.inject import Container
+from windlass.handlers.registry import Registry, Where
+from windlass.model.retry import fixed
 from windlass.testing import Sandbox
-from windlass.work.colour import is_async
-from windlass.work.inject import Container
-from windlass.work.kind import Registry, Where
 
 
 def plain(n: int) -> int:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from windlass.errors import ConfigError
-from windlass.retry import linear
-from windlass.work.kind import Registry, Where
+from windlass.handlers.registry import Registry, Where
+from windlass.model.retry import linear
 
 
 def plain(user_id: int) -> str:

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 import windlass
-from windlass.app import App
+from windlass.app.app import App
 from windlass.errors import ConfigError, RuleCycleError
+from windlass.handlers.context import Context
 from windlass.model import Defined, DependencyPolicy
-from windlass.rules import Rule
-from windlass.work.context import Context
+from windlass.model.rule import Rule
 
 
 def reports() -> App:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.waiting import PATIENCE
 from windlass.errors import StoreUnreachableError
-from windlass.work.transaction import JobTransaction
+from windlass.handlers.transaction import JobTransaction
 
 pytestmark = pytest.mark.timing
 

@@ -11,12 +11,12 @@ from typing import Any
 import psycopg
 from protocol import Order, Tally, payload, serve  # type: ignore[import-not-found, unused-ignore]
 
+from windlass.features import open_store
 from windlass.model import Json, NewJob
-from windlass.store import open_store
-from windlass.store.ends import finish_columns
-from windlass.store.marks import LANES
+from windlass.store.jobs.finish_rows import finish_columns
+from windlass.store.jobs.low_water import LANES
 from windlass.store.migrate import migrate
-from windlass.store.postgres_transaction import STATEMENTS
+from windlass.store.postgres.transaction import STATEMENTS
 
 
 class RawClient:

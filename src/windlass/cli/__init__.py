@@ -14,7 +14,7 @@ from windlass.cli.config import config
 from windlass.cli.cron import cron
 from windlass.cli.db import db
 from windlass.cli.demo import demo
-from windlass.cli.failures import run
+from windlass.cli.exit_codes import run
 from windlass.cli.worker import worker
 
 

@@ -29,7 +29,7 @@ def show_config(target: str | None, file: Path | None, changed: bool, output: st
     from windlass.config import KNOWN, load
 
     if target is not None:
-        from windlass.cli.targets import load_app
+        from windlass.cli.load_app import load_app
 
         loaded = load_app(target).config
     else:

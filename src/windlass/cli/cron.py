@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass.cli.failures import say
+from windlass.cli.exit_codes import say
 from windlass.cli.output import output_option, show
 from windlass.cli.urls import url_option
-from windlass.observe.text import escaped
+from windlass.observe.safe_text import escaped
 from windlass.urls import dialect_of
 
 if TYPE_CHECKING:
+    from windlass.features import Store
     from windlass.model import Schedule
-    from windlass.store import Store
 
 COLUMNS = ("name", "kind", "expression", "tz", "state", "next_at", "last_at", "skipped")
 
@@ -138,9 +138,9 @@ def rm(names: Sequence[str], url: str) -> None:
 def _store(url: str) -> Iterator[Store]:
     """An open store; a SQLite file that is not there is an error, not a new database."""
     dialect = dialect_of(url)
-    from windlass.store import open_store
+    from windlass.features import open_store
     from windlass.store.migrate import status
-    from windlass.store.migrations import available, require_current
+    from windlass.store.schema.migrations import available, require_current
 
     require_current(
         status(url), len(available(dialect)), url, "run `windlass db migrate`, or correct the URL"
@@ -184,7 +184,7 @@ def _coming(schedule: Schedule, count: int) -> list[str]:
     """The due times that come; none while it does not fire."""
     from zoneinfo import ZoneInfo
 
-    from windlass.cron import parse
+    from windlass.schedules.cron import parse
 
     if schedule.next_at is None:
         return []

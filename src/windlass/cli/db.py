@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from windlass.cli.durations import Duration
-from windlass.cli.failures import ExitCode, say
+from windlass.cli.exit_codes import ExitCode, say
 from windlass.cli.output import output_option, show
 from windlass.cli.urls import url_option
 from windlass.urls import dialect_of, without_secrets
@@ -56,7 +56,7 @@ def status(url: str, output: str) -> int:
     """
     from windlass.model import history
     from windlass.store.migrate import status as read
-    from windlass.store.migrations import available
+    from windlass.store.schema.migrations import available
 
     found = read(url)
     known = {migration.version for migration in available(dialect_of(url))}
@@ -88,7 +88,7 @@ def sql(url: str, is_all: bool) -> None:
     dialect = dialect_of(url)
     from windlass.cli.db_script import script
     from windlass.store.migrate import status as read
-    from windlass.store.migrations import available
+    from windlass.store.schema.migrations import available
 
     steps = available(dialect) if is_all else read(url).pending
     if not steps:
@@ -116,9 +116,9 @@ def merge_history(url: str, wait: float, output: str) -> int:
     comes next goes on. Needs as much room on the disk as the largest month has. On SQLite there is nothing to do.
     """
     from windlass.cli.db_merge import merge_store
-    from windlass.store import open_store
+    from windlass.features import open_store
     from windlass.store.migrate import status as read
-    from windlass.store.migrations import available, require_current
+    from windlass.store.schema.migrations import available, require_current
 
     # Opening a SQLite file makes it; a mistyped name should be an error instead.
     known = len(available(dialect_of(url)))
@@ -174,10 +174,10 @@ def prune(
     """
     dialect = dialect_of(url)
     from windlass.cli.db_prune import prune_store
+    from windlass.features import open_store
     from windlass.model import Retention
-    from windlass.store import open_store
     from windlass.store.migrate import status as read
-    from windlass.store.migrations import available, require_current
+    from windlass.store.schema.migrations import available, require_current
 
     # Opening a SQLite file makes it; a mistyped name should be an error instead.
     require_current(read(url), len(available(dialect)), url, "run `windlass db migrate`, or correct the URL")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from windlass.cli.failures import say
-from windlass.store import Store
+from windlass.cli.exit_codes import say
+from windlass.features import Store
 
 PAUSE = 0.5
 PAGE = 5_000

@@ -13,10 +13,10 @@ from typing import Any
 
 import click
 
-from windlass.cli.failures import say
+from windlass.cli.exit_codes import say
 from windlass.errors import WindlassError
+from windlass.features import Store
 from windlass.model import Archived, Retention
-from windlass.store import Store
 
 SPEAK_AFTER = 2.0
 SPEAK_EVERY = 5.0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from windlass.store.migrations import Migration
+from windlass.store.schema.migrations import Migration
 
 
 def script(dialect: str, steps: Sequence[Migration]) -> str:
@@ -17,7 +17,7 @@ def script(dialect: str, steps: Sequence[Migration]) -> str:
 
 
 def _postgres(steps: Sequence[Migration]) -> str:
-    from windlass.store.postgres_migrate import BOOKKEEPING, LOCK_KEY, LOCK_TIMEOUT_MS
+    from windlass.store.postgres.migrate import BOOKKEEPING, LOCK_KEY, LOCK_TIMEOUT_MS
 
     parts = [
         "-- For psql -X -v ON_ERROR_STOP=1. History partitions are made by the first instance that needs one."
@@ -37,7 +37,7 @@ def _postgres(steps: Sequence[Migration]) -> str:
 
 
 def _sqlite(steps: Sequence[Migration]) -> str:
-    from windlass.store.sqlite_migrate import BOOKKEEPING
+    from windlass.store.sqlite.migrate import BOOKKEEPING
 
     parts = ["PRAGMA journal_mode = WAL;", "BEGIN IMMEDIATE;", f"{BOOKKEEPING.strip()};"]
     for step in steps:

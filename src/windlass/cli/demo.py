@@ -10,7 +10,7 @@ from types import FrameType
 
 import click
 
-from windlass.cli.failures import ExitCode, say
+from windlass.cli.exit_codes import ExitCode, say
 from windlass.cli.output import output_option, show
 
 
@@ -53,7 +53,7 @@ def demo(once: bool, on_postgres: bool, file: Path, is_deadly: bool, jobs: int |
         raise click.UsageError("--jobs is for the demonstration with --kill; the other has its own number")
     jobs = jobs or 200
     if on_postgres:
-        from windlass.cli.demo_postgres import private_postgres
+        from windlass.examples.demo.postgres import private_postgres
 
         with _tidy_on_sigterm(), private_postgres() as url:
             return _run(url, is_deadly, jobs, output)
@@ -66,7 +66,7 @@ def demo(once: bool, on_postgres: bool, file: Path, is_deadly: bool, jobs: int |
 def _run(url: str, is_deadly: bool, jobs: int, output: str) -> int:
     if is_deadly:
         return _run_parcels(url, jobs, output)
-    from windlass.cli.demo_visibility import run
+    from windlass.examples.demo.visibility import run
 
     facts, code = run(url)
     if facts is None:
@@ -79,7 +79,7 @@ def _run(url: str, is_deadly: bool, jobs: int, output: str) -> int:
 
 
 def _run_parcels(url: str, jobs: int, output: str) -> int:
-    from windlass.cli.demo_run import Demo
+    from windlass.examples.demo.run import Demo
 
     facts = Demo(url, jobs).run()
     show(facts.rows(), ("what", "count"), output)

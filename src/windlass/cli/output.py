@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from windlass.observe.text import escaped, json_escaped
+from windlass.observe.safe_text import escaped, json_escaped
 
 FORMULA = ("=", "+", "-", "@", "\\t", "\\r")
 """What a spreadsheet takes for the beginning of a formula; control characters are written out by then."""

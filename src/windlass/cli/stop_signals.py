@@ -18,7 +18,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from windlass.engine import own_signals
+from windlass.engine.processes import fork_safe_signals as own_signals
 
 ECHO = 1.0
 

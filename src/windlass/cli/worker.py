@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from windlass.cli.failures import ExitCode
+from windlass.cli.exit_codes import ExitCode
 
 if TYPE_CHECKING:
-    from windlass.app import App
-    from windlass.cli.leaving import Caller
+    from windlass.app.app import App
+    from windlass.cli.exit_deadline import Caller
     from windlass.cli.worker_processes import Word
     from windlass.engine.engine import Engine
     from windlass.settings import Settings
@@ -87,7 +87,7 @@ def worker(
     SIGTERM or Ctrl-C stops it in order: nothing new is begun, running jobs get their grace time, the rest is given back to its
     queue. A second signal does not wait for running jobs. Nothing is lost either way.
     """
-    from windlass.cli.targets import load_app
+    from windlass.cli.load_app import load_app
     from windlass.cli.worker_processes import Word, supervise
     from windlass.engine.tuning import tune_process
     from windlass.observe import logs
@@ -178,7 +178,7 @@ def _serve(
     *,
     ends_process: bool,
 ) -> int:
-    from windlass.cli.leaving import end_at_last, watch_exit
+    from windlass.cli.exit_deadline import end_at_last, watch_exit
     from windlass.cli.stop_signals import StopSignals
     from windlass.engine.drain import Drain
 

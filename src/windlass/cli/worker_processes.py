@@ -19,10 +19,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
-from windlass.cli.failures import ExitCode
-from windlass.cli.leaving import BEYOND_ALL
+from windlass import processes as process
+from windlass.cli.exit_codes import ExitCode
+from windlass.cli.exit_deadline import BEYOND_ALL
 from windlass.cli.stop_signals import StopSignals
-from windlass.embedded import process
 from windlass.errors import ConfigError
 from windlass.observe import events
 

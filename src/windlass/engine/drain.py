@@ -6,9 +6,9 @@ import time
 
 from windlass.engine.engine import Engine
 from windlass.errors import StoreUnreachableError
+from windlass.features import Store
 from windlass.model import Counts
 from windlass.observe import events
-from windlass.store import Store
 
 HORIZON = 60.0
 

@@ -7,21 +7,20 @@ from datetime import timedelta
 
 from windlass.engine.stats import Stats
 from windlass.engine.switchboard import Switchboard
-from windlass.observe.check import HealthCheck
+from windlass.features import Store
+from windlass.handlers.registry import Phase, Registry
+from windlass.observe.health_log import HealthCheck
 from windlass.observe.report import EngineReport
 from windlass.observe.summary import Summary
 from windlass.settings import Settings
-from windlass.store import Store
-from windlass.store.holder import Holder
+from windlass.store.jobs.holder import Holder
 from windlass.upkeep.agenda import Agenda
-from windlass.upkeep.caretaker import Duty
+from windlass.upkeep.backpressure import Pressure, Unserved
 from windlass.upkeep.history import History
-from windlass.upkeep.pressure import Pressure, Unserved
+from windlass.upkeep.loop import Duty
 from windlass.upkeep.recoverer import Recoverer
-from windlass.upkeep.rollups import RollupWriter
-from windlass.upkeep.ticker import Ticker
+from windlass.upkeep.rollup_writer import RollupWriter
 from windlass.upkeep.troubles import Troubles
-from windlass.work.kind import Phase, Registry
 
 WAKE_EVERY, WAKE_LASTS = 10.0, 25.0
 MAINTAIN_EVERY, SWEEP_EVERY = 3600.0, 600.0
@@ -43,7 +42,7 @@ class Duties:
         stats: Stats,
         board: Switchboard,
         recoverer: Recoverer,
-        ticker: Ticker,
+        on_tick: Callable[[float], None],
         holder: Callable[[], Holder],
         report: Callable[[], EngineReport],
         waiting: Callable[[], Mapping[str, int]],
@@ -59,7 +58,7 @@ class Duties:
             recoverer,
             every=settings.recovery,
             on_promoted=board.on_promoted,
-            on_tick=ticker.expect,
+            on_tick=on_tick,
             on_resumed=lambda: board.on_hint(None),
             troubles=troubles,
         )

@@ -16,40 +16,39 @@ from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
+from windlass.engine.attempt import Stop
 from windlass.engine.discovery import Discovery
 from windlass.engine.duties import Duties
-from windlass.engine.executors import Bench
-from windlass.engine.floor import Floor
+from windlass.engine.executors.choice import Executors
+from windlass.engine.executors.contract import Bench
 from windlass.engine.heartbeat import Heartbeat
 from windlass.engine.hold import InstanceHold
-from windlass.engine.hosts import Hosts
-from windlass.engine.listening import Listening
-from windlass.engine.places import Places
+from windlass.engine.listener import Listening
 from windlass.engine.recorder import Recorder
 from windlass.engine.runner import Runner, Wrapper
-from windlass.engine.running import Stop
 from windlass.engine.stats import Stats
-from windlass.engine.stepper import Stepper
+from windlass.engine.step import Stepper
 from windlass.engine.switchboard import Switchboard
 from windlass.engine.waker import Waker
 from windlass.engine.watchdog import Watchdog
-from windlass.errors import ConfigError, WindlassError
-from windlass.logger import thread, use
+from windlass.engine.workload.places import Places
+from windlass.engine.workload.workload import Workload
+from windlass.errors import ConfigError, WindlassError, did_you_mean
+from windlass.features import Store
+from windlass.handlers.definitions import sync
+from windlass.handlers.registry import Registry
 from windlass.model import Lease, Run
-from windlass.nearest import did_you_mean
 from windlass.observe import events
-from windlass.observe.current import current_job
+from windlass.observe.current_job import current_job
+from windlass.observe.logger import thread, use
 from windlass.observe.report import EngineReport, PhaseReport
+from windlass.principals.authority import Authority
+from windlass.schedules.ticker import Ticker
 from windlass.settings import Settings
-from windlass.store import Store
-from windlass.store.holder import Holder
-from windlass.upkeep.caretaker import Caretaker
+from windlass.store.jobs.holder import Holder
+from windlass.upkeep.loop import NEVER, Duty, UpkeepLoop
 from windlass.upkeep.recoverer import Recoverer
-from windlass.upkeep.ticker import Ticker
 from windlass.upkeep.troubles import Troubles
-from windlass.work.authority import Authority
-from windlass.work.definitions import sync
-from windlass.work.kind import Registry
 
 # Seconds that a stop waits at most:
 STOP_WAIT = 2.0  # for jobs that were told to stop, after the grace time
@@ -91,13 +90,13 @@ class Engine:
         self.state = "starting"
         self._started_at = datetime.now(UTC)
         self._waker = Waker()
-        self._floor = Floor(self.phases, settings, places=places)
+        self._workload = Workload(self.phases, settings, places=places)
         self._recorder = Recorder(self.stats)
         self._discovery = Discovery(self.phases, settings)
         self._registry = registry
         self._runner = Runner(registry, wrap=wrap, authority=authority)
         self._board = Switchboard(
-            floor=self._floor,
+            workload=self._workload,
             recorder=self._recorder,
             discovery=self._discovery,
             runner=self._runner,
@@ -139,7 +138,7 @@ class Engine:
         )
         undo.callback(self._leave)
         hold = InstanceHold(self._store, lambda: self._heartbeat.holder, self.run_of)
-        self._hosts = Hosts(
+        self._hosts = Executors(
             Bench(self._runner, hold, on_duplicate=board.on_duplicate),
             phases,
             settings,
@@ -152,7 +151,7 @@ class Engine:
         )
         undo.callback(self._hosts.close)
         self._watchdog = Watchdog(
-            floor=self._floor,
+            workload=self._workload,
             phases=phases,
             loop=self._hosts.loop,
             settings=settings,
@@ -166,7 +165,7 @@ class Engine:
         self._duty_troubles = Troubles()
         self._stepper = Stepper(
             holder=lambda: self._heartbeat.holder,
-            floor=self._floor,
+            workload=self._workload,
             discovery=self._discovery,
             recorder=self._recorder,
             dispatch=self._hosts.dispatch,
@@ -187,7 +186,10 @@ class Engine:
             on_recovered=board.on_recovered,
             on_crash=board.on_crash,
         )
-        self._ticker = Ticker(self._store, on_fired=board.on_fired, troubles=self._duty_troubles)
+        ticker = Ticker(self._store.schedules, on_fired=board.on_fired)
+        self._ticker = UpkeepLoop(
+            [Duty("tick", ticker.run, NEVER, jitter=0.0)], "windlass-ticker", troubles=self._duty_troubles
+        )
         self._duties = Duties(
             self._store,
             self._registry,
@@ -196,17 +198,17 @@ class Engine:
             stats=self.stats,
             board=board,
             recoverer=recoverer,
-            ticker=self._ticker,
+            on_tick=lambda seconds: self._ticker.ask("tick", seconds),
             holder=lambda: self._heartbeat.holder,
             report=self.report,
             waiting=self._waiting,
             troubles=self._duty_troubles,
         )
-        self._caretaker = Caretaker(self._duties.all(), troubles=self._duty_troubles)
+        self._upkeep_loop = UpkeepLoop(self._duties.all(), troubles=self._duty_troubles)
         self._listening = Listening(
             self._store.listen,
             on_phase=board.on_hint,
-            on_later=lambda: self._caretaker.ask("agenda"),
+            on_later=lambda: self._upkeep_loop.ask("agenda"),
             on_nudge=board.on_nudge,
             on_cancel=board.cancel,
             on_listening=board.on_listening,
@@ -216,7 +218,7 @@ class Engine:
             hosts=self._hosts,
             watchdog=self._watchdog,
             stepper=self._stepper,
-            caretaker=self._caretaker,
+            upkeep_loop=self._upkeep_loop,
         )
         self._duties.announce()
         self._define()
@@ -226,15 +228,15 @@ class Engine:
             (self._heartbeat, self._heartbeat.stop),
             (self._listening, self._listening.stop),
             (self._stepper, lambda: self._stepper.finish(time.monotonic() + LAST_WORDS)),
-            (self._ticker, self._ticker.stop),
-            (self._caretaker, lambda: self._caretaker.stop(1.0)),
+            (self._ticker, lambda: self._ticker.stop(1.0)),
+            (self._upkeep_loop, lambda: self._upkeep_loop.stop(1.0)),
         ]
         self.on_ready()
         for part, end in ends:
             part.start()
             undo.callback(end)
         if self._places is not None:
-            self._forget_places = self._places.on_free(lambda: self._caretaker.ask("assign"))
+            self._forget_places = self._places.on_free(lambda: self._upkeep_loop.ask("assign"))
             undo.callback(self._forget_places)
         self.state = "running"
         events.instance_started(self.id, sorted(phases))
@@ -261,18 +263,18 @@ class Engine:
             if self.state not in ("running", "stopping"):  # the latter: a stop before was interrupted
                 return
             self.state = "stopping"
-            events.instance_stopping(self.id, len(self._floor.running()), grace)
+            events.instance_stopping(self.id, len(self._workload.running()), grace)
             self._stepper.stop_claiming()
-            self._floor.close()
-            self._board.give_back(self._floor.clear())
+            self._workload.close()
+            self._board.give_back(self._workload.clear())
             self._await_idle(grace)
             deadline = time.monotonic() + ALL_ENDED
-            for running in self._floor.running():
+            for running in self._workload.running():
                 self._board.stop_job(running, Stop.SHUTDOWN)
             self._await_idle(STOP_WAIT, may_hurry=False)
             self._hosts.close_processes()  # before their jobs are given back: another instance may have them at once
             self._board.abandon()
-            self._board.give_back(self._floor.clear())
+            self._board.give_back(self._workload.clear())
             self._end(deadline)
             self.state = "stopped"
             events.instance_stopped(self.id)
@@ -288,7 +290,7 @@ class Engine:
 
     def _await_idle(self, seconds: float, *, may_hurry: bool = True) -> None:
         deadline = time.monotonic() + seconds
-        while self._floor.running() and time.monotonic() < deadline:
+        while self._workload.running() and time.monotonic() < deadline:
             if may_hurry and self._hurry.wait(0.01):
                 return
             if not may_hurry:
@@ -296,7 +298,7 @@ class Engine:
 
     def _refuse_to_wait_for_itself(self) -> None:
         job = current_job.get()
-        if job is not None and self._floor.running_one(job.lease) is not None:
+        if job is not None and self._workload.running_one(job.lease) is not None:
             raise WindlassError(
                 f"job {job.lease.id} asked the engine that runs it to stop, which waits for that job; have another thread do it: "
                 "threading.Thread(target=engine.stop).start()"
@@ -308,7 +310,7 @@ class Engine:
 
         self._forget_places()
         self._ticker.stop(left(0.5))
-        self._caretaker.stop(left(0.5))
+        self._upkeep_loop.stop(left(0.5))
         was_written = self._stepper.finish(time.monotonic() + left(LAST_WORDS))
         self._listening.stop(left(2.0))
         self._heartbeat.stop(left(2.0))
@@ -337,7 +339,7 @@ class Engine:
     # ------------------------------------------------------------------ looking
 
     def _waiting(self) -> dict[str, int]:
-        return {name: waiting for name, (_, waiting) in self._floor.report().items()}
+        return {name: waiting for name, (_, waiting) in self._workload.report().items()}
 
     @property
     def id(self) -> str:
@@ -351,13 +353,13 @@ class Engine:
 
     def run_of(self, lease: Lease) -> Run | None:
         """Where a job runs and how long it has run so far; None where it does not run here."""
-        running = self._floor.running_one(lease)
+        running = self._workload.running_one(lease)
         return running.run(time.monotonic()) if running else None
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing is held: no job waits in memory or runs, and no outcome is unwritten."""
-        return self._floor.is_empty and not len(self._recorder)
+        return self._workload.is_empty and not len(self._recorder)
 
     def report(self) -> EngineReport:
         """How this instance is doing."""
@@ -389,7 +391,7 @@ class Engine:
             state=self.state,
             phases={
                 name: PhaseReport(pool.idle, pool.busy, len(pool.in_error), waiting, list(pool.in_error))
-                for name, (pool, waiting) in self._floor.report().items()
+                for name, (pool, waiting) in self._workload.report().items()
             },
             lease_left=self._heartbeat.left if has_begun else 0.0,
             last_step_seconds_ago=time.monotonic() - self._stepper.turned_at if has_begun else 0.0,
@@ -409,7 +411,7 @@ class Engine:
     def processors(self) -> list[tuple[str, str, str | None, float]]:
         """Each processor: name, state (idle, busy, error), the job it runs, and for how many seconds. One whose job outran its time limit
         is in error until the job has stopped, also beside the processor that took its place under the same name."""
-        return self._floor.processors()
+        return self._workload.processors()
 
 
 def _seconds(grace: object) -> float:

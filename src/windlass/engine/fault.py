@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from windlass.engine.running import Running
+from windlass.engine.attempt import RunningAttempt
 from windlass.observe import events
 
 SPEAK_EVERY = 10.0
@@ -20,24 +20,26 @@ class Fault:
     __slots__ = ("_on_unstarted", "_quiet_until", "executor", "reason")
 
     def __init__(
-        self, executor: str, on_unstarted: Callable[[Sequence[Running], bool], None] = lambda jobs, back: None
+        self,
+        executor: str,
+        on_unstarted: Callable[[Sequence[RunningAttempt], bool], None] = lambda jobs, back: None,
     ) -> None:
         self.executor = executor
         self.reason: str | None = None
         self._on_unstarted = on_unstarted
         self._quiet_until = 0.0
 
-    def give_back(self, why: str, jobs: Sequence[Running]) -> None:
+    def give_back(self, why: str, jobs: Sequence[RunningAttempt]) -> None:
         """These jobs cannot be started here: another instance may have them, or this one a moment later."""
         self._tell(why, jobs)
         self._on_unstarted(jobs, True)
 
-    def note(self, why: str, jobs: Sequence[Running] = ()) -> None:
+    def note(self, why: str, jobs: Sequence[RunningAttempt] = ()) -> None:
         """These jobs could not be started, and the executor itself says what becomes of them."""
         self._tell(why, jobs)
         self._on_unstarted(jobs, False)
 
-    def _tell(self, why: str, jobs: Sequence[Running]) -> None:
+    def _tell(self, why: str, jobs: Sequence[RunningAttempt]) -> None:
         self.reason = why
         now = time.monotonic()
         if now >= self._quiet_until:

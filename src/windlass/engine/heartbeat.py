@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 
 from windlass.engine.stats import Stats
 from windlass.errors import LeaseLost, StoreError
-from windlass.logger import get_logger, thread
 from windlass.observe import events
+from windlass.observe.logger import get_logger, thread
 from windlass.settings import Settings
-from windlass.store.holder import UNKNOWN_GRACE, CancelAsked, Holder
+from windlass.store.jobs.holder import UNKNOWN_GRACE, CancelAsked, Holder
 
 log = get_logger("windlass.engine")
 

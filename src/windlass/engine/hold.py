@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from windlass.features import Store
 from windlass.model import Lease, Run
-from windlass.store import Store
-from windlass.store.holder import Holder
+from windlass.store.jobs.holder import Holder
 
 
 class InstanceHold:

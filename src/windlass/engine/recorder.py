@@ -13,9 +13,8 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from windlass.engine.running import Running
+from windlass.engine.attempt import RunningAttempt
 from windlass.engine.stats import Stats
-from windlass.logger import get_logger
 from windlass.model import (
     Advanced,
     Cancelled,
@@ -29,7 +28,10 @@ from windlass.model import (
     Run,
     Verdict,
 )
-from windlass.observe import current, events, records
+from windlass.observe import current_job as current
+from windlass.observe import emit as records
+from windlass.observe import events
+from windlass.observe.logger import get_logger
 
 log = get_logger("windlass.engine")
 
@@ -136,7 +138,7 @@ class Recorder:
         elif not item.is_held:  # back in its queue, of which job.recovered tells
             self._stats.ended_many(item.lease.phase, "released", [None])
 
-    def recorded_elsewhere(self, running: Running) -> None:
+    def recorded_elsewhere(self, running: RunningAttempt) -> None:
         """A job whose end its own transaction wrote, or whose lease is lost; from any thread."""
         is_recorded = running.context is not None and running.context.is_recorded
         run = running.run(time.monotonic())

@@ -14,9 +14,11 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, NamedTuple
 
-from windlass.engine.running import Stop
+from windlass.arguments.json_checks import explain
+from windlass.engine.attempt import Stop
 from windlass.errors import LeaseLost, NotAllowedError, PayloadError, StoreBusyError, WindlassError
-from windlass.json_tree import explain
+from windlass.handlers.context import Context
+from windlass.handlers.registry import Phase, Registry
 from windlass.model import (
     ON_REQUEST,
     Cancelled,
@@ -32,12 +34,10 @@ from windlass.model import (
     Run,
     has_flag,
 )
+from windlass.model.retry import as_delay, exponential
+from windlass.model.signals import BadResult, Cancel, Fail, Retry, Stopped
 from windlass.observe import events
-from windlass.retry import as_delay, exponential
-from windlass.signals import BadResult, Cancel, Fail, Retry, Stopped
-from windlass.work.authority import Authority, gated
-from windlass.work.context import Context
-from windlass.work.kind import Phase, Registry
+from windlass.principals.authority import Authority, gated
 
 STAND_IN = exponential()
 """Says how long to wait where a policy cannot."""

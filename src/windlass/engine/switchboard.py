@@ -9,22 +9,22 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from windlass.engine.attempt import RunningAttempt, Stop
 from windlass.engine.discovery import Discovery
-from windlass.engine.executors import Ended
-from windlass.engine.floor import Floor
+from windlass.engine.executors.choice import Executors
+from windlass.engine.executors.contract import Ended
 from windlass.engine.heartbeat import Heartbeat
-from windlass.engine.hosts import Hosts
 from windlass.engine.recorder import Recorder
 from windlass.engine.runner import Runner
-from windlass.engine.running import Running, Stop
 from windlass.engine.stats import Stats
-from windlass.engine.stepper import REFUSED_PAUSE, Stepper
+from windlass.engine.step import REFUSED_PAUSE, Stepper
 from windlass.engine.waker import Waker
 from windlass.engine.watchdog import Watchdog
+from windlass.engine.workload.workload import Workload
 from windlass.model import ON_REQUEST, Cancelled, Failed, Fired, Lease, Outcome, Recovered, Released
 from windlass.observe import events
-from windlass.store.holder import CancelAsked
-from windlass.upkeep.caretaker import Caretaker
+from windlass.store.jobs.holder import CancelAsked
+from windlass.upkeep.loop import UpkeepLoop
 
 
 class Switchboard:
@@ -33,14 +33,14 @@ class Switchboard:
     def __init__(
         self,
         *,
-        floor: Floor,
+        workload: Workload,
         recorder: Recorder,
         discovery: Discovery,
         runner: Runner,
         waker: Waker,
         stats: Stats,
     ) -> None:
-        self._floor = floor
+        self._workload = workload
         self._recorder = recorder
         self._discovery = discovery
         self._runner = runner
@@ -52,20 +52,20 @@ class Switchboard:
         self,
         *,
         heartbeat: Heartbeat,
-        hosts: Hosts,
+        hosts: Executors,
         watchdog: Watchdog,
         stepper: Stepper,
-        caretaker: Caretaker,
+        upkeep_loop: UpkeepLoop,
     ) -> None:
         """Name the parts that have threads. Before they start: they may report at once."""
         self._heartbeat = heartbeat
         self._hosts = hosts
         self._watchdog = watchdog
         self._stepper = stepper
-        self._caretaker = caretaker
+        self._upkeep_loop = upkeep_loop
 
     def on_ended(self, ended: Sequence[Ended]) -> None:
-        firsts, following = self._floor.end([item.running for item in ended])
+        firsts, following = self._workload.end([item.running for item in ended])
         for item in ended:
             if (context := item.running.context) is not None and context.awaits_commit:
                 self._recorder.expect_elsewhere(item.running.lease)
@@ -95,27 +95,27 @@ class Switchboard:
         self._recorder.put([Released(lease) for lease in leases])
         self._waker.wake()
 
-    def on_unstarted(self, jobs: Sequence[Running], is_given_back: bool) -> None:
+    def on_unstarted(self, jobs: Sequence[RunningAttempt], is_given_back: bool) -> None:
         """An executor could not start these jobs. Their phases are left alone for a moment: the next claim would bring them back."""
         for phase in {running.lease.phase for running in jobs}:
             self._discovery.postpone(phase, REFUSED_PAUSE)
         if is_given_back:
-            self.give_back(self._floor.turn_away(jobs))
+            self.give_back(self._workload.turn_away(jobs))
 
-    def stop_job(self, running: Running, reason: Stop) -> None:
-        if self._floor.stop(running, reason):
+    def stop_job(self, running: RunningAttempt, reason: Stop) -> None:
+        if self._workload.stop(running, reason):
             self._hosts.stop_job(running)
 
     def assign(self) -> None:
         """Give what waits to idle processors. Claims and ends do so at once; this is the net under them."""
-        if following := self._floor.assign():
+        if following := self._workload.assign():
             self._stepper.begin(following)
-        if self._floor.has_news:
+        if self._workload.has_news:
             self._waker.wake()
 
-    def give_up(self, stubborn: Sequence[Running]) -> None:
+    def give_up(self, stubborn: Sequence[RunningAttempt]) -> None:
         for running in stubborn:
-            if not self._floor.give_up(running):
+            if not self._workload.give_up(running):
                 continue
             events.processor_replaced(running, running.stop or "")
             run = running.run(time.monotonic())
@@ -132,11 +132,11 @@ class Switchboard:
 
     def abandon(self) -> None:
         """The instance ends, and these jobs did not stop in time."""
-        for running in self._floor.running():
-            if self._floor.give_up(running):
+        for running in self._workload.running():
+            if self._workload.give_up(running):
                 self._cut_off(running)
 
-    def _cut_off(self, running: Running) -> None:
+    def _cut_off(self, running: RunningAttempt) -> None:
         outcome = self._runner.cut_off(running.lease, is_begun=running.begun)
         self.record(
             replace(outcome, run=running.run(time.monotonic())) if isinstance(outcome, Failed) else outcome
@@ -144,8 +144,8 @@ class Switchboard:
 
     def cancel(self, asked: CancelAsked) -> None:
         """A job was asked to stop: here is where it happens, if it is here."""
-        found = self._floor.find(asked.job, asked.token)
-        if isinstance(found, Running):
+        found = self._workload.find(asked.job, asked.token)
+        if isinstance(found, RunningAttempt):
             self.stop_job(found, Stop.CANCELLED)
         elif found is not None:
             self.record(Cancelled(found, ON_REQUEST))
@@ -156,8 +156,8 @@ class Switchboard:
 
     def on_hint(self, phase: str | None) -> None:
         if phase is None:
-            self._caretaker.ask("wake")
-            if not self._heartbeat.is_looking and not self._floor.is_empty:
+            self._upkeep_loop.ask("wake")
+            if not self._heartbeat.is_looking and not self._workload.is_empty:
                 self._heartbeat.look()
         if self._discovery.hint(phase):
             self._waker.wake()
@@ -212,12 +212,12 @@ class Switchboard:
         """The lease is about to end unrenewed: stop everything, and give it back if the database can still be told."""
         self._stats.count("self_stops")
         events.self_stopped(self._heartbeat.holder.id)
-        self.give_back(self._floor.clear())
-        for running in self._floor.running():
+        self.give_back(self._workload.clear())
+        for running in self._workload.running():
             self.stop_job(running, Stop.LEASE_LOST)
 
     def on_lost(self, why: str) -> None:
         """Others have our jobs now: what waits is dropped, what runs is stopped."""
-        self._floor.clear()
-        for running in self._floor.running():
+        self._workload.clear()
+        for running in self._workload.running():
             self.stop_job(running, Stop.LEASE_LOST)

@@ -11,14 +11,14 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from windlass.engine.floor import Floor
-from windlass.engine.loop_executor import LoopExecutor
-from windlass.engine.running import Running, Stop
+from windlass.engine.attempt import RunningAttempt, Stop
+from windlass.engine.executors.loop import LoopExecutor
 from windlass.engine.stats import Stats
-from windlass.logger import get_logger, thread
+from windlass.engine.workload.workload import Workload
+from windlass.handlers.registry import Phase
 from windlass.observe import events
+from windlass.observe.logger import get_logger, thread
 from windlass.settings import Settings
-from windlass.work.kind import Phase
 
 log = get_logger("windlass.engine")
 
@@ -36,18 +36,18 @@ class Watchdog:
     def __init__(
         self,
         *,
-        floor: Floor,
+        workload: Workload,
         phases: Mapping[str, Phase],
         loop: LoopExecutor | None,
         settings: Settings,
         stats: Stats,
         lease_left: Callable[[], float],
-        stop_job: Callable[[Running, Stop], None],
-        give_up: Callable[[Sequence[Running]], None],
+        stop_job: Callable[[RunningAttempt, Stop], None],
+        give_up: Callable[[Sequence[RunningAttempt]], None],
         on_lease_over: Callable[[], None],
         catch_up: Callable[[], None] = lambda: None,
     ) -> None:
-        self._floor = floor
+        self._workload = workload
         self._phases = phases
         self._loop = loop
         self._settings = settings
@@ -97,7 +97,7 @@ class Watchdog:
             self._has_lease = False
             self._on_lease_over()
         stubborn = []
-        for running in self._floor.running():
+        for running in self._workload.running():
             limit = running.phase.timeout if running.phase else None
             is_late = limit is not None and now - running.processor.progress_at > limit
             if running.stop is None:

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Any
 
-from windlass.app import App
+from windlass.app.app import App
 from windlass.engine.engine import Engine
 
 Lifespan = Callable[[Any], AbstractAsyncContextManager[Any]]

@@ -27,10 +27,10 @@ import click
 from flask import Flask
 from flask.cli import ScriptInfo
 
-from windlass.app import App
+from windlass.app.app import App
+from windlass.arguments.asyncness import is_async
 from windlass.errors import ConfigError
 from windlass.integrations.serving import become_worker
-from windlass.work.colour import is_async
 
 EXTENSION = "windlass"
 DEFAULT_FILES = ("wsgi.py", "app.py")

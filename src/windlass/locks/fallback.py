@@ -29,8 +29,8 @@ from windlass.locks.keyed import KeyHeld, KeyLocks
 from windlass.locks.local import LocalKeys
 from windlass.locks.renewer import Renewer
 from windlass.locks.settings import LockSettings
-from windlass.logger import Quiet
 from windlass.observe import events
+from windlass.observe.logger import Quiet
 
 PROBE_EVERY = 2.0
 WARN_EVERY = 60.0

@@ -13,8 +13,8 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError, ResponseError
 from redis.retry import Retry
 
+from windlass.arguments.json_checks import explain
 from windlass.errors import ConfigError, LockUnavailableError
-from windlass.json_tree import explain
 from windlass.urls import without_secrets
 
 TIMEOUT = 0.5

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from windlass.logger import get_logger, thread
+from windlass.observe.logger import get_logger, thread
 
 log = get_logger("windlass.locks")
 

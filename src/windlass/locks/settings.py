@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from windlass.errors import ConfigError
-from windlass.nearest import did_you_mean
+from windlass.errors import ConfigError, did_you_mean
 from windlass.urls import without_secrets
 
 SCHEMES = ("redis://", "rediss://", "unix://")

@@ -24,7 +24,7 @@ from windlass.model.job import (
     has_flag,
     wrapped,
 )
-from windlass.model.limits import Flow, Gate, GateDrift, JobLimit, Rate
+from windlass.model.limit import Flow, Gate, GateDrift, JobLimit, Rate
 from windlass.model.outcome import (
     ON_REQUEST,
     Advanced,

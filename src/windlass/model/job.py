@@ -9,8 +9,7 @@ from datetime import datetime, timedelta
 from enum import IntFlag, StrEnum
 from typing import Any
 
-from windlass.principal import Principal
-from windlass.sealing import Sealed
+from windlass.model.principal import Principal, Sealed
 
 
 class Json(str):

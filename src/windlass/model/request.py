@@ -9,9 +9,8 @@ from enum import StrEnum
 from typing import Any
 
 from windlass.model.job import DEFAULT_PRIORITY, Json
-from windlass.model.limits import JobLimit
-from windlass.principal import Principal
-from windlass.sealing import Sealed
+from windlass.model.limit import JobLimit
+from windlass.model.principal import Principal, Sealed
 
 
 class DependencyPolicy(StrEnum):

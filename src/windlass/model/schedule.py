@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from windlass.model.job import DEFAULT_MAX_ATTEMPTS, DEFAULT_PRIORITY, Json
-from windlass.principal import Principal
+from windlass.model.principal import Principal
 
 
 class Missed(StrEnum):

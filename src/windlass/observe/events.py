@@ -12,9 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from windlass.arguments.json_checks import explain
 from windlass.errors import StoreUnreachableError
-from windlass.json_tree import explain
-from windlass.logger import Quiet
 from windlass.model import (
     ON_REQUEST,
     Advanced,
@@ -30,8 +29,9 @@ from windlass.model import (
     Retried,
     Run,
 )
-from windlass.observe.current import CurrentJob, lease_fields
-from windlass.observe.records import LEVELS, emit, log
+from windlass.observe.current_job import CurrentJob, lease_fields
+from windlass.observe.emit import LEVELS, emit, log
+from windlass.observe.logger import Quiet
 
 # ---------------------------------------------------------------------- jobs
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from windlass.observe.redaction import HIDDEN, Secrets
-from windlass.observe.text import escaped, json_escaped, plain, safe_str, shown, shown_end
+from windlass.observe.safe_text import escaped, json_escaped, plain, safe_str, shown, shown_end
 
 JOB_FIELDS = (
     "job_id", "kind", "phase", "attempt", "max_attempts", "correlation_id", "processor", "instance",

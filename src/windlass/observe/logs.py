@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, Self, TextIO
 
 from windlass.errors import ConfigError
-from windlass.observe.current import current_fields
+from windlass.observe.current_job import current_fields
 from windlass.observe.formats import ConsoleFormatter, JsonFormatter
 from windlass.observe.redaction import Secrets
 

@@ -20,9 +20,9 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from windlass.errors import ConfigError
-from windlass.logger import get_logger
 from windlass.model import Counts, PhasePause
 from windlass.observe import health
+from windlass.observe.logger import get_logger
 from windlass.observe.report import EngineReport
 
 T = TypeVar("T")

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from windlass.observe import records
+from windlass.observe import emit as records
 from windlass.observe.report import OUTCOMES, StatsReport
 
 EVERY = 10.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from windlass.store.migrations import PATIENCE, Status
+from windlass.store.schema.migrations import PATIENCE, Status
 from windlass.urls import dialect_of
 
 
@@ -12,10 +12,10 @@ def migrate(url: str, *, patience: float = PATIENCE) -> list[str]:
     Waits up to ``patience`` seconds for other migrators and for locks.
     """
     if dialect_of(url) == "sqlite":
-        from windlass.store.sqlite_migrate import migrate_sqlite
+        from windlass.store.sqlite.migrate import migrate_sqlite
 
         return migrate_sqlite(url, busy_timeout=patience)
-    from windlass.store.postgres_migrate import migrate_postgres
+    from windlass.store.postgres.migrate import migrate_postgres
 
     return migrate_postgres(url, patience=patience)
 
@@ -23,9 +23,9 @@ def migrate(url: str, *, patience: float = PATIENCE) -> list[str]:
 def status(url: str) -> Status:
     """Where the database a URL names stands; asking changes nothing."""
     if dialect_of(url) == "sqlite":
-        from windlass.store.sqlite_migrate import status_sqlite
+        from windlass.store.sqlite.migrate import status_sqlite
 
         return status_sqlite(url)
-    from windlass.store.postgres_migrate import status_postgres
+    from windlass.store.postgres.migrate import status_postgres
 
     return status_postgres(url)

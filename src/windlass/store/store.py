@@ -1,4 +1,4 @@
-"""The store: one object per database, one attribute per noun."""
+"""The core of the store: the life of jobs in one database. ``windlass.features`` adds keys, dependencies, rules and the rest."""
 
 from __future__ import annotations
 
@@ -7,26 +7,20 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
 
-from windlass.errors import ConfigError
+from windlass.errors import ConfigError, did_you_mean
 from windlass.model import Enqueued, Lease, NewJob, Output, Progress
-from windlass.nearest import did_you_mean
-from windlass.store.bulk import Alike
-from windlass.store.contract import Database, Listener
-from windlass.store.dependencies import Dependencies
-from windlass.store.enqueueing import Enqueuer
-from windlass.store.holder import Holder
-from windlass.store.instances import Instances
-from windlass.store.jobs import Jobs
-from windlass.store.limits import Limits
-from windlass.store.outputs import Outputs
-from windlass.store.phases import Phases
-from windlass.store.principals import Principals
-from windlass.store.recovery import Recovery
-from windlass.store.rollups import Rollups
-from windlass.store.rules import Rules
-from windlass.store.schedules import Schedules
-from windlass.store.upkeep import Upkeep
-from windlass.store.writes import LEASE, JobWrites
+from windlass.store.database import Database, Listener
+from windlass.store.jobs.copy import SameKindJobs
+from windlass.store.jobs.enqueue import Enqueuer
+from windlass.store.jobs.held_job import LEASE, HeldJob
+from windlass.store.jobs.holder import Holder
+from windlass.store.jobs.instances import Instances
+from windlass.store.jobs.outputs import Outputs
+from windlass.store.jobs.phases import Phases
+from windlass.store.jobs.queries import Jobs
+from windlass.store.jobs.recovery import Recovery
+from windlass.store.jobs.rollups import Rollups
+from windlass.store.jobs.upkeep import Upkeep
 from windlass.urls import dialect_of
 
 OPTIONS: Mapping[str, frozenset[str]] = {
@@ -38,7 +32,7 @@ OPTIONS: Mapping[str, frozenset[str]] = {
 """What may be said of a database beside its URL."""
 
 
-class Store:
+class CoreStore:
     """Everything durable. Safe to share between threads; close it when done.
 
     >>> with open_store("sqlite:///jobs.db") as store:
@@ -55,16 +49,11 @@ class Store:
         self.enqueuer = Enqueuer(db)
         self.jobs = Jobs(db, self.enqueuer)
         self.outputs = Outputs(db)
-        self.dependencies = Dependencies(db, self.enqueuer)
-        self.rules = Rules(db, self.enqueuer)
         self.phases = Phases(db)
-        self.principals = Principals(db)
-        self.limits = Limits(db)
         self.instances = Instances(db)
         self.recovery = Recovery(db, self.enqueuer)
         self.upkeep = Upkeep(db)
         self.rollups = Rollups(db)
-        self.schedules = Schedules(db, self.enqueuer)
 
     @classmethod
     def open(cls, url: str, **options: Any) -> Self:
@@ -76,10 +65,10 @@ class Store:
             raise ConfigError("option", name, f"one of those of this database, {', '.join(known)}{near}")
         again = {"url": url, **{key: value for key, value in options.items() if key != "clock"}}
         if dialect == "sqlite":
-            from windlass.store.sqlite import SqliteDatabase
+            from windlass.store.sqlite.database import SqliteDatabase
 
             return cls(SqliteDatabase(url, **options), again)
-        from windlass.store.postgres import PostgresDatabase
+        from windlass.store.postgres.database import PostgresDatabase
 
         return cls(PostgresDatabase(url, **options), again)
 
@@ -87,7 +76,7 @@ class Store:
         """Store jobs durably, all or none; answers in the order given."""
         return self.enqueuer.enqueue(jobs)
 
-    def enqueue_alike(self, alike: Alike) -> list[Enqueued]:
+    def enqueue_alike(self, alike: SameKindJobs) -> list[Enqueued]:
         """The same for jobs that differ in nothing but their arguments."""
         return self.enqueuer.enqueue_alike(alike)
 
@@ -95,10 +84,10 @@ class Store:
         """Become an instance that may claim jobs."""
         return Holder(self.db, self.enqueuer, lease=lease, info=info)
 
-    def writes(self, lease: timedelta = LEASE) -> JobWrites:
+    def writes(self, lease: timedelta = LEASE) -> HeldJob:
         """Write held jobs without being an instance, as a child process does that runs one for its parent: with the parent's
         leases, of the parent's length."""
-        return JobWrites(self.db, self.enqueuer, lease)
+        return HeldJob(self.db, self.enqueuer, lease)
 
     def resume(self, lease: Lease) -> Progress | None:
         """Where a held job goes on, or None if it starts at the beginning."""

@@ -13,22 +13,22 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from windlass.app import App
+from windlass.app.app import App
+from windlass.arguments.asyncness import is_async
+from windlass.arguments.encoding import decode, encode
 from windlass.clock import ManualClock
 from windlass.config import Config, load
-from windlass.engine.executors import Bench
-from windlass.engine.pool import Processor
+from windlass.engine.attempt import RunningAttempt
+from windlass.engine.executors.contract import Bench
 from windlass.engine.runner import Call, Runner
-from windlass.engine.running import Running
+from windlass.engine.workload.pool import Processor
 from windlass.errors import LeaseLost
+from windlass.features import Store, open_store
 from windlass.model import Enqueued, Job, JobFilter, Lease, NewJob, Outcome, State
-from windlass.payload import decode, encode
-from windlass.store import Store, open_store
-from windlass.store.bulk import Alike
-from windlass.store.holder import Holder
-from windlass.submit import Submitter
+from windlass.store.jobs.copy import SameKindJobs
+from windlass.store.jobs.holder import Holder
+from windlass.submit.submitter import Submitter
 from windlass.testing.faults import Faults, Killed
-from windlass.work.colour import is_async
 
 LEASE = timedelta(seconds=30)
 MOST_RUNS = 10_000
@@ -180,7 +180,9 @@ class Sandbox:
     def _run(self, lease: Lease) -> None:
         self._lease = lease
         self._held.start([lease])
-        running = Running(lease, self._runner.phase(lease.phase), Processor(lease.phase, 1), 0.0, 0.0, False)
+        running = RunningAttempt(
+            lease, self._runner.phase(lease.phase), Processor(lease.phase, 1), 0.0, 0.0, False
+        )
         bench = Bench(self._runner, _Hold(self, self._held), probe=self._probe(lease))
         try:
             outcome = self._attempt(bench, running)
@@ -192,7 +194,7 @@ class Sandbox:
             self._holder.record([outcome])
             self._holder.step()
 
-    def _attempt(self, bench: Bench, running: Running) -> Outcome | None:
+    def _attempt(self, bench: Bench, running: RunningAttempt) -> Outcome | None:
         lease = running.lease
         call = bench.prepare(running)
         if not isinstance(call, Call):
@@ -301,10 +303,12 @@ class _Inline(Submitter):
     async def submit_async(self, job: NewJob) -> Enqueued:
         return await asyncio.to_thread(self.submit, job)
 
-    async def submit_many_async(self, jobs: Sequence[NewJob] | Alike) -> list[Enqueued]:
-        return await asyncio.to_thread(self.submit_many, jobs.encoded() if isinstance(jobs, Alike) else jobs)
+    async def submit_many_async(self, jobs: Sequence[NewJob] | SameKindJobs) -> list[Enqueued]:
+        return await asyncio.to_thread(
+            self.submit_many, jobs.encoded() if isinstance(jobs, SameKindJobs) else jobs
+        )
 
-    def submit_many(self, jobs: Sequence[NewJob] | Alike) -> list[Enqueued]:
+    def submit_many(self, jobs: Sequence[NewJob] | SameKindJobs) -> list[Enqueued]:
         made = super().submit_many(jobs)
         self._box.drain()
         return made

@@ -11,8 +11,8 @@ import random
 import time
 from collections.abc import Callable
 
-from windlass.store import Store
-from windlass.upkeep.gatekeeper import Gatekeeper
+from windlass.features import Store
+from windlass.limits.duty import LimitsDuty
 from windlass.upkeep.recoverer import Recoverer
 from windlass.upkeep.troubles import Troubles
 
@@ -46,7 +46,7 @@ class Agenda:
         self._resumes_at: float | None = None
         self._folded_at = 0.0
         self._look_pause, self._look_at = SOONEST_LOOK, 0.0
-        self._gatekeeper = Gatekeeper(store.limits, every=every)
+        self._limits_duty = LimitsDuty(store.limits, every=every)
 
     def run(self) -> float:
         """See to everything that is due; seconds until there is more, as far as is known."""
@@ -66,7 +66,7 @@ class Agenda:
         self._do("links", agenda.has_unlinked, self._store.dependencies.link)
         if self._do("dependents", agenda.has_settling, self._store.dependencies.settle):
             due_in = 0.0  # there is more
-        let_in = self._do("limits", True, lambda: self._gatekeeper.run(agenda))
+        let_in = self._do("limits", True, lambda: self._limits_duty.run(agenda))
         if agenda.has_counts and time.monotonic() - self._folded_at >= FOLD_EVERY:
             self._folded_at = time.monotonic()
             self._do("counts", True, self._store.upkeep.fold)

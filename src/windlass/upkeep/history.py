@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 
 from windlass.errors import StoreNotAllowedError
+from windlass.features import Store
 from windlass.model.history import seen
-from windlass.store import Store
 
 LEAST, MOST = 100, 10_000
 SHORT, LONG = 0.1, 0.3

@@ -8,10 +8,10 @@ from collections.abc import Awaitable
 from typing import Any
 
 from windlass.errors import WindlassError
-from windlass.logger import get_logger
+from windlass.handlers.registry import Phase
 from windlass.model import Failed, JobError, Json, Lease, Outcome
-from windlass.observe.current import lease_fields
-from windlass.work.kind import Phase
+from windlass.observe.current_job import lease_fields
+from windlass.observe.logger import get_logger
 
 log = get_logger("windlass.engine")
 

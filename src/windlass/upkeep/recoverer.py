@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from windlass.logger import get_logger
+from windlass.features import Store
+from windlass.handlers.registry import Phase
 from windlass.model import (
     Flag,
     Lease,
     Outcome,
     Recovered,
 )
-from windlass.store import Store
-from windlass.store.holder import Holder
-from windlass.store.recovery import judge
+from windlass.observe.logger import get_logger
+from windlass.store.jobs.holder import Holder
+from windlass.store.jobs.recovery import judge
 from windlass.upkeep.probing import ended_before
-from windlass.work.kind import Phase
 
 log = get_logger("windlass.upkeep")
 

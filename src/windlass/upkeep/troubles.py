@@ -10,10 +10,10 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
+from windlass.arguments.json_checks import explain
 from windlass.errors import StoreUnreachableError
-from windlass.json_tree import explain
-from windlass.logger import get_logger
 from windlass.observe import events
+from windlass.observe.logger import get_logger
 
 log = get_logger("windlass.upkeep")
 

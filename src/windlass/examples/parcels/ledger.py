@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from windlass.model import Lease
-from windlass.store.sqlite_connection import path_of
+from windlass.store.sqlite.connection import path_of
 
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS parcel_entry (round TEXT, job TEXT, phase TEXT, token BIGINT, pid BIGINT)",

@@ -18,9 +18,9 @@ from windlass.errors import LeaseLost, StoreUnreachableError
 from windlass.examples.parcels.ledger import Ledger
 from windlass.examples.parcels.orders import PACK, SHIP
 from windlass.examples.parcels.work import AddressUnknownError, pack, ship
+from windlass.features import Store, open_store
 from windlass.model import JobError, Lease
-from windlass.store import Store, open_store
-from windlass.store.holder import Holder
+from windlass.store.jobs.holder import Holder
 
 LEASE = timedelta(seconds=1.5)
 BEAT = 0.4

@@ -6,7 +6,7 @@ import sqlite3
 from contextlib import closing
 from typing import Any
 
-from windlass.store.sqlite_connection import path_of
+from windlass.store.sqlite.connection import path_of
 
 CREATE = "CREATE TABLE IF NOT EXISTS demo_hours (report TEXT, record INTEGER, hours INTEGER)"
 

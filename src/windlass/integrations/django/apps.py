@@ -13,7 +13,7 @@ from django.utils.module_loading import autodiscover_modules
 
 from windlass.integrations.django.project import NAME, DjangoApp, read_settings
 from windlass.store.migrate import migrate
-from windlass.store.sqlite_migrate import migrate_connection
+from windlass.store.sqlite.migrate import migrate_connection
 
 
 class WindlassConfig(AppConfig):

@@ -15,10 +15,10 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.db import close_old_connections, connections
 
-from windlass.app import App
-from windlass.engine.child_host import PRELOAD
+from windlass.app.app import App
+from windlass.arguments.asyncness import is_async
 from windlass.engine.engine import Engine
-from windlass.work.colour import is_async
+from windlass.engine.processes.child.runtime import PRELOAD
 
 NAME = "windlass.integrations.django"
 KEYS = {

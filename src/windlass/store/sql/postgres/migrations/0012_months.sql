@@ -1,4 +1,4 @@
--- Old days of history become months (store/months.py), so that a look-up by id has some dozens of tables to plan and lock, and not one for
+-- Old days of history become months (store/postgres/months.py), so that a look-up by id has some dozens of tables to plan and lock, and not one for
 -- each day there ever was.
 
 -- The month that is being made: which days it has and how far they are copied. One row at most. `shape` is what job_done looked like when it began;

@@ -1,0 +1,1 @@
+"""The application object: decorators, kinds of jobs, and ``build``."""

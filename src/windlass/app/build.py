@@ -1,0 +1,170 @@
+"""The composition root: a configuration and any shared clients in, the running parts out. Nothing is global.
+
+    bg = windlass.build({"database.url": "postgresql://…"}, app=app, redis=client)
+    bg.process_request(job_id, correlation_id="…")       # one job, now, here
+    bg.worker().start()                                  # or a worker, beside the application
+
+Every part can be given instead of made: the store, the locks or the Redis client they use, the clock, the semaphore that bounds concurrent
+calls of workers and requests, the logger that gets Windlass's lines, the HTTP client that handlers are supplied with. Two of these in one process do not see each other.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
+
+from windlass.app.app import App
+from windlass.clock import Clock
+from windlass.config import Config, load
+from windlass.engine.engine import Engine
+from windlass.engine.one_job import Guard, OneJobRunner, Processed
+from windlass.features import Store, open_store
+from windlass.locks import open_locks
+from windlass.model import Enqueued
+from windlass.observe import health
+from windlass.observe.logger import use
+from windlass.observe.metrics import Metrics
+from windlass.observe.report import EngineReport
+from windlass.settings import Settings
+
+
+class Background:
+    """The parts of one application, wired together; close it when done. What was given from outside stays open."""
+
+    def __init__(
+        self, *, config: Config, app: App, store: Store, locks: Guard, requests: OneJobRunner, logger: logging.Logger,
+        settings: Settings, owned: list[Callable[[], None]], given: logging.Logger | None = None,
+    ) -> None:  # fmt: skip
+        self.config = config
+        self.app = app
+        self.store = store
+        self.locks = locks
+        self.requests = requests
+        self.logger = logger
+        self.settings = settings
+        self._owned = owned
+        self._given = given
+
+    def enqueue(self, kind: str, /, **arguments: Any) -> Enqueued:
+        """Submit a job by the name of its kind."""
+        with use(self._given):
+            return self.app.enqueue(kind, **arguments)
+
+    def process_request(self, request_id: str, correlation_id: str | None = None) -> Processed:
+        """Run one job now, in this process, under the same claim, lock, retry and error rules as a worker."""
+        return self.requests.process(request_id, correlation_id)
+
+    def worker(self, **changes: Any) -> Engine:
+        """An engine on these parts. Its counters are those of this object, and its health says how the locks are."""
+        return self.app.worker(
+            self.settings,
+            stats=self.requests.stats,
+            degraded=partial(_troubles, self.locks),
+            places=self.requests.places,
+            logger=self._given,
+            **changes,
+        )
+
+    def report(self) -> EngineReport:
+        """How this process does as an instance of its own (``process_request``); a worker has its own report."""
+        return self.requests.report()
+
+    def health(self) -> dict[str, Any]:
+        """The same as /healthz of a worker says it."""
+        return health.detailed(self.report())
+
+    def metrics(self) -> bytes:
+        """All metrics as text for Prometheus, for a process without a worker's own address."""
+        phases = self.store.phases
+        return Metrics(
+            self.requests.stats.report, self.report, counts=phases.counts, oldest=phases.oldest
+        ).render()
+
+    def close(self) -> None:
+        """Close what was made here, last made first."""
+        while self._owned:
+            self._owned.pop()()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def build(
+    config: Config | Mapping[str, Any] | None = None,
+    *,
+    app: App | None = None,
+    store: Store | None = None,
+    redis: Any = None,
+    locks: Guard | None = None,
+    clock: Clock | None = None,
+    semaphore: Callable[[int], Any] = threading.BoundedSemaphore,
+    sleep: Callable[[float], None] = time.sleep,
+    logger: logging.Logger | None = None,
+    http: Any = None,
+) -> Background:
+    """Wire an application's background parts. ``app`` brings the kinds; its own database settings are replaced by these."""
+    config = config if isinstance(config, Config) else load(config)
+    settings = config.settings
+    owned: list[Callable[[], None]] = []
+    try:
+        if store is None:
+            store = open_store(config.url, **({"clock": clock} if clock is not None else {}))
+            owned.append(store.close)
+        app = (app or App()).bound(config=config, store=store)
+        owned.append(app.close)
+        if http is not None:
+            app.provide(type(http), value=http)
+        if locks is None:
+            opened = open_locks(
+                config.locks,
+                client=redis,
+                clock=clock,
+                count=lambda name: requests.stats.count(name),
+                about=lambda request_id: requests.about(request_id),
+            )
+            owned.append(opened.close)
+            locks = opened
+        requests = OneJobRunner(
+            store,
+            app.registry,
+            settings=settings,
+            locks=locks,
+            wrap=app.wrap,
+            authority=app.authority,
+            semaphore=semaphore,
+            sleep=sleep,
+            degraded=partial(_troubles, locks),
+            logger=logger,
+        )
+        owned.append(requests.close)
+    except BaseException:
+        for close in reversed(owned):
+            close()
+        raise
+    return Background(
+        config=config,
+        app=app,
+        store=store,
+        locks=locks,
+        requests=requests,
+        logger=logger or logging.getLogger("windlass"),
+        settings=settings,
+        owned=owned,
+        given=logger,
+    )
+
+
+def _troubles(locks: Guard) -> tuple[str, ...]:
+    """What the locks complain about; those of somebody else's making need not be able to."""
+    state = getattr(locks, "state", None)
+    return state().degraded if state is not None else ()

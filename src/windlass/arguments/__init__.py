@@ -1,0 +1,1 @@
+"""A handler's arguments and results: signatures, validation, and JSON."""

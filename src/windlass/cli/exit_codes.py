@@ -1,0 +1,115 @@
+"""How a command ends: one line on stderr and an exit code that scripts can rely on; never a traceback for a known error.
+
+A traceback is shown only for what nobody expected, because then it is a bug and its place is what matters.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from enum import IntEnum
+
+import click
+
+from windlass import errors
+from windlass.cli.exit_deadline import Caller
+from windlass.observe.safe_text import escaped
+from windlass.urls import without_secrets
+
+
+class ExitCode(IntEnum):
+    """What the exit codes of ``windlass`` mean."""
+
+    DONE = 0
+    ENDED_BADLY = 1
+    USAGE = 2
+    NOT_FOUND = 3
+    CONFLICT = 4
+    UNREACHABLE = 69
+    NOT_ALLOWED = 77
+    WAIT_RAN_OUT = 124
+    INTERRUPTED = 130
+
+
+_BY_ERROR: tuple[tuple[type[errors.WindlassError], ExitCode], ...] = (
+    (errors.ConfigError, ExitCode.USAGE),
+    (errors.PayloadError, ExitCode.USAGE),
+    (errors.JobNotFoundError, ExitCode.NOT_FOUND),
+    (errors.ScheduleNotFoundError, ExitCode.NOT_FOUND),
+    (errors.RuleNotFoundError, ExitCode.NOT_FOUND),
+    (errors.UnknownParentError, ExitCode.NOT_FOUND),
+    (errors.IllegalTransitionError, ExitCode.CONFLICT),
+    (errors.KeyConflictError, ExitCode.CONFLICT),
+    (errors.DependencyCycleError, ExitCode.CONFLICT),
+    (errors.RuleCycleError, ExitCode.CONFLICT),
+    (errors.ScheduleConflictError, ExitCode.CONFLICT),
+    (errors.LeaseLost, ExitCode.CONFLICT),
+    (errors.StoreReadOnlyError, ExitCode.NOT_ALLOWED),
+    (errors.StoreNotAllowedError, ExitCode.NOT_ALLOWED),
+    (errors.NotAllowedError, ExitCode.NOT_ALLOWED),
+    (errors.TokenError, ExitCode.NOT_ALLOWED),
+    (errors.StoreUnreachableError, ExitCode.UNREACHABLE),
+    (errors.LockUnavailableError, ExitCode.UNREACHABLE),
+)
+
+# The driver's own verdict is finer than ours: a lock that never came is "wait ran out".
+_BY_SQLSTATE = {
+    "55P03": ExitCode.WAIT_RAN_OUT,
+}
+
+
+def code_of(error: errors.WindlassError) -> ExitCode:
+    """The exit code of an error."""
+    cause = error.__cause__
+    sqlstate = getattr(cause, "sqlstate", None)
+    if sqlstate in _BY_SQLSTATE:
+        return _BY_SQLSTATE[sqlstate]
+    if str(getattr(cause, "sqlite_errorname", "")).startswith("SQLITE_BUSY"):
+        return ExitCode.WAIT_RAN_OUT
+    return next((code for kind, code in _BY_ERROR if isinstance(error, kind)), ExitCode.ENDED_BADLY)
+
+
+def say(message: str) -> None:
+    """Talk to the person; scripts read stdout."""
+    click.echo("\n".join(map(escaped, message.split("\n"))), err=True)
+
+
+def complain(message: str, code: int) -> int:
+    """Say what went wrong in one line; answers the code."""
+    say(f"error: {' '.join(without_secrets(message).split())}")
+    return code
+
+
+def run(command: click.Command, arguments: Sequence[str] | None, program: str) -> int:
+    """Run a command and turn whatever it raised into an exit code.
+
+    Without ``arguments`` they are those of the process, which then is the command's own.
+    """
+    try:
+        answer = command.main(
+            args=None if arguments is None else list(arguments),
+            prog_name=program,
+            standalone_mode=False,
+            obj=Caller(owns_process=arguments is None),
+        )
+        sys.stdout.flush()
+    except errors.WindlassError as error:
+        return complain(error.message, code_of(error))
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        return complain("interrupted", ExitCode.INTERRUPTED)
+    except BrokenPipeError:
+        # Whoever read our output has gone (`| head`). Python flushes stdout once more at exit: let it go nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.ENDED_BADLY
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("psycopg", "psycopg_pool"):
+            raise
+        return complain(
+            "PostgreSQL needs a driver that is not installed; pip install 'windlass[postgres]'",
+            ExitCode.USAGE,
+        )
+    return int(answer) if isinstance(answer, int) else ExitCode.DONE

@@ -1,0 +1,1 @@
+"""Dependencies: jobs that wait for the end of other jobs."""

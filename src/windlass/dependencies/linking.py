@@ -1,0 +1,253 @@
+"""Jobs that wait for jobs.
+
+An enqueue only inserts: the child waits ``unlinked``, its edges say for whom. The linker (any instance, a short
+transaction) flags living parents and counts those that ended already. A flagged parent's end consumes its edges and
+counts its children down on their locked rows; a child that reaches zero is moved into its queue by that same commit.
+
+The two orders in which linking and ending can meet:
+
+    linker locks the parent first → the end waits a moment, then sees the flag and the edges
+    the end holds the parent first → the linker skips it, finds it neither flagged nor ended, and tries again later
+
+A transaction lets at most ``PAGE`` children know. What an end leaves is noted in ``settling`` by the same commit and is upkeep's, page by
+page, on any instance: the parent has ended, a child that is not told yet waits. A retry of such a parent sees to the rest first.
+
+And linking and claiming: a claim passes over a parent that the linker has locked, so the linker tells whoever serves its phase to look
+again. Without that the parent would wait for the next scan on the clock.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+
+from windlass.model import DependencyPolicy, Flag, State
+from windlass.rules.on_end import fire
+from windlass.store.database import Database, Transaction
+from windlass.store.ids import LARGEST, SMALLEST, is_id
+from windlass.store.jobs import lines
+from windlass.store.jobs.enqueue import Enqueuer
+from windlass.store.jobs.rows import array
+
+PARENT_ERROR = json.dumps(
+    {
+        "type": "Cancelled",
+        "code": "parent_not_completed",
+        "message": "a job this one waited for did not complete",
+    }
+)
+
+PAGE = 1000
+"""The most edges that one transaction consumes."""
+PAGES = 10
+"""The most pages that upkeep sees to in one go."""
+
+FOR_PARENTS = ["waiting", "unlinked"]
+"""Why a job in `job_later` waits for other jobs (the other reasons wait for time)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """One dependency; ``parent_state`` is set once the parent ended. ``rule`` names the rule that made the child, which then has no
+    policy of its own."""
+
+    parent: str
+    child: str
+    policy: DependencyPolicy | None
+    parent_state: State | None
+    rule: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A job that ended, and the child up to which its children know."""
+
+    id: str
+    state: State
+    after: str = SMALLEST
+
+
+def settle(tx: Transaction, ended: Sequence[Ended]) -> list[str]:
+    """Let the children of jobs that ended know, and the children of those that are cancelled by it, and so on, a page of them in all; the rest
+    is left to upkeep. Returns those cancelled whose kinds have rules."""
+    ruled: list[str] = []
+    room = PAGE
+    while ended and room > 0:
+        ended = sorted(ended, key=lambda job: job.id)
+        rows = tx.run("settle.edges", ended=_rows(ended), limit=room)
+        found = {(parent, child) for parent, child, _, _ in rows}
+        cancelled = _count_down(tx, [row[1:] for row in rows if row[2] is not None])
+        ruled += with_rules(cancelled)
+        ended = [*(_rest(ended, max(found)) if len(found) == room else ()), *with_dependents(cancelled)]
+        room -= len(found)
+    if ended:
+        tx.run("settle.leave", ended=_rows(ended))
+    return ruled
+
+
+def _rest(ended: Sequence[Ended], last: tuple[str, str]) -> list[Ended]:
+    """The jobs whose edges were not all found: they are found in the order of their ids."""
+    parent, child = last
+    return [replace(job, after=child) if job.id == parent else job for job in ended if job.id >= parent]
+
+
+def _count_down(tx: Transaction, edges: Sequence[Sequence[str]]) -> list[tuple[str, Flag]]:
+    """Let the children of consumed edges go on, or end them; returns those that ended."""
+    satisfied: Counter[str] = Counter()
+    doomed: set[str] = set()
+    for child, policy, state in edges:
+        if state == State.COMPLETED or policy == DependencyPolicy.RUN:
+            satisfied[child] += 1
+        elif policy == DependencyPolicy.CANCEL:
+            doomed.add(child)
+    going_on = {child: n for child, n in satisfied.items() if child not in doomed}
+    if going_on and doomed:
+        tx.run("settle.lock", counted=sorted(going_on), doomed=sorted(doomed), reasons=FOR_PARENTS)
+    if going_on:
+        promote(tx, [row[0] for row in tx.run("settle.count", children=counts(going_on, "satisfied"))])
+    return cancel_children(tx, doomed)
+
+
+def _rows(ended: Sequence[Ended]) -> str:
+    return array(f'{{"id":"{job.id}","state":"{job.state}","after":"{job.after}"}}' for job in ended)
+
+
+def with_rules(ended: Sequence[tuple[str, Flag]]) -> list[str]:
+    return [job_id for job_id, flags in ended if flags & Flag.RULES]
+
+
+def with_dependents(cancelled: Sequence[tuple[str, Flag]]) -> list[Ended]:
+    return [Ended(job_id, State.CANCELLED) for job_id, flags in cancelled if flags & Flag.DEPENDENTS]
+
+
+def promote(tx: Transaction, due: Sequence[str]) -> None:
+    """Move children that nothing holds back into their queues."""
+    if due:
+        tx.run("settle.promote", ids=sorted(due))
+
+
+def cancel_children(tx: Transaction, doomed: set[str]) -> list[tuple[str, Flag]]:
+    """End waiting children; answers those that were waiting, with their flags."""
+    if not doomed:
+        return []
+    # A child that somebody cancelled and retried by hand no longer waits for anyone, and is left alone.
+    rows = tx.run("cancel.later", ids=sorted(doomed), error=PARENT_ERROR, reasons=FOR_PARENTS)
+    tx.run("record.tidy", ids=[row[0] for row in rows])
+    lines.cancelled_with_parents(tx, [row[0] for row in rows])
+    limited = [row[0] for row in rows if Flag(row[1]) & Flag.LIMIT]
+    if limited:  # none of them has a place: they waited for their parents
+        tx.run("limits.forget", ids=limited)
+    return [(row[0], Flag(row[1])) for row in rows]
+
+
+class Dependencies:
+    """Links waiting children to their parents and shows who waits for whom."""
+
+    def __init__(self, db: Database, enqueuer: Enqueuer | None = None) -> None:
+        self._db = db
+        self._enqueuer = enqueuer or Enqueuer(db)
+
+    def link(self, limit: int = 500) -> int:
+        """Link children that are not linked yet, page by page; answers how many were. Safe on every instance at once.
+
+        A child whose parent is locked right now is left for the next call, and holds up none behind it.
+        """
+        if not self._db.is_worth("link"):
+            return 0
+        linked, after = 0, SMALLEST
+        while after:
+            n, after = self._db.transact(partial(self._link, limit, after))
+            linked += n
+        return linked
+
+    def settle(self, pages: int = PAGES, *, parent: str | None = None) -> bool:
+        """Let children know of parents (or of this one) that ended longer ago, page by page; True where there may be more. Safe on every
+        instance at once."""
+
+        def page(tx: Transaction) -> bool:
+            taken = tx.run("settle.take", first=parent or SMALLEST, last=parent or LARGEST, limit=PAGE)
+            ruled = settle(tx, [Ended(job_id, State(state), after) for job_id, state, after in taken])
+            if ruled:
+                fire(self._enqueuer, tx, ruled)
+            return bool(taken)
+
+        return all(self._db.transact(page) for _ in range(pages))
+
+    def of(self, job_id: str) -> list[Edge]:
+        """The edges a job is part of, as child or as parent."""
+        return [
+            Edge(parent, child, policy and DependencyPolicy(policy), state and State(state), rule)
+            for parent, child, policy, state, rule in (
+                self._db.read("dependencies", id=job_id) if is_id(job_id) else ()
+            )
+        ]
+
+    def _link(self, limit: int, after: str, tx: Transaction) -> tuple[int, str]:
+        edges: dict[str, list[tuple[str, str, str | None]]] = defaultdict(list)
+        for child, parent, policy, state in tx.run("link.pick", limit=limit, after=after):
+            edges[child].append((parent, policy, state))
+        if not edges:
+            return 0, ""
+        parents = sorted({parent for group in edges.values() for parent, _, _ in group})
+        live = tx.run("link.flag_live", parents=parents)
+        self._db.tell(tx, {phase for _, phase in live if phase}, nudge=True)
+        flagged = {row[0] for row in live}
+        flagged |= {row[0] for row in tx.run("link.flag_later", parents=parents)}
+        ended: dict[str, tuple[State, datetime | None]] = {
+            row[0]: (State(row[1]), self._db.moment(row[2])) for row in tx.run("link.ended", parents=parents)
+        }
+        ended |= self._gone(
+            tx, [parent for parent in parents if parent not in flagged and parent not in ended]
+        )
+        marks: list[str] = []
+        pending: dict[str, int] = {}
+        doomed: set[str] = set()
+        for child, group in edges.items():
+            open_edges, new_marks, is_doomed = 0, [], False
+            for parent, policy, known in group:
+                state = State(known) if known else ended[parent][0] if parent in ended else None
+                if state is None:
+                    if parent not in flagged:
+                        break  # in the middle of a move: neither living nor ended for us; next time
+                    open_edges += 1
+                    continue
+                if not known:
+                    at = self._db.stamp(ended[parent][1])
+                    new_marks.append(
+                        f'{{"parent":"{parent}","child":"{child}","state":"{state}","ended_at":{json.dumps(at)}}}'
+                    )
+                if state is not State.COMPLETED and policy != DependencyPolicy.RUN:
+                    is_doomed |= policy == DependencyPolicy.CANCEL
+                    open_edges += 1
+            else:
+                marks += new_marks
+                if is_doomed:
+                    doomed.add(child)
+                else:
+                    pending[child] = open_edges
+        if marks:
+            tx.run("link.mark", edges=array(marks))
+        if pending:
+            promote(tx, [row[0] for row in tx.run("link.done", children=counts(pending, "pending"))])
+        cancelled = cancel_children(tx, doomed)
+        ruled = with_rules(cancelled) + settle(tx, with_dependents(cancelled))
+        if ruled:
+            fire(self._enqueuer, tx, ruled)
+        return len(pending) + len(doomed), max(edges) if len(edges) == limit else ""
+
+    def _gone(self, tx: Transaction, parents: Sequence[str]) -> dict[str, tuple[State, None]]:
+        """Parents that are in no table: pruned between the child's check and its commit. They count as cancelled, since
+        nobody can say any more how and when they ended; one in the middle of a move is in exactly one table of any snapshot."""
+        if not parents:
+            return {}
+        there = {row[0] for row in tx.run("enqueue.present", ids=list(parents))}
+        return {parent: (State.CANCELLED, None) for parent in parents if parent not in there}
+
+
+def counts(numbers: dict[str, int], name: str) -> str:
+    """A JSON array of a number per job."""
+    return array(f'{{"id":"{child}","{name}":{n}}}' for child, n in sorted(numbers.items()))

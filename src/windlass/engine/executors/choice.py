@@ -1,0 +1,124 @@
+"""Which executor hosts which job: coroutines on the loop, functions in threads, heavy or suspect ones in processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from windlass.arguments.asyncness import is_async
+from windlass.arguments.json_checks import explain
+from windlass.engine.attempt import RunningAttempt
+from windlass.engine.executors.contract import Bench, Executor, OnEnded
+from windlass.engine.executors.loop import LoopExecutor
+from windlass.engine.executors.threads import ThreadExecutor
+from windlass.engine.fault import Fault
+from windlass.engine.processes.executor import ProcessExecutor
+from windlass.features import Store
+from windlass.handlers.registry import Phase, Where
+from windlass.model import Lease
+from windlass.observe.logger import get_logger
+from windlass.settings import Settings
+
+log = get_logger("windlass.engine")
+
+
+class Executors:
+    """The executors of one instance. Threads and processes are started when a job needs them, the event loop at once if any phase is async."""
+
+    def __init__(
+        self,
+        bench: Bench,
+        phases: Mapping[str, Phase],
+        settings: Settings,
+        store: Store,
+        on_ended: OnEnded,
+        on_recorded: Callable[[Lease], None],
+        *,
+        on_crash: Callable[[], None],
+        on_duplicate: Callable[[Lease, str], None],
+        on_unstarted: Callable[[Sequence[RunningAttempt], bool], None],
+    ) -> None:
+        self._threads = ThreadExecutor(bench, on_ended, Fault("threads", on_unstarted))
+        self._processes = ProcessExecutor(
+            bench,
+            on_ended,
+            on_recorded=on_recorded,
+            on_crash=on_crash,
+            on_duplicate=on_duplicate,
+            open_store=store.options,
+            lease=settings.lease,
+            crash_cap=settings.crash_cap,
+            cancel_grace=settings.cancel_grace,
+            memory_limit=settings.memory_limit,
+            fault=Fault("processes", on_unstarted),
+        )
+        has_coroutines = any(_is_coroutine(phase) for phase in phases.values())
+        self.loop = None  # last: it has a thread at once
+        if has_coroutines:
+            self.loop = LoopExecutor(bench, on_ended, Fault("loop", on_unstarted))
+        self._warned: set[str] = set()
+
+    def dispatch(self, batch: Sequence[RunningAttempt]) -> None:
+        """Start jobs, each where it belongs; those that cannot be started are given back."""
+        if self.loop is not None and all(_is_plain(running) for running in batch):
+            self.loop.submit(batch)
+            return
+        groups: dict[int, tuple[Executor, list[RunningAttempt]]] = {}
+        for running in batch:
+            host = self._host(running)
+            groups.setdefault(id(host), (host, []))[1].append(running)
+        for host, jobs in groups.values():
+            try:
+                host.submit(jobs)
+            except Exception as error:  # noqa: BLE001  an executor that raises has started none of them
+                host.fault.give_back(explain(error), jobs)
+
+    def faults(self) -> list[tuple[str, str]]:
+        """The executors that could not start a job when they last had one, and why."""
+        hosts = (self._threads, self._processes, self.loop)
+        faults = [host.fault for host in hosts if host is not None]
+        return [(fault.executor, reason) for fault in faults if (reason := fault.reason)]
+
+    def in_thread(self, function: Callable[[], None]) -> None:
+        """Run something that is no job on a thread."""
+        self._threads.run(function)
+
+    def catch_up(self) -> None:
+        """Try again what could not be had when it was needed."""
+        self._threads.catch_up()
+
+    def stop_job(self, running: RunningAttempt) -> None:
+        """Make a job stop that was told to."""
+        self._host(running).stop_job(running)
+
+    def close_processes(self) -> None:
+        """End child processes now; jobs that still run there are given back."""
+        self._processes.close(wait=0.0)
+
+    def close(self) -> None:
+        for host in (self._threads, self._processes, self.loop):
+            if host is not None:
+                host.close(wait=0.5)
+
+    def _host(self, running: RunningAttempt) -> Executor:
+        phase = running.phase
+        if phase is None:
+            return self._threads
+        if running.is_alone or phase.where is Where.PROCESS:
+            if self._processes.can_host(phase):
+                return self._processes
+            if phase.name not in self._warned:
+                self._warned.add(phase.name)
+                log.warning(
+                    "the handler of phase %s cannot be imported by another process, so a job that may have killed its instance "
+                    "runs beside the others; define the handler at the top level of a module",
+                    phase.name,
+                )
+        return self.loop if self.loop is not None and _is_coroutine(phase) else self._threads
+
+
+def _is_coroutine(phase: Phase) -> bool:
+    return phase.where is Where.LOOP or is_async(phase.handler)
+
+
+def _is_plain(running: RunningAttempt) -> bool:
+    return running.phase is not None and running.phase.where is Where.LOOP and not running.is_alone

@@ -1,0 +1,336 @@
+"""``process_request``: run one job now, in this process, under the same claim, lock, retry and error rules as any worker.
+
+    lock → load → done already? → claim → each phase, unless its probe finds its output, with backoff → output and end recorded → release
+
+The lock saves work, the claim decides: with no lock server, or two callers that both got a lock, the database still gives the job
+to one of them. A failed attempt is recorded as everywhere, then waited for here; should a worker take the job meanwhile, the answer says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as OutOfTime
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol, Self, TypeVar
+
+from windlass.arguments.asyncness import is_async
+from windlass.engine.attempt import RunningAttempt, Stop
+from windlass.engine.executors.contract import Bench
+from windlass.engine.membership import Membership
+from windlass.engine.recorder import Recorder
+from windlass.engine.runner import Call, Runner, Wrapper
+from windlass.engine.stats import Stats
+from windlass.engine.workload.places import Places
+from windlass.engine.workload.pool import Processor
+from windlass.errors import JobNotFoundError, LeaseLost, WindlassError
+from windlass.features import Store
+from windlass.handlers.registry import Registry
+from windlass.model import Advanced, Completed, Flag, Job, Lease, Outcome, Retried, State, Verdict, has_flag
+from windlass.observe import events
+from windlass.observe.current_job import current_job, lease_fields
+from windlass.observe.logger import use
+from windlass.observe.report import EngineReport
+from windlass.principals.authority import Authority
+from windlass.settings import Settings
+from windlass.store.jobs.checked import check_correlation
+from windlass.store.jobs.holder import Holder
+from windlass.upkeep.probing import ended_before
+
+T = TypeVar("T")
+
+
+class Status(StrEnum):
+    """What came of a request."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    ALREADY_DONE = "already done"
+    LOCK_HELD = "lock held"
+    HELD = "held by another instance"
+    NOT_READY = "not ready"
+    RETRY_LATER = "retry later"
+    LOST = "lease lost"
+    UNKNOWN = "no such job"
+
+
+@dataclass(frozen=True, slots=True)
+class Processed:
+    """The answer of ``process_request``; ``found`` is the job as it stands afterwards, None where there is none."""
+
+    status: Status
+    request_id: str
+    found: Job | None
+    attempts: int = 0
+
+    @property
+    def job(self) -> Job:
+        """The job as it stands afterwards; raises ``JobNotFoundError`` where there is none."""
+        if self.found is None:
+            raise JobNotFoundError(self.request_id)
+        return self.found
+
+
+class Guard(Protocol):
+    """A lock per request; the locks of locks/ are such."""
+
+    def acquire(self, request_id: str) -> AbstractContextManager[Any]:
+        """The lock, held until its block ends and true; or something false where another has it."""
+        ...
+
+
+class NoGuard:
+    """No lock: the claim alone decides."""
+
+    def acquire(self, request_id: str) -> AbstractContextManager[Any]:
+        return nullcontext(True)
+
+
+class OneJobRunner:
+    """Runs single jobs in the caller's threads. One instance with one heartbeat, made when it is first needed."""
+
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        *,
+        settings: Settings | None = None,
+        locks: Guard | None = None,
+        wrap: Wrapper | None = None,
+        authority: Authority | None = None,
+        semaphore: Callable[[int], Any] = threading.BoundedSemaphore,
+        sleep: Callable[[float], None] = time.sleep,
+        degraded: Callable[[], Iterable[str]] = tuple,
+        logger: logging.Logger | None = None,
+    ) -> None:
+        self._logger = logger
+        self._store = store
+        self._settings = settings or Settings()
+        self._runner = Runner(registry, wrap=wrap, authority=authority)
+        self._locks = locks or NoGuard()
+        self.stats = Stats()
+        self._recorder = Recorder(self.stats)
+        self._recorder_lock = threading.Lock()
+        limit = self._settings.max_concurrent_calls
+        self.places = Places(semaphore(limit)) if limit is not None else None
+        self._sleep = sleep
+        self._presence = Membership(store, self._settings, self.stats, degraded)
+        self._known: dict[str, Mapping[str, Any]] = {}
+        self._threads = ThreadPoolExecutor(thread_name_prefix="windlass-request")
+
+    def process(self, request_id: str, correlation_id: str | None = None) -> Processed:
+        """Run a job to its end; see the drawing above. One that does not exist is a line in the log."""
+        check_correlation(correlation_id)
+        with use(self._logger):
+            try:
+                return self._locked(request_id, correlation_id)
+            except JobNotFoundError:
+                events.request_unknown(request_id, correlation_id)
+                return Processed(Status.UNKNOWN, request_id, None)
+
+    def _locked(self, request_id: str, correlation_id: str | None) -> Processed:
+        with self._locks.acquire(request_id) as lock:
+            if not lock:  # counted and logged by the locks
+                return Processed(Status.LOCK_HELD, request_id, self._store.jobs.get(request_id))
+            try:
+                with nullcontext() if self.places is None else self.places:
+                    return self._process(request_id, correlation_id)
+            finally:
+                self._known.pop(request_id, None)
+
+    def about(self, request_id: str) -> Mapping[str, Any]:
+        """What log lines have of a job: as it runs here, else as the database has it, else nothing."""
+        known = self._known.get(request_id)
+        if known is None:
+            try:
+                known = lease_fields(self._store.jobs.get(request_id))
+            except WindlassError:
+                known = {}
+        return known
+
+    def _process(self, request_id: str, correlation_id: str | None) -> Processed:
+        job = self._store.jobs.get(request_id)
+        self._known[request_id] = {
+            **lease_fields(job),
+            "correlation_id": correlation_id or job.correlation_id,
+        }
+        if job.state is State.COMPLETED:
+            return Processed(Status.ALREADY_DONE, request_id, job)
+        if job.state.is_final:
+            return Processed(Status(str(job.state)), request_id, job)
+        if job.state is State.SCHEDULED:
+            self._store.upkeep.hurry(job.id)
+            self._store.upkeep.promote()
+            job = self._store.jobs.get(request_id)
+        if job.reason in ("limited", "paced"):
+            self._store.limits.let_in()
+            job = self._store.jobs.get(request_id)
+        if job.state is State.WAITING:
+            return Processed(Status.NOT_READY, request_id, job)
+        attempts = 0
+        while (lease := self._presence.holder.claim_one(request_id, correlation_id)) is not None:
+            events.claimed([lease])
+            outcome = self._found_by_probe(lease)
+            if outcome is None:
+                attempts += 1
+                outcome = self._attempt(lease)
+            verdict = self._record(outcome)
+            if verdict is Verdict.LOST:
+                return Processed(Status.LOST, request_id, self._store.jobs.get(request_id), attempts)
+            if isinstance(outcome, Retried) and verdict is Verdict.RECORDED:
+                self._wait(lease, outcome)
+            elif not isinstance(outcome, Advanced) and verdict is not Verdict.REROUTED:
+                return self._answer(request_id, attempts, unclaimed=False)
+            if has_flag(lease.flags, Flag.LIMIT):
+                self._store.limits.let_in()
+        return self._answer(request_id, attempts, unclaimed=True)
+
+    # ------------------------------------------------------------------ one attempt
+
+    def _wait(self, lease: Lease, outcome: Retried) -> None:
+        """Between two attempts: the failed one is recorded, the job is scheduled, and whoever comes first may have it."""
+        if lease.attempt >= lease.max_attempts and outcome.counted:
+            return
+        self._sleep(outcome.delay.total_seconds())
+        self._store.upkeep.hurry(lease.id)
+        self._store.upkeep.promote()
+
+    def _found_by_probe(self, lease: Lease) -> Outcome | None:
+        """The end of a phase whose output is there already, as the phase's own probe says; in a thread, where a loop may run."""
+        phase = self._runner.phase(lease.phase)
+        if phase is None or phase.probe is None or phase.kind != lease.kind:
+            return None
+        outcome = self._threads.submit(_logging_to, self._logger, ended_before, phase, lease).result()
+        if isinstance(outcome, Completed | Advanced):
+            self._on_duplicate(lease, "")
+        return outcome
+
+    def _attempt(self, lease: Lease) -> Outcome | None:
+        now = time.monotonic()
+        phase = self._runner.phase(lease.phase)
+        running = RunningAttempt(lease, phase, Processor(lease.phase, 1), now, now, False)
+        self._presence.running[lease.id] = running
+        self._known[lease.id] = lease_fields(lease)
+        bench = Bench(
+            self._runner, _Hold(self._store, self._presence.holder), on_duplicate=self._on_duplicate
+        )
+        try:
+            call = bench.prepare(running)
+            if not isinstance(call, Call):
+                return call
+            events.started([running])
+            outcome = self._run(bench, running, call)
+            if outcome is None:
+                with self._recorder_lock:
+                    self._recorder.recorded_elsewhere(running)
+                    self._recorder.count_elsewhere()
+            return outcome
+        finally:
+            del self._presence.running[lease.id]
+
+    def _run(self, bench: Bench, running: RunningAttempt, call: Call) -> Outcome | None:
+        """Call the handler in a thread, so that its time limit can be kept."""
+        limit = running.phase.timeout if running.phase else None
+        running.processor.touch(running.started)
+        future: Future[Outcome | None] = self._threads.submit(
+            _logging_to, self._logger, _call, bench, running, call
+        )
+        while True:
+            left = None if limit is None else running.processor.progress_at + limit - time.monotonic()
+            try:
+                return future.result(left if left is None else max(0.0, left))
+            except OutOfTime:
+                if limit is not None and time.monotonic() - running.processor.progress_at < limit:
+                    continue  # it showed a sign of life meanwhile
+                running.stop = Stop.TIME_LIMIT
+                if running.context is not None:
+                    running.context.ask_to_stop()
+                assert running.phase is not None
+                return self._runner.timed_out(running.lease, running.phase)
+
+    def _on_duplicate(self, lease: Lease, name: str) -> None:
+        self.stats.count("duplicates_prevented")
+        events.duplicate_prevented(lease, name)
+
+    def _record(self, outcome: Outcome | None) -> Verdict:
+        if outcome is None:  # its own transaction ended it, or the lease is lost
+            return Verdict.ALREADY_RECORDED
+        step = self._presence.holder.step([outcome])
+        with self._recorder_lock:
+            self._recorder.recorded([outcome], step.verdicts, step.reasons)
+        return step.verdicts[0]
+
+    def _answer(self, request_id: str, attempts: int, *, unclaimed: bool) -> Processed:
+        job = self._store.jobs.get(request_id)
+        match job.state:
+            case State.COMPLETED:
+                status = Status.COMPLETED if attempts else Status.ALREADY_DONE
+            case State.FAILED:
+                status = Status.FAILED
+            case State.CANCELLED:
+                status = Status.CANCELLED
+            case State.SCHEDULED:
+                status = Status.RETRY_LATER
+            case State.PROCESSING:
+                status = Status.HELD if unclaimed else Status.LOST
+            case _:
+                status = Status.NOT_READY
+        return Processed(status, request_id, job, attempts)
+
+    def report(self) -> EngineReport:
+        """How this instance is doing."""
+        return self._presence.report()
+
+    def close(self) -> None:
+        """Stop being an instance."""
+        self._presence.close()
+        self._threads.shutdown(wait=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class _Hold:
+    """What a running job may ask of the store."""
+
+    def __init__(self, store: Store, holder: Holder) -> None:
+        self._store = store
+        self.checkpoint = holder.checkpoint
+        self.put_output = holder.put_output
+        self.transaction = holder.transaction
+        self.fence = holder.fence
+        self.resume = store.resume
+        self.outputs_of = store.outputs_of
+        self.principal_of = store.principals.of
+        self.enqueue = store.enqueue
+
+
+def _logging_to(logger: logging.Logger | None, function: Callable[..., T], *arguments: Any) -> T:
+    with use(logger):
+        return function(*arguments)
+
+
+def _call(bench: Bench, running: RunningAttempt, call: Call) -> Outcome | None:
+    token = current_job.set(running)
+    try:
+        if is_async(call.handler):
+            value = asyncio.run(call())
+        else:
+            value = call()
+    except LeaseLost as error:
+        return bench.raised(running, error) if running.context and running.context.is_recorded else None
+    except BaseException as error:  # noqa: BLE001  as an executor: whatever a handler raises is an outcome
+        return bench.raised(running, error)
+    finally:
+        current_job.reset(token)
+    return bench.returned(running, value)

@@ -1,0 +1,69 @@
+"""A job in a child process, as the supervisor of the children sees it."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from windlass.arguments.importable import Address
+from windlass.engine.attempt import RunningAttempt
+from windlass.engine.processes.child_process import Child
+from windlass.engine.processes.wire import Message, lease_facts
+from windlass.handlers.context import Context
+from windlass.handlers.registry import Phase
+from windlass.observe import logs
+from windlass.store.attempt_store import AttemptStore
+
+
+class ChildAssignment:
+    """A running job, the child that runs it, and how far that got."""
+
+    __slots__ = ("address", "child", "is_begun", "is_recorded", "number", "phase", "running", "tries")
+
+    def __init__(self, running: RunningAttempt, phase: Phase, address: Address, number: int) -> None:
+        self.running = running
+        self.phase = phase
+        self.address = address
+        self.number = number
+        self.child: Child | None = None
+        self.tries = 0
+        self.is_begun = False  # from here on the death of its child counts against it
+        self.is_recorded = False
+
+    def message(self) -> Message:
+        """What a child needs to know to run it; which phase follows is told, because a child may have loaded only a part."""
+        running, phase, following = self.running, self.phase, self.phase.following
+        return {
+            "do": "run",
+            "job": self.number,
+            "lease": lease_facts(running.lease),
+            "processor": running.processor.number,
+            "instance": logs.current_instance(),
+            "waited_ms": running.run(running.started).waited_ms,
+            "phase": {
+                "module": self.address.module,
+                "qualname": self.address.qualname,
+                "name": phase.name,
+                "label": phase.label,
+                "kind": phase.kind,
+                "following": None if following is None else [following.name, following.retry.attempts],
+            },
+        }
+
+    def note_recorded(self) -> None:
+        """A transaction ended the job. The context that knows is in the child; a shadow of it tells the engine."""
+        self.is_recorded = True
+        self._shadow().is_recorded = True
+
+    def note_awaits_commit(self) -> None:
+        """The job's end is in a transaction of its handler's own."""
+        self._shadow().awaits_commit = True
+
+    def note_token(self, token: str) -> None:
+        """The job was given a raw token, which nothing that is recorded of it may hold."""
+        self._shadow().note_token(token)
+
+    def _shadow(self) -> Context:
+        if self.running.context is None:
+            nothing = None
+            self.running.context = Context(self.running.lease, self.phase, cast(AttemptStore, nothing))
+        return self.running.context

@@ -1,0 +1,1 @@
+"""The child's side: what runs inside a child process."""

@@ -1,0 +1,1 @@
+"""The claimed jobs of an instance: those that wait in memory, those that run, and their slots."""

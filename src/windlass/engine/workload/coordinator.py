@@ -1,0 +1,90 @@
+"""Gives waiting jobs to idle processors: in phase order, at most three per phase and cycle, round again while there is both.
+
+The order of the phases is their order in their pipelines, the first phase first: what is begun at the front keeps the rest
+supplied, and no phase starves, because none gets more than its share of a cycle. Where the instance's own limit ends a cycle early, the
+next one goes on there: a limit that frees one place at a time would give each to the first phase.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from windlass.engine.workload.pool import Pool, Processor
+from windlass.engine.workload.queue import Queue
+from windlass.model import Lease
+
+PER_CYCLE = 3
+
+
+Assignment = tuple[Processor, Lease]
+"""A processor and the job it is to run."""
+
+
+class Coordinator:
+    """Assigns until there is no job that fits an idle processor, or the instance's own limit is reached."""
+
+    def __init__(
+        self,
+        queue: Queue,
+        pools: Mapping[str, Pool],
+        order: Sequence[str],
+        *,
+        per_cycle: int = PER_CYCLE,
+        limit: int | None = None,
+    ) -> None:
+        self._queue = queue
+        self._pools = pools
+        self._order = tuple(order)
+        self._per_cycle = per_cycle
+        self._limit = limit
+        self._last: str | None = None  # the phase that was given something last
+        self._had = 0  # and how much in its turn
+
+    def assign(self, most: int | None = None) -> list[Assignment]:
+        """All assignments that are possible now, in the order they were made; ``most`` of them, where that was asked of ``ready`` before."""
+        made: list[Assignment] = []
+        room = self.room() if most is None else most
+        while room > 0:
+            ready = [phase for phase in self._order if self._queue.size(phase) and self._pools[phase].free]
+            if not ready:
+                break
+            # Where only one phase has both, its turns follow each other: all at once comes to the same.
+            is_alone = len(ready) == 1
+            for phase in ready if self._limit is None else self._in_turn(ready):
+                room -= self._cycle(phase, room if is_alone else min(self._share(phase), room), made)
+        return made
+
+    def _in_turn(self, ready: Sequence[str]) -> Sequence[str]:
+        """The phases in their order, beginning where the last cycle ended."""
+        if self._last is None or len(ready) == 1:
+            return ready
+        first = self._order.index(self._last) + (self._had >= self._per_cycle)
+        return sorted(ready, key=lambda phase: (self._order.index(phase) - first) % len(self._order))
+
+    def _share(self, phase: str) -> int:
+        return self._per_cycle - (self._had if self._is_its_turn(phase) else 0)
+
+    def _is_its_turn(self, phase: str) -> bool:
+        return self._limit is not None and phase == self._last and self._had < self._per_cycle
+
+    def _cycle(self, phase: str, most: int, made: list[Assignment]) -> int:
+        pool = self._pools[phase]
+        leases = self._queue.take_many(phase, min(most, pool.free))
+        made += zip(pool.assign_many(leases), leases, strict=True)
+        if self._limit is not None and leases:
+            self._had = len(leases) + (self._had if self._is_its_turn(phase) else 0)
+            self._last = phase
+        return len(leases)
+
+    def ready(self) -> int:
+        """How many jobs that wait can begin now."""
+        fitting = sum(min(pool.free, self._queue.size(phase)) for phase, pool in self._pools.items())
+        return min(fitting, self.room())
+
+    def room(self) -> int:
+        """How many jobs could begin now, if there were as many."""
+        free = sum(pool.free for pool in self._pools.values())
+        if self._limit is None:
+            return free
+        busy = sum(pool.size - pool.free for pool in self._pools.values())
+        return max(0, min(free, self._limit - busy))

@@ -1,0 +1,393 @@
+"""The chunk loop: a long job in slices, each committed by itself, resumed at the last one after a crash.
+
+    for chunk in ctx.chunks(total=count(), size=1000):       # numbered: chunk.offset, chunk.limit
+        with chunk as tx:                                    # effects, checkpoint and progress: one commit
+            write(tx.connection, fetch(chunk.offset, chunk.limit))
+
+    for chunk in ctx.chunks(size=1000):                      # keyset: chunk.after, total unknown
+        with chunk:
+            rows = fetch_after(chunk.after, chunk.limit)
+            chunk.reached(rows[-1].id if rows else None, count=len(rows))   # None: that was the last one
+
+The transaction is begun when ``tx`` is first used. A chunk whose effect is elsewhere (a file, somebody's API) never uses it: then the
+checkpoint is saved after the effect, and a crash between the two repeats that one chunk.
+
+A chunk that raises is rolled back and comes again by its own retry policy (three tries, after 1, 2 and 3 seconds, unless said otherwise);
+after the last try the exception is the job's. Between chunks the loop looks whether the job should stop. In async handlers it is
+``async for`` and ``async with``, and ``await tx.execute(...)``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Protocol
+
+from windlass.arguments.asyncness import is_async, is_on_a_loop
+from windlass.errors import ConfigError, LeaseLost, NotAllowedError, StoreError, WindlassError
+from windlass.handlers.chunk_transaction import ChunkTransaction
+from windlass.handlers.transaction import JobTransaction
+from windlass.model import Lease, Output, Progress, wrapped
+from windlass.model.retry import RetryPolicy, as_delay
+from windlass.model.signals import Fail, Signal, Stopped
+from windlass.observe import events
+
+SIZE = 1000
+SKIPPED = "skipped:"
+STOPPED = (Stopped, asyncio.CancelledError)
+
+
+class ChunkHost(Protocol):
+    """What the loop needs of a context."""
+
+    lease: Lease
+    probe: Callable[[str, int], None] | None
+    has_loop: bool
+
+    @property
+    def is_async(self) -> bool: ...
+
+    def check_stop(self) -> None: ...
+
+    def sleep(self, seconds: float) -> None: ...
+
+    def alive(self) -> None: ...
+
+    def resume(self) -> Progress | None: ...
+
+    def outputs(self) -> list[Output]: ...
+
+    def save(self, position: Any, done: int, total: int | None) -> None: ...
+
+    def put_output(self, name: str, value: Any) -> Output: ...
+
+    def transaction(self, *, ends: bool = True) -> JobTransaction: ...
+
+
+@dataclass(slots=True)
+class _State:
+    """Where the loop is; ``done`` is the number of records behind it."""
+
+    number: int = 0
+    done: int = 0
+    after: Any = None
+    is_last: bool = False
+    skipped: int = 0
+
+
+class Chunks:
+    """See ``Context.chunks``. One loop per attempt; iterate it once."""
+
+    def __init__(
+        self,
+        host: ChunkHost,
+        *,
+        total: int | None,
+        size: int,
+        retry: RetryPolicy,
+        skip_limit: int,
+        cleanup: Callable[[], Any] | None,
+    ) -> None:
+        if not _is_whole(size, 1):
+            raise ConfigError("size", size, "a whole number of 1 or more records a chunk")
+        if total is not None and not _is_whole(total, 0):
+            raise ConfigError("total", total, "a whole number from 0, or None where it is not known")
+        if not _is_whole(skip_limit, 0):
+            raise ConfigError("skip_limit", skip_limit, "a whole number from 0")
+        self._host = host
+        self._size = size
+        self._retry = retry
+        self._skip_limit = skip_limit
+        self._cleanup = cleanup
+        self._is_clean = cleanup is None
+        self.total = total
+        self._state = _State()
+        self._began = time.monotonic()
+        self._first = 0
+
+    # ------------------------------------------------------------------ both colours
+
+    def __iter__(self) -> Iterator[Chunk]:
+        if is_async(self._cleanup):
+            raise ConfigError("cleanup", self._cleanup, "a plain function, in a plain handler")
+        self._refuse_on_a_loop()
+        self._resume()
+        try:
+            while (chunk := self._next()) is not None:
+                while True:
+                    self._edge()
+                    yield chunk
+                    if chunk.is_done:
+                        break
+                    self._host.sleep(chunk.again_after(self._host.lease))
+                    chunk = chunk.again()
+                self._passed(chunk)
+            self._edge()
+        except Stopped:
+            self.clean_up()
+            raise
+
+    async def __aiter__(self) -> AsyncIterator[Chunk]:
+        await asyncio.to_thread(self._resume)
+        try:
+            while (chunk := self._next()) is not None:
+                while True:
+                    self._edge()
+                    yield chunk
+                    if chunk.is_done:
+                        break
+                    await asyncio.sleep(chunk.again_after(self._host.lease))
+                    chunk = chunk.again()
+                self._passed(chunk)
+            self._edge()
+        except STOPPED:
+            await self.clean_up_async()
+            raise
+
+    def _refuse_on_a_loop(self) -> None:
+        """The plain form blocks whatever runs on the event loop: other coroutines, and transactions they have open."""
+        if self._host.is_async and is_on_a_loop():
+            raise WindlassError(
+                f"job {self._host.lease.id} has a coroutine as its handler, and `for chunk in ctx.chunks(…)` would block the event loop; "
+                "write `async for chunk in ctx.chunks(…)` and `async with chunk as tx`, and `await tx.execute(…)`"
+            )
+
+    def _edge(self) -> None:
+        """Between two chunks: stop here if the job should."""
+        self._host.alive()
+        self._host.check_stop()
+
+    def clean_up(self) -> Any:
+        """Call the handler's own clean-up, once; answers what it answered."""
+        if self._is_clean or self._cleanup is None:
+            return None
+        self._is_clean = True
+        return self._cleanup()
+
+    async def clean_up_async(self) -> None:
+        """The same for a loop whose clean-up may be a coroutine."""
+        if inspect.isawaitable(answer := self.clean_up()):
+            await answer
+
+    def _resume(self) -> None:
+        if self._host.has_loop:
+            raise WindlassError(
+                f"job {self._host.lease.id} is in its second loop of chunks, which would go on where the first one ended; "
+                "a phase has one: make the other a phase of its own (app.pipeline)"
+            )
+        self._host.has_loop = True
+        saved = self._host.resume()
+        state = self._state
+        if saved is not None:
+            state.number, state.after, state.is_last = _place(saved)
+            state.done = saved.done
+            least = max(saved.done, saved.total or 0)
+            if self.total is not None and self.total < least:
+                raise ConfigError(
+                    "total",
+                    self.total,
+                    f"at least {least}, as it was ({saved.done} are done); a total may grow, not shrink",
+                )
+        if self._skip_limit:
+            state.skipped = sum(
+                len(output.value)
+                for output in self._host.outputs()
+                if output.phase == self._host.lease.phase and output.name.startswith(SKIPPED)
+            )
+        self._first = state.done
+
+    def _next(self) -> Chunk | None:
+        state = self._state
+        if self.total is None:
+            return None if state.is_last else Chunk(self, state.number, state.done, self._size, state.after)
+        left = self.total - state.done
+        return Chunk(self, state.number, state.done, min(self._size, left), None) if left > 0 else None
+
+    def _passed(self, chunk: Chunk) -> None:
+        state = self._state
+        state.number += 1
+        state.done = chunk.offset + chunk.count
+        state.after = chunk.reaches
+        state.is_last = chunk.is_last
+        state.skipped += len(chunk.skipped)
+
+    # ------------------------------------------------------------------ what a chunk asks for
+
+    def position(self, chunk: Chunk) -> Any:
+        """What is saved with a chunk: where the next one begins, and how fast it goes, for people."""
+        done = chunk.offset + chunk.count
+        spent = time.monotonic() - self._began
+        rate = round((done - self._first) / spent, 3) if spent > 0 and done > self._first else None
+        after = chunk.reaches if self.total is None else None
+        return wrapped(after, chunk=chunk.number + 1, rate=rate, last=chunk.is_last or None)
+
+    def may_skip(self, chunk: Chunk) -> None:
+        """Refuse one more bad record than allowed."""
+        if self._state.skipped + len(chunk.skipped) > self._skip_limit:
+            raise Fail(
+                "too_many_skipped",
+                f"more than {self._skip_limit} records were skipped; the last one: {chunk.skipped[-1]['reason']}",
+            )
+
+
+def _place(saved: Progress) -> tuple[int, Any, bool]:
+    """Number and place of the next chunk, and whether there is none; earlier releases had them in the position itself."""
+    if saved.chunk is None and isinstance(saved.position, dict):
+        old = saved.position
+        return int(old.get("chunk", 0)), old.get("after"), bool(old.get("last", False))
+    return saved.chunk or 0, saved.position if saved.chunk else None, saved.is_last
+
+
+class Chunk:
+    """One slice: records ``offset`` to ``offset + limit``, or up to ``limit`` records after ``after``."""
+
+    def __init__(
+        self, chunks: Chunks, number: int, offset: int, limit: int, after: Any, *, attempt: int = 1
+    ) -> None:
+        self._chunks = chunks
+        self.number = number
+        self.offset = offset
+        self.limit = limit
+        self.after = after
+        self.attempt = attempt
+        self.count = limit if chunks.total is not None else 0
+        self.reaches: Any = after
+        self.is_last = False
+        self.skipped: list[dict[str, Any]] = []
+        self.is_done = False
+        self._has_reached = chunks.total is not None
+        self._error: BaseException | None = None
+        self._tx: ChunkTransaction | None = None
+
+    def reached(self, after: Any, *, count: int) -> None:
+        """Keyset: the next chunk begins after this value, and this one had so many records. None: that was the last one."""
+        if self._chunks.total is not None:
+            raise WindlassError(
+                "a numbered chunk knows its place; chunk.reached() is for loops without a total"
+            )
+        if not _is_whole(count, 0):
+            raise ConfigError("count", count, "how many records the chunk had, from 0")
+        self.reaches, self.count, self.is_last, self._has_reached = after, count, after is None, True
+
+    def skip(self, record: Any, reason: str) -> None:
+        """Leave out a bad record; it is kept with its reason among the job's outputs. More than ``skip_limit`` fail the job."""
+        self.skipped.append({"record": record, "reason": str(reason)})
+        self._chunks.may_skip(self)
+
+    def again(self) -> Chunk:
+        """The same slice, once more."""
+        return Chunk(self._chunks, self.number, self.offset, self.limit, self.after, attempt=self.attempt + 1)
+
+    def again_after(self, lease: Lease) -> float:
+        """How long to wait before this chunk comes again."""
+        if self._error is None:
+            raise WindlassError(
+                f"chunk {self.number} of job {lease.id} was not used; write `with chunk as tx:` in the loop's body"
+            )
+        retry = self._chunks._retry
+        delay = as_delay(retry.delay(self.attempt, self._error)).total_seconds()
+        events.chunk_retried(lease, self.number, self.attempt, retry.attempts, self._error, delay)
+        return delay
+
+    # ------------------------------------------------------------------ plain handlers
+
+    def _reached(self, point: str) -> None:
+        if (probe := self._chunks._host.probe) is not None:
+            probe(point, self.number)
+
+    def __enter__(self) -> ChunkTransaction:
+        self._reached("chunk.begin")
+        self._tx = ChunkTransaction(self._chunks._host.transaction(ends=False))
+        return self._tx
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        assert self._tx is not None
+        if error is not None:
+            self._tx.roll_back(error)
+            if isinstance(error, STOPPED):
+                self._chunks.clean_up()
+            return self._is_tried_again(error)
+        self._commit(self._tx)
+        self.is_done = True
+        return False
+
+    def _commit(self, tx: ChunkTransaction) -> None:
+        try:
+            self._require_reached()
+            self._reached("chunk.commit")
+        except BaseException as error:
+            tx.roll_back(error)
+            raise
+        self._save(tx)
+        self._reached("chunk.committed")
+
+    def _save(self, tx: ChunkTransaction) -> None:
+        host = self._chunks._host
+        done, total, position = self.offset + self.count, self._chunks.total, self._chunks.position(self)
+        if not tx.is_open and not self.skipped:
+            host.save(position, done, total)
+            return
+        with tx.opened() as open_tx:
+            if self.skipped:
+                open_tx.put_output(f"{SKIPPED}{self.number}", self.skipped)
+            # a chunk of a keyset may have no record: the last one, where the number of records is a multiple of the size
+            open_tx.checkpoint(position, done=done, total=total, must_go_on=self.count > 0)
+
+    def _require_reached(self) -> None:
+        if not self._has_reached:
+            raise WindlassError(
+                "a chunk without a total must say how far it came: chunk.reached(last key or None, count=…)"
+            )
+
+    def _is_tried_again(self, error: BaseException) -> bool:
+        """Whether an error is the chunk's own business; signals, lost leases, missing rights and a database that is
+        away are not."""
+        if not isinstance(error, Exception) or isinstance(
+            error, Signal | LeaseLost | NotAllowedError | StoreError
+        ):
+            return False
+        if self.attempt >= self._chunks._retry.attempts:
+            return False
+        self._error = error
+        return True
+
+    # ------------------------------------------------------------------ async handlers
+
+    async def __aenter__(self) -> ChunkTransaction:
+        self._reached("chunk.begin")
+        self._tx = ChunkTransaction(self._chunks._host.transaction(ends=False), is_async=True)
+        return self._tx
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        tx = self._tx
+        assert tx is not None
+        try:
+            if error is not None:
+                await tx.run_here(tx.roll_back, error)
+                if isinstance(error, STOPPED):
+                    await self._chunks.clean_up_async()
+                return self._is_tried_again(error)
+            await tx.run_here(self._commit, tx)
+            self.is_done = True
+            return False
+        except asyncio.CancelledError:  # told to stop in the middle of the commit, which goes on
+            await tx.run_here(_nothing)  # on the same thread: after it
+            await self._chunks.clean_up_async()
+            raise
+        finally:
+            tx.dismiss()
+
+
+def _nothing() -> None: ...
+
+
+def _is_whole(value: object, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least

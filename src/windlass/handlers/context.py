@@ -1,0 +1,371 @@
+"""What a handler sees of its job.
+
+A context belongs to one attempt. Its writes are fenced by the attempt's lease: once the lease is lost they raise ``LeaseLost`` and
+change nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, overload
+
+from pydantic import TypeAdapter
+
+from windlass.arguments.asyncness import is_async
+from windlass.errors import PayloadError
+from windlass.handlers.child_jobs import filled
+from windlass.handlers.chunks import SIZE, Chunks
+from windlass.handlers.registry import Phase
+from windlass.handlers.transaction import JobTransaction, Opener, inherit
+from windlass.model import (
+    Advanced,
+    Completed,
+    Enqueued,
+    Json,
+    Lease,
+    NewJob,
+    Output,
+    Progress,
+    wrapped,
+)
+from windlass.model.principal import Expiry, Principal
+from windlass.model.retry import RetryPolicy
+from windlass.model.signals import BadResult, Stopped
+from windlass.principals.authority import Authority
+from windlass.principals.rights import Rights
+from windlass.store.attempt_store import AttemptStore
+from windlass.transactions.detect import async_caller, plain_caller
+from windlass.transactions.protocols import Caller
+from windlass.transactions.transaction import CallerTransaction, join
+
+T = TypeVar("T")
+
+
+Probe = Callable[[str, int], None]
+"""Told of the points a job passes (its chunks); for tests that make something go wrong there."""
+
+
+class Context(Rights):
+    """The job a handler runs for, and what it may do while it runs."""
+
+    _began: tuple[float, int] | None = None
+    """When this attempt's progress was first looked at, and how far the job was then; the class's own until somebody asks."""
+
+    def __init__(
+        self,
+        lease: Lease,
+        phase: Phase,
+        hold: AttemptStore,
+        *,
+        touch: Callable[[], None] = lambda: None,
+        probe: Probe | None = None,
+        authority: Authority | None = None,
+        on_duplicate: Callable[[str], None] = lambda name: None,
+    ) -> None:
+        super().__init__(lease, hold, authority or Authority())
+        self._phase = phase
+        self._touch = touch
+        self.probe = probe
+        self.has_loop = False
+        self._on_duplicate = on_duplicate
+        self._stopping = threading.Event()
+        self._outputs: Sequence[Output] | None = None
+        self.is_recorded = False
+        """Whether a transaction of the handler has ended the job (or moved it on) already."""
+        self.awaits_commit = False
+        """Whether a transaction that the handler opened itself has the job's end in it; only the database knows if it committed."""
+        self.ended_with: Any = None
+        """The result that one of the two ended the job with."""
+
+    # ------------------------------------------------------------------ who am I
+
+    @property
+    def job_id(self) -> str:
+        return self.lease.id
+
+    @property
+    def kind(self) -> str:
+        return self.lease.kind
+
+    @property
+    def phase(self) -> str:
+        return self._phase.label
+
+    @property
+    def is_async(self) -> bool:
+        """Whether the handler is a coroutine function."""
+        return is_async(self._phase.handler)
+
+    @property
+    def attempt(self) -> int:
+        """Which execution of this phase this is: 1, 2, …"""
+        return self.lease.attempt
+
+    @property
+    def max_attempts(self) -> int:
+        return self.lease.max_attempts
+
+    @property
+    def correlation_id(self) -> str:
+        return self.lease.correlation_id
+
+    @property
+    def key(self) -> str:
+        """The same on every attempt of this phase: give it to systems outside that drop repeats."""
+        return f"{self.lease.id}:{self.lease.generation}:{self.lease.phase}"
+
+    def recheck(self) -> Principal | None:
+        """Have the application's check made now, in the middle of long work; raises where it says no."""
+        self._authority.admit(self, Expiry.RECHECK)
+        return self.principal
+
+    async def recheck_async(self) -> Principal | None:
+        """``recheck`` without blocking the event loop."""
+        await self._authority.admit_async(self, Expiry.RECHECK)
+        return self.principal
+
+    # ------------------------------------------------------------------ being stopped
+
+    @property
+    def should_stop(self) -> bool:
+        """Whether the job was cancelled, ran out of time, or its instance stops; a handler that works long looks now and then."""
+        return self._stopping.is_set()
+
+    def check_stop(self) -> None:
+        """Raise ``Stopped`` where the job should stop; let it pass through your clean-up."""
+        if self._stopping.is_set():
+            raise Stopped
+
+    def sleep(self, seconds: float) -> None:
+        """Sleep in a plain handler, and wake (with ``Stopped``) when the job should stop."""
+        if self._stopping.wait(seconds):
+            raise Stopped
+
+    def ask_to_stop(self) -> None:
+        """Called by the engine."""
+        self._stopping.set()
+
+    # ------------------------------------------------------------------ progress
+
+    def alive(self) -> None:
+        """Show a sign of life: the time limit counts from here."""
+        self._touch()
+
+    def checkpoint(self, position: Any = None, *, done: int = 0, total: int | None = None) -> None:
+        """Save where the job would go on, and how far it is. Durable when this returns; raises ``Stopped`` if it should stop."""
+        self._touch()
+        position = self._paced(position, done)
+        if self._hold.checkpoint(self.lease, done=done, total=total, position=position):
+            self._stopping.set()
+        self.check_stop()
+
+    def save(self, position: Any, done: int, total: int | None) -> None:
+        """Like ``checkpoint``, for loops that look themselves whether to stop."""
+        self._touch()
+        if self._hold.checkpoint(self.lease, done=done, total=total, position=position):
+            self._stopping.set()
+
+    def resume(self) -> Progress | None:
+        """Where an earlier attempt left off; None at the beginning."""
+        saved = self._hold.resume(self.lease)
+        self._began = time.monotonic(), saved.done if saved else 0
+        return saved
+
+    def _paced(self, position: Any, done: int) -> Any:
+        """A position with the records a second since ``resume``, or since the first checkpoint of this attempt."""
+        now = time.monotonic()
+        if self._began is None:
+            self._began = now, done
+        then, first = self._began
+        return wrapped(
+            position, rate=round((done - first) / (now - then), 3) if done > first and now > then else None
+        )
+
+    def chunks(
+        self,
+        *,
+        total: int | None = None,
+        size: int = SIZE,
+        retry: RetryPolicy | None = None,
+        skip_limit: int = 0,
+        cleanup: Callable[[], Any] | None = None,
+    ) -> Chunks:
+        """Work through many records in slices that are committed one by one; see chunks.py.
+
+        With ``total`` chunks are numbered (``offset``, ``limit``); without it they follow a key (``after``). A chunk that raises comes
+        again by ``retry`` (the phase's ``chunk_retry``). ``skip_limit`` bad records may be left out with ``chunk.skip``. ``cleanup``
+        is called once when the loop ends early because the job should stop: at a chunk's edge, inside a chunk (after it was rolled back)
+        or while a chunk waits to be tried again. In an async handler it may be a coroutine function.
+
+        A phase has one loop: its place is the job's checkpoint, which a second one would take for its own.
+        """
+        policy = retry or self._phase.chunk_retry
+        return Chunks(self, total=total, size=size, retry=policy, skip_limit=skip_limit, cleanup=cleanup)
+
+    def outputs(self) -> list[Output]:
+        """All outputs this job has so far."""
+        return list(self._hold.outputs_of(self.lease))
+
+    # ------------------------------------------------------------------ outputs
+
+    @overload
+    def output(self, phase: str, as_type: type[T], *, name: str = "") -> T: ...
+
+    @overload
+    def output(self, phase: str, as_type: None = None, *, name: str = "") -> Any: ...
+
+    def output(self, phase: str, as_type: Any = None, *, name: str = "") -> Any:
+        """What an earlier phase of this job produced, as the type given."""
+        if self._outputs is None:
+            self._outputs = self._hold.outputs_of(self.lease)
+        wanted = f"{self.lease.kind}:{phase}"
+        for item in self._outputs:
+            if item.phase in (phase, wanted) and item.name == name:
+                return item.value if as_type is None else TypeAdapter(as_type).validate_python(item.value)
+        have = ", ".join(item.phase.partition(":")[2] or item.phase for item in self._outputs) or "none"
+        raise LookupError(f"job {self.lease.id} has no output {name!r} of phase {phase!r}; it has: {have}")
+
+    def put_output(self, name: str, value: Any) -> Output:
+        """Store a named output, once: the first value stands, also across attempts."""
+        output = self._hold.put_output(self.lease, value, name=name)
+        if not output.created:
+            self._on_duplicate(name)
+        return output
+
+    # ------------------------------------------------------------------ the same for coroutines: in a thread, off the event loop
+
+    async def checkpoint_async(
+        self, position: Any = None, *, done: int = 0, total: int | None = None
+    ) -> None:
+        """``checkpoint`` without blocking the event loop."""
+        await asyncio.to_thread(self.checkpoint, position, done=done, total=total)
+
+    async def resume_async(self) -> Progress | None:
+        """``resume`` without blocking the event loop."""
+        return await asyncio.to_thread(self.resume)
+
+    @overload
+    async def output_async(self, phase: str, as_type: type[T], *, name: str = "") -> T: ...
+
+    @overload
+    async def output_async(self, phase: str, as_type: None = None, *, name: str = "") -> Any: ...
+
+    async def output_async(self, phase: str, as_type: Any = None, *, name: str = "") -> Any:
+        """``output`` without blocking the event loop."""
+        return await asyncio.to_thread(self.output, phase, as_type, name=name)
+
+    async def put_output_async(self, name: str, value: Any) -> Output:
+        """``put_output`` without blocking the event loop."""
+        return await asyncio.to_thread(self.put_output, name, value)
+
+    async def enqueue_async(self, job: NewJob) -> Enqueued:
+        """``enqueue`` without blocking the event loop."""
+        return await asyncio.to_thread(self.enqueue, job)
+
+    # ------------------------------------------------------------------ effects
+
+    def transaction(self, *, ends: bool = True) -> JobTransaction:
+        """A transaction for the handler's own writes.
+
+        Leaving the block commits them together with the end of this phase (``tx.complete(result)`` gives the result; with
+        ``ends=False`` the job goes on after the commit). An exception, or a lost lease, rolls everything back.
+        """
+        return JobTransaction(
+            self._open,
+            self._phase,
+            self.lease,
+            ends=ends,
+            on_end=self._on_end,
+            on_cancel=self.ask_to_stop,
+            touch=self._touch,
+            on_duplicate=self._on_duplicate,
+            filled=self._filled,
+        )
+
+    def complete_in(self, where: Any, result: Any = None) -> None:
+        """End this phase with a result in a transaction of the handler's own: both are committed, or neither.
+
+        ``where`` is what ``enqueue_in`` takes; the handler commits, soon and before it returns. From here on the job's row is locked,
+        and PostgreSQL ends the transaction when it idles longer than the lease lasts. ``LeaseLost`` says to roll back.
+        """
+        self._end_in(plain_caller(where), result)
+
+    async def complete_in_async(self, where: Any, result: Any = None) -> None:
+        """The same for an async connection or session."""
+        await async_caller(where).lend(lambda caller: self._end_in(caller, result))
+
+    def checkpoint_in(
+        self, where: Any, position: Any = None, *, done: int = 0, total: int | None = None
+    ) -> None:
+        """Save where the job would go on in a transaction of the handler's own; the job goes on. ``done`` must grow each time.
+
+        Where the job should stop, ``should_stop`` says so from here on; commit first.
+        """
+        self._checkpoint_in(plain_caller(where), position, done, total)
+
+    async def checkpoint_in_async(
+        self, where: Any, position: Any = None, *, done: int = 0, total: int | None = None
+    ) -> None:
+        """The same for an async connection or session."""
+        await async_caller(where).lend(lambda caller: self._checkpoint_in(caller, position, done, total))
+
+    def _end_in(self, caller: Caller, result: Any) -> None:
+        outcome = _ending(self._phase, self.lease, result)
+        fence = self._hold.fence(self.lease)
+        fence.end(self._joined(caller, fence), outcome)
+        self._on_end_in(result)
+
+    def _checkpoint_in(self, caller: Caller, position: Any, done: int, total: int | None) -> None:
+        self._touch()
+        fence = self._hold.fence(self.lease)
+        position = self._paced(position, done)
+        if fence.checkpoint(self._joined(caller, fence), done=done, total=total, position=position):
+            self._stopping.set()
+
+    def _joined(self, caller: Caller, fence: Any) -> CallerTransaction:
+        """The handler's transaction, with all that its session kept back sent before the fence."""
+        tx = join(caller, fence.dialect, fence.clock)
+        caller.flush()
+        return tx
+
+    def enqueue(self, job: NewJob) -> Enqueued:
+        """Enqueue another job, of a kind of the same app and checked as by the kind's own ``enqueue``; with this one's correlation id,
+        unless it brings its own."""
+        return self._hold.enqueue([inherit(self._filled(job), self.lease)])[0]
+
+    def _filled(self, job: NewJob) -> NewJob:
+        return filled(job, self._phase, self._authority)
+
+    @property
+    def _open(self) -> Opener:
+        return self._hold.transaction
+
+    def _on_end(self, result: Any) -> None:
+        self.ended_with = result
+        self.is_recorded = True
+
+    def _on_end_in(self, result: Any) -> None:
+        self.ended_with = result
+        self.awaits_commit = True
+
+    def is_dropped(self, value: Any) -> bool:
+        """Whether a value that the handler returned is lost, because the job was ended with another result before."""
+        if value is None or not (self.is_recorded or self.awaits_commit) or value is self.ended_with:
+            return False
+        try:
+            return not bool(value == self.ended_with)
+        except Exception:  # noqa: BLE001  the value's own __eq__
+            return True
+
+
+def _ending(phase: Phase, lease: Lease, value: Any) -> Completed | Advanced:
+    """What a phase that ends with this value comes to."""
+    if value is None and phase.following is None:
+        return phase.ended(lease, None)
+    try:
+        return phase.ended(lease, Json(phase.signature.encode_result(value)))
+    except PayloadError as error:
+        raise BadResult(str(error)) from error

@@ -1,0 +1,43 @@
+"""Lets limited jobs into their queues: those that were parked just now, those that a phase's rate allows, and what was forgotten.
+
+Whoever ends a job that has a place lets the next one in by itself. Here is the rest: jobs that came since, buckets that filled, places that
+nobody gave (the net), and jobs that have waited so long that they rise. Every instance does this, and without limits it
+costs nothing: the agenda's one read says whether there is anything to do.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from windlass.limits.store import Limits
+from windlass.observe.logger import get_logger
+from windlass.store.jobs.upkeep import AgendaItems
+
+log = get_logger("windlass.upkeep")
+
+FOREVER = float("inf")
+
+
+class LimitsDuty:
+    """A part of the agenda. ``every`` is how often the net is drawn and waiting jobs rise."""
+
+    def __init__(
+        self, limits: Limits, *, every: float, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._limits = limits
+        self._every = every
+        self._monotonic = monotonic
+        self._look_at = float("-inf")
+
+    def run(self, agenda: AgendaItems) -> float:
+        """Let in what can be; seconds until there may be more."""
+        began = self._monotonic()
+        wait = self._limits.let_in() if agenda.has_parked or agenda.has_paced else None
+        if agenda.has_flow and self._monotonic() >= self._look_at:
+            self._look_at = self._monotonic() + self._every
+            self._limits.mend()
+            self._limits.age()
+        return (
+            FOREVER if wait is None else max(0.0, wait - (self._monotonic() - began))
+        )  # buckets fill meanwhile

@@ -1,0 +1,197 @@
+"""What a job with a principal may write: nothing that holds a token it was given, and no job with more rights than its own.
+
+Everything a handler hands to the store through its context passes here. Tokens are looked for in what would be stored (arguments,
+outputs, positions, results), as they are and as JSON writes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from pydantic_core import to_json
+
+from windlass.errors import PayloadError
+from windlass.model import (
+    Advanced,
+    Cancelled,
+    Completed,
+    Enqueued,
+    Failed,
+    JobError,
+    Lease,
+    NewJob,
+    Outcome,
+    Retried,
+)
+from windlass.observe.redaction import Secrets
+
+STORED = ("args", "key", "debounce", "throttle", "correlation_id", "limits")
+"""What of a new job is stored as it was given."""
+
+
+class Warden(Protocol):
+    """Who knows a job's rights and its tokens."""
+
+    def inherited(self, job: NewJob) -> NewJob:
+        """The job with at most the rights of the one that enqueues it; raises where it asks for more."""
+        ...
+
+    def refuse_tokens(self, what: str, value: Any) -> None:
+        """Raise where a value holds a token."""
+        ...
+
+
+class GuardedAttemptStore:
+    """A ``AttemptStore`` that passes on what may be written."""
+
+    def __init__(self, hold: Any, warden: Warden) -> None:
+        self._hold = hold
+        self._warden = warden
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._hold, name)
+
+    def checkpoint(self, lease: Lease, *, done: int, total: int | None = None, position: Any = None) -> Any:
+        self._warden.refuse_tokens("position", position)
+        return self._hold.checkpoint(lease, done=done, total=total, position=position)
+
+    def put_output(self, lease: Lease, value: Any, *, name: str = "") -> Any:
+        self._warden.refuse_tokens("output", value)
+        self._warden.refuse_tokens("name", name)
+        return self._hold.put_output(lease, value, name=name)
+
+    def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        made: list[Enqueued] = self._hold.enqueue(_passed(self._warden, jobs))
+        return made
+
+    def transaction(self, lease: Lease) -> GuardedEffect:
+        return GuardedEffect(self._hold.transaction(lease), self._warden)
+
+    def fence(self, lease: Lease) -> GuardedFence:
+        return GuardedFence(self._hold.fence(lease), self._warden)
+
+
+class GuardedEffect:
+    """An effect transaction that refuses to store a raw token."""
+
+    def __init__(self, effect: Any, warden: Warden) -> None:
+        self._effect = effect
+        self._warden = warden
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._effect, name)
+
+    def __enter__(self) -> GuardedEffect:
+        self._effect.__enter__()
+        return self
+
+    def __exit__(self, *how: Any) -> Any:
+        return self._effect.__exit__(*how)
+
+    def complete(self, result: Any = None, **options: Any) -> None:
+        self._warden.refuse_tokens("result", result)
+        self._effect.complete(result, **options)
+
+    def advance(self, phase: str, output: Any = None, **options: Any) -> None:
+        self._warden.refuse_tokens("output", output)
+        self._effect.advance(phase, output, **options)
+
+    def checkpoint(self, *, position: Any = None, **progress: Any) -> None:
+        self._warden.refuse_tokens("position", position)
+        self._effect.checkpoint(position=position, **progress)
+
+    def put_output(self, value: Any, *, name: str) -> Any:
+        self._warden.refuse_tokens("output", value)
+        self._warden.refuse_tokens("name", name)
+        return self._effect.put_output(value, name=name)
+
+    def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        made: list[Enqueued] = self._effect.enqueue(_passed(self._warden, jobs))
+        return made
+
+
+class GuardedFence:
+    """The end of a job in its handler's own transaction, likewise."""
+
+    def __init__(self, fence: Any, warden: Warden) -> None:
+        self._fence = fence
+        self._warden = warden
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._fence, name)
+
+    def end(self, tx: Any, outcome: Any) -> None:
+        self._warden.refuse_tokens(
+            "result", getattr(outcome, "result", None) or getattr(outcome, "output", None)
+        )
+        self._fence.end(tx, outcome)
+
+    def checkpoint(self, tx: Any, *, done: int, total: int | None, position: Any) -> Any:
+        self._warden.refuse_tokens("position", position)
+        return self._fence.checkpoint(tx, done=done, total=total, position=position)
+
+
+def _passed(warden: Warden, jobs: Sequence[NewJob]) -> list[NewJob]:
+    for job in jobs:
+        for what in STORED:
+            warden.refuse_tokens(what, getattr(job, what))
+    return [warden.inherited(job) for job in jobs]
+
+
+def refuse(what: str, value: Any, tokens: Sequence[str]) -> None:
+    """Raise ``PayloadError`` where a value holds one of these."""
+    if value is None or not tokens:
+        return
+    try:
+        text = value if isinstance(value, str) else to_json(value, fallback=repr).decode()
+    except Exception:  # noqa: BLE001  what cannot be written is refused by whoever writes it
+        return
+    if any(token in text for token in tokens) or Secrets(tokens).holds(text):
+        raise PayloadError(
+            what,
+            what,
+            "holds the token that was kept with this job",
+            "store who may do what instead, and ask ctx.token() again",
+        )
+
+
+def cleaned(outcome: Outcome, tokens: Sequence[str]) -> Outcome:
+    """An outcome that holds none of these: hidden in errors and reasons, and no result or output at all."""
+    secrets = Secrets(tokens)
+    match outcome:
+        case Failed() | Retried():
+            return replace(outcome, error=_cleaned_error(outcome.error, secrets))
+        case Cancelled():
+            return replace(outcome, reason=secrets.hide_values(outcome.reason))
+        case Completed() | Advanced():
+            try:
+                refuse("result", outcome.result if isinstance(outcome, Completed) else outcome.output, tokens)
+            except PayloadError as error:
+                told = JobError(type="PayloadError", code="bad_result", message=str(error))
+                return Failed(outcome.lease, told, outcome.run)
+    return outcome
+
+
+def hide_in(value: Any, secrets: Secrets) -> Any:
+    """JSON with the secrets in its texts hidden."""
+    match value:
+        case str():
+            return secrets.hide_values(value)
+        case list() | tuple():
+            return [hide_in(item, secrets) for item in value]
+        case dict():
+            return {hide_in(key, secrets): hide_in(item, secrets) for key, item in value.items()}
+        case _:
+            return value
+
+
+def _cleaned_error(error: JobError, secrets: Secrets) -> JobError:
+    return JobError(
+        type=secrets.hide_values(error.type),
+        code=secrets.hide_values(error.code),
+        message=secrets.hide_values(error.message),
+        traceback=None if error.traceback is None else secrets.hide_values(error.traceback),
+        details=hide_in(dict(error.details), secrets),
+    )

@@ -1,0 +1,1 @@
+"""Rules: jobs that are created when other jobs end, alone or as a group (fan-in)."""

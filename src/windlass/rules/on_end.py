@@ -1,0 +1,332 @@
+"""What the end of a job does to rules: children are made by the commit that ended their (last) parent.
+
+It runs in the transaction of the end, after everything else that end does, and inserts children last. Definitions are read there,
+under a lock that whoever changes them has to wait for. For a rule with several parents the row of the fan-in, locked in the order of
+(rule, key), is where parents meet:
+
+    hits of one kind in a round      one counts: the last that completed, else the last that ended in another way
+    all kinds satisfied              the child is made, the round is over, the row stays for the next round
+    a job that was in a round        belongs to it for good: retried after its child was made, it changes nothing
+
+Each end is noted once per rule (parent, generation), so an end that is looked at again later makes no second child.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from windlass.errors import WindlassError
+from windlass.model import HIGHEST_PRIORITY, DependencyPolicy, NewJob, State
+from windlass.model import rule as rules
+from windlass.model.principal import NOBODY
+from windlass.model.rule import Rule
+from windlass.observe.logger import get_logger
+from windlass.store.database import Row, Transaction
+from windlass.store.jobs import lines
+from windlass.store.jobs.checked import CheckedJob, check
+from windlass.store.jobs.enqueue import Enqueuer
+from windlass.store.jobs.rows import array, clean
+
+log = get_logger("windlass.store")
+
+MAX_ERROR = 1000
+
+
+def to_rule(row: Row) -> Rule:
+    """A rule; columns as `rule.list` and `rule.of` answer them."""
+    name, parents, kind, phase, key, args, policy, lane, max_attempts, inherit, source = row[:11]
+    return Rule(
+        name=name,
+        parents=tuple(json.loads(parents)),
+        create=kind,
+        phase=phase,
+        key=tuple(json.loads(key)),
+        args={
+            name: tuple(path) if isinstance(path, list) else path for name, path in json.loads(args).items()
+        },
+        policy=DependencyPolicy(policy),
+        priority=HIGHEST_PRIORITY - lane,
+        max_attempts=max_attempts,
+        inherit=bool(inherit),
+        source=source,
+    )
+
+
+@dataclass(slots=True)
+class _Hit:
+    """One end that one rule has to be told of."""
+
+    rule: Rule
+    parent: str
+    kind: str
+    generation: int
+    state: State
+    asked: bool
+    correlation: str
+    facts: Mapping[str, Any]
+    key: str = ""
+    fan_in: int | None = None
+    round: int | None = None
+    counts: bool = True
+    child: str | None = None
+    error: str | None = None
+    data: Mapping[str, Any] | None = None
+
+    def as_row(self) -> str:
+        return json.dumps(
+            {
+                "parent": self.parent,
+                "rule": self.rule.name,
+                "generation": self.generation,
+                "kind": self.kind,
+                "state": self.state,
+                "fan_in": self.fan_in,
+                "round": self.round,
+                "counts": self.counts,
+                "asked": self.asked,
+                "child": self.child,
+                "error": self.error,
+                "data": self.data,
+            }
+        )
+
+    def as_key(self) -> str:
+        return json.dumps({"parent": self.parent, "rule": self.rule.name, "generation": self.generation})
+
+
+@dataclass(slots=True)
+class _Meeting:
+    """A locked fan-in: how it stands, and what this transaction adds to its round."""
+
+    id: int
+    rule: Rule
+    round: int
+    missing: int
+    bad: int
+    counting: dict[str, tuple[str, int, State]] = field(default_factory=dict)
+    outdone: list[tuple[str, int]] = field(default_factory=list)
+    hits: list[_Hit] = field(default_factory=list)
+
+    def take(self, hit: _Hit) -> None:
+        """Count a hit; of several of a kind a completed one goes before others, and the later before the earlier."""
+        hit.fan_in, hit.round = self.id, self.round
+        hit.data = rules.share_of(self.rule, hit.kind, hit.facts)
+        self.hits.append(hit)
+        before = self.counting.get(hit.kind)
+        if before is not None:
+            if before[2] is State.COMPLETED and hit.state is not State.COMPLETED:
+                hit.counts = False
+                return
+            self._outdo(hit.kind, *before[:2])
+        was_good = before is not None and self.rule.is_satisfied_by(before[2])
+        is_good = self.rule.is_satisfied_by(hit.state)
+        self.missing -= is_good and not was_good
+        self.bad += (not is_good and before is None) - (is_good and before is not None and not was_good)
+        self.counting[hit.kind] = (hit.parent, hit.generation, hit.state)
+
+    def _outdo(self, kind: str, parent: str, generation: int) -> None:
+        for mine in self.hits:
+            if (mine.kind, mine.parent, mine.generation, mine.counts) == (kind, parent, generation, True):
+                mine.counts = False
+                return
+        self.outdone.append((parent, generation))
+
+
+def fire(
+    enqueuer: Enqueuer,
+    tx: Transaction,
+    ids: Iterable[str],
+    *,
+    since: Any = None,
+    only: str | None = None,
+    inbox: bool = False,
+) -> int:
+    """Tell rules of jobs that have ended; how many children that made. ``since`` is the earliest end among them, where it was not
+    just now; ``only`` names the one rule that is told. ``inbox`` is for a transaction that somebody else commits, later."""
+    jobs = tx.run("rule.ended", ids=sorted(set(ids)), since=since)
+    if not jobs:
+        return 0
+    of_kind: dict[str, list[Rule]] = defaultdict(list)
+    for rule in map(to_rule, tx.run("rule.of", kinds=sorted({job[1] for job in jobs}))):
+        if only is None or rule.name == only:
+            for parent in rule.parents:
+                of_kind[parent].append(rule)
+    hits = [_to_hit(rule, job) for job in jobs for rule in of_kind[job[1]]]
+    entries = _fire_single(tx, [hit for hit in hits if not hit.rule.is_fan_in])
+    arriving = [hit for hit in hits if hit.rule.is_fan_in]
+    while arriving:
+        arriving, made = _arrive(tx, arriving)
+        entries += made
+    if entries:
+        # Last: on PostgreSQL a claim's low-water mark rests on the time between this statement and the commit being short.
+        enqueuer.insert(tx, entries, inbox=inbox, is_repeat=False, is_ours=True)
+    return len(entries)
+
+
+def _to_hit(rule: Rule, job: Row) -> _Hit:
+    job_id, kind, generation, state, asked, correlation, args, result = job
+    facts = {
+        "id": job_id,
+        "correlation_id": correlation or job_id,
+        "state": state,
+        "args": json.loads(args),
+        "result": None if result is None else json.loads(result),
+    }
+    return _Hit(rule, job_id, kind, generation, State(state), bool(asked), correlation or job_id, facts)
+
+
+# --- one parent ------------------------------------------------------------------------------------------------------
+
+
+def _fire_single(tx: Transaction, hits: Sequence[_Hit]) -> list[CheckedJob]:
+    noted, born = [], {}
+    for hit in hits:
+        if hit.rule.is_satisfied_by(hit.state):
+            share = rules.share_of(hit.rule, hit.kind, hit.facts)
+            entry = _child(hit.rule, share, hit.correlation, [hit.parent] if hit.asked else [])
+            if isinstance(entry, str):
+                hit.error = entry
+            else:
+                hit.child = entry.id
+                born[hit.parent, hit.rule.name] = entry
+            noted.append(hit)
+        elif hit.rule.policy is DependencyPolicy.WAIT:
+            noted.append(hit)
+    if not noted:
+        return []
+    new = {(row[0], row[1]) for row in tx.run("hit.put", hits=array(hit.as_row() for hit in noted))}
+    answered = [hit for hit in noted if hit.generation > 1 and hit.child is not None]
+    if answered:
+        tx.run("hit.answered", hits=array(hit.as_key() for hit in answered))
+    made = {key: entry for key, entry in born.items() if key in new}
+    for (parent, rule), entry in made.items():
+        lines.rule_fired(rule, entry, [parent])
+    return list(made.values())
+
+
+def _child(
+    rule: Rule,
+    args: Mapping[str, Any],
+    correlation: str,
+    heir_of: Sequence[str],
+    *,
+    is_disowned: bool = False,
+) -> CheckedJob | str:
+    """The child, checked; or why it cannot be made, which is no reason for its parents not to end. It may do what those of whose it is
+    the heir may, and nothing where one of them is not there any more."""
+    job = NewJob(
+        kind=rule.create,
+        phase=rule.phase,
+        args=args,
+        priority=rule.priority,
+        max_attempts=rule.max_attempts,
+        correlation_id=correlation if rule.inherit else None,
+        principal=NOBODY if rule.inherit and is_disowned else None,
+        heir_of=heir_of if rule.inherit and not is_disowned else (),
+    )
+    try:
+        return check([job])[0]
+    except WindlassError as error:
+        log.error(
+            "rule %s made no %s: %s", rule.name, rule.create, error, extra={"correlation_id": correlation}
+        )
+        return clean(str(error), MAX_ERROR)
+
+
+# --- several parents -------------------------------------------------------------------------------------------------
+
+
+def _arrive(tx: Transaction, hits: Sequence[_Hit]) -> tuple[list[_Hit], list[CheckedJob]]:
+    """Count arrivals down; answers those that came after a round was over, for its next one, and the children."""
+    for hit in hits:
+        hit.key = rules.key_of(hit.rule, hit.facts)
+    meetings = _meet(tx, hits)
+    belongs, known = {}, set()
+    for parent, rule, generation, fan_in, round_ in tx.run(
+        "fan_in.earlier", hits=array(hit.as_key() for hit in hits)
+    ):
+        belongs[parent, rule] = fan_in, round_
+        known.add((parent, rule, generation))
+    left = []
+    for hit in hits:
+        meeting = meetings[hit.rule.name, hit.key]
+        here = meeting.id, meeting.round
+        if (hit.parent, hit.rule.name, hit.generation) in known or belongs.get(
+            (hit.parent, hit.rule.name), here
+        ) != here:
+            continue  # counted before, or of a round that is over
+        if meeting.missing:
+            meeting.take(hit)
+        else:
+            left.append(hit)
+    busy = [meeting for meeting in meetings.values() if meeting.hits]
+    outdone = [(m.rule.name, parent, generation) for m in busy for parent, generation in m.outdone]
+    if outdone:
+        rows = [json.dumps({"rule": rule, "parent": parent, "generation": n}) for rule, parent, n in outdone]
+        tx.run("fan_in.outdo", hits=array(rows))
+    if busy:
+        tx.run("hit.put", hits=array(hit.as_row() for meeting in busy for hit in meeting.hits))
+    still_open = [meeting for meeting in busy if meeting.missing]
+    if still_open:
+        rows = [f'{{"id":{m.id},"missing":{m.missing},"bad":{m.bad}}}' for m in still_open]
+        tx.run("fan_in.count", fan_ins=array(rows))
+    return left, _close(tx, [meeting for meeting in busy if not meeting.missing])
+
+
+def _meet(tx: Transaction, hits: Sequence[_Hit]) -> dict[tuple[str, str], _Meeting]:
+    """The fan-ins of these hits, locked, with who counts so far in the kinds that arrive."""
+    wanted = {(hit.rule.name, hit.key): hit.rule for hit in hits}
+    rows = [
+        json.dumps({"rule": name, "key": key, "width": len(rule.parents)})
+        for (name, key), rule in sorted(wanted.items(), key=lambda item: item[0])
+    ]
+    meetings = {
+        (name, key): _Meeting(number, wanted[name, key], round_, missing, bad)
+        for number, name, key, round_, missing, bad in tx.run("fan_in.open", fan_ins=array(rows))
+    }
+    by_id = {meeting.id: meeting for meeting in meetings.values()}
+    kinds = {(meetings[hit.rule.name, hit.key].id, hit.kind) for hit in hits}
+    rows = [
+        json.dumps({"fan_in": number, "round": by_id[number].round, "kind": kind})
+        for number, kind in sorted(kinds)
+    ]
+    for number, kind, parent, generation, state in tx.run("fan_in.counting", kinds=array(rows)):
+        by_id[number].counting[kind] = (parent, generation, State(state))
+    return meetings
+
+
+def _close(tx: Transaction, complete: Sequence[_Meeting]) -> list[CheckedJob]:
+    """End rounds that are complete; their children."""
+    if not complete:
+        return []
+    rows = array(f'{{"id":{meeting.id},"round":{meeting.round}}}' for meeting in complete)
+    parts: dict[int, dict[str, Row]] = defaultdict(dict)
+    for part in tx.run("fan_in.parts", fan_ins=rows):
+        parts[part[0]][part[1]] = part
+    entries, closed = [], []
+    for meeting in complete:
+        rule, shares = meeting.rule, parts[meeting.id]
+        args: dict[str, Any] = {}
+        for kind in rule.parents:
+            args |= json.loads(shares[kind][5])
+        entry = _child(
+            rule,
+            args,
+            meeting.hits[-1].correlation,  # of the one that completed it
+            [part[2] for part in shares.values() if part[3]],
+            is_disowned=any(part[4] for part in shares.values()),
+        )
+        facts: dict[str, Any] = {"id": meeting.id, "round": meeting.round, "width": len(rule.parents)}
+        if isinstance(entry, str):
+            facts["error"] = entry
+        else:
+            facts["child"] = entry.id
+            entries.append(entry)
+            lines.rule_fired(rule.name, entry, [part[2] for part in shares.values()])
+        closed.append(json.dumps(facts))
+    tx.run("fan_in.close", fan_ins=array(closed))
+    return entries

@@ -1,0 +1,1 @@
+"""Schedules: cron expressions, due times, and the jobs they create."""

@@ -1,0 +1,412 @@
+"""Schedules: jobs that are made at certain times.
+
+A tick fires in ONE transaction: the schedule's row is locked and tells what is due by the database's clock; the ticks' rows are
+inserted, whose key is (schedule, due time); the schedule moves on to its next due time; and the jobs are inserted through the
+enqueuer like any others. So a due time makes one job however many instances look, and a process that dies in between leaves
+nothing behind but a tick that is still due.
+
+Next due times are made in Python (see windlass.schedules.cron) from the time the database said, inside that transaction or guarded by the
+definition's generation. Due times of a pause are not missed: a resumed schedule goes on with the next one.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+
+from windlass.errors import (
+    ConfigError,
+    ScheduleConflictError,
+    ScheduleNotFoundError,
+    StoreError,
+    WindlassError,
+)
+from windlass.model import (
+    HIGHEST_PRIORITY,
+    Defined,
+    Enqueued,
+    Fired,
+    Json,
+    Missed,
+    NewJob,
+    NewSchedule,
+    Schedule,
+    Tick,
+)
+from windlass.model.principal import Principal
+from windlass.schedules import cron
+from windlass.schedules.checking import check_schedule, definition
+from windlass.schedules.missed import GRACE, Due, due
+from windlass.store.database import LATER, Database, Row, Transaction
+from windlass.store.jobs.checked import check
+from windlass.store.jobs.enqueue import Enqueuer
+from windlass.store.jobs.rows import array, clean
+from windlass.store.validators import is_name
+
+API = "api"
+CRON = "cron:"
+"""Begins the name of the service that a schedule's jobs run as, unless it says another."""
+MAX_REASON = 1000
+KEPT_TICKS = 100
+MOST_JOBS = 2000
+"""In one transaction, about: many schedules that make up for many ticks must not become one long commit."""
+
+_LOOKS = 5
+LEFT_FOR = 600.0
+"""Seconds for which a schedule whose zone is not known here is left to others; then it is looked at again."""
+
+
+class Schedules:
+    """Defines schedules, fires them, and lets operators look and act."""
+
+    def __init__(
+        self, db: Database, enqueuer: Enqueuer, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._db = db
+        self._enqueuer = enqueuer
+        self._monotonic = monotonic
+        self._left: dict[str, tuple[float, str]] = {}
+
+    # ------------------------------------------------------------------ defining
+
+    def put(self, schedule: NewSchedule) -> Schedule:
+        """Add a schedule, or change the one of that name; not one that belongs to code. The next due time stays what it was
+        unless the times themselves are others."""
+        text = self._row(check_schedule(schedule), self._db.now())
+
+        def work(tx: Transaction) -> None:
+            for found in map(self._schedule, tx.run("schedule.list", name=schedule.name)):
+                if found.source != API and found.gone_at is None and schedule.source == API:
+                    raise ScheduleConflictError(found.name, found.source)
+            tx.run("schedule.put", schedules=array([text]))
+            self._db.tell(tx, [LATER])
+
+        self._db.transact(work)
+        return self.get(schedule.name)
+
+    def define(self, schedules: Sequence[NewSchedule], modules: Collection[str] = ()) -> Defined:
+        """Make the database say what the code says: add schedules, change them, and stop those that are gone from ``modules``,
+        the ones this code speaks for. Where it says so already, nothing is written. One that was paused stays paused."""
+        wanted = {schedule.name: check_schedule(schedule) for schedule in schedules}
+        if not self._differs(self._known(self._db.read), wanted, modules):
+            return Defined()
+        now = self._db.now()
+        rows = array(self._row(schedule, now) for _, schedule in sorted(wanted.items()))
+
+        def work(tx: Transaction) -> Defined:
+            known = self._known(tx.run)
+            put = tx.run("schedule.put", schedules=rows) if wanted else []
+            lost = [name for name, row in known.items() if _is_lost(row, name, wanted, modules)]
+            gone = tx.run("schedule.vanish", names=lost) if lost else []
+            self._db.tell(tx, [LATER])
+            return Defined(
+                tuple(name for name, _ in put if name not in known),
+                tuple(name for name, _ in put if name in known),
+                tuple(row[0] for row in gone),
+            )
+
+        return self._db.transact(work)
+
+    def _known(self, run: Any) -> dict[str, tuple[Schedule, str]]:
+        """Every schedule with the hash of its definition."""
+        return {row[0]: (self._schedule(row), row[14]) for row in run("schedule.list", name=None)}
+
+    def _differs(
+        self,
+        known: Mapping[str, tuple[Schedule, str]],
+        wanted: Mapping[str, NewSchedule],
+        modules: Collection[str],
+    ) -> bool:
+        return any(_is_lost(row, name, wanted, modules) for name, row in known.items()) or any(
+            name not in known or known[name][0].gone_at is not None or known[name][1] != definition(schedule)
+            for name, schedule in wanted.items()
+        )
+
+    def _row(self, schedule: NewSchedule, now: datetime) -> str:
+        """A checked schedule as a JSON row, with its first due time after ``now``."""
+        facts = {
+            "name": schedule.name,
+            "next_at": self._db.stamp(cron.parse(schedule.expression, schedule.tz).next_after(now)),
+            "jitter": schedule.jitter.total_seconds(),
+            "cap": schedule.cap,
+            "lane": HIGHEST_PRIORITY - schedule.priority,
+            "max_attempts": schedule.max_attempts,
+            "missed": schedule.missed,
+            "kind": schedule.kind,
+            "phase": schedule.phase,
+            "expression": schedule.expression,
+            "tz": schedule.tz,
+            "source": schedule.source,
+            "definition": definition(schedule),
+            "correlation": schedule.correlation_id,
+            "due_as": schedule.due_as,
+        }
+        principal = "null" if schedule.principal is None else schedule.principal.to_json()
+        return f'{json.dumps(facts)[:-1]},"args":{schedule.args},"principal":{principal}}}'
+
+    # ------------------------------------------------------------------ looking
+
+    def list(self) -> list[Schedule]:
+        """All schedules by name."""
+        return [self._schedule(row) for row in self._db.read("schedule.list", name=None)]
+
+    def get(self, name: str) -> Schedule:
+        """One schedule."""
+        rows = self._db.read("schedule.list", name=name) if is_name(name) else []
+        if not rows:
+            raise self._unknown(name)
+        return self._schedule(rows[0])
+
+    def ticks(self, name: str, limit: int = 10) -> Sequence[Tick]:
+        """The last ticks of a schedule that fired, newest first; the last hundred are kept."""
+        return [
+            Tick(schedule, self._db.moment(at), self._db.moment(fired_at), job, covers)
+            for schedule, at, fired_at, job, covers in self._db.read("tick.list", name=name, limit=limit)
+        ]
+
+    def tick_in(self) -> float | None:
+        """Seconds until the next tick is due, by the database's clock; None when no schedule fires."""
+        seconds: float | None = self._db.read("fire.next", without=sorted(self.left()))[0][0]
+        return seconds
+
+    def left(self) -> dict[str, str]:
+        """Schedules that were due and that this process leaves to others for a while, each with the reason."""
+        now = self._monotonic()
+        self._left = {name: item for name, item in self._left.items() if now < item[0]}
+        return {name: reason for name, (_, reason) in self._left.items()}
+
+    def _unknown(self, name: str) -> ScheduleNotFoundError:
+        near = difflib.get_close_matches(
+            str(name), [row[0] for row in self._db.read("schedule.list", name=None)], 1
+        )
+        return ScheduleNotFoundError(name, near[0] if near else None)
+
+    # ------------------------------------------------------------------ acting
+
+    def pause(self, name: str, reason: str) -> Schedule:
+        """Stop a schedule; jobs it made go on. Due times until it is resumed make no jobs."""
+        if not reason.strip():
+            raise ConfigError("reason", reason, "a short reason shown to operators")
+        if not is_name(name) or not self._db.run(
+            "schedule.pause", name=name, reason=clean(reason.strip(), MAX_REASON)
+        ):
+            raise self._unknown(name)
+        return self.get(name)
+
+    def resume(self, name: str) -> bool:
+        """Let a paused schedule fire again, from its next due time on; False when it was not paused."""
+        for _ in range(_LOOKS):
+            found = self.get(name)
+            if found.paused_at is None:
+                return False
+            next_at = cron.parse(found.expression, found.tz).next_after(self._db.now())
+            if self._db.transact(partial(self._resume, name, next_at, found.generation)):
+                return True
+        raise StoreError(f"schedule {name} is being changed all the time; nothing was changed, try again")
+
+    def _resume(self, name: str, next_at: datetime, generation: int, tx: Transaction) -> bool:
+        is_resumed = bool(tx.run("schedule.resume", name=name, next_at=next_at, generation=generation))
+        self._db.tell(tx, [LATER])
+        return is_resumed
+
+    def run_now(self, name: str) -> Enqueued:
+        """Make one job of a schedule now, paused or not; its due times stay as they are."""
+        entries = check([_job(self.get(name), self._db.now())])
+        return self._db.transact(
+            lambda tx: self._enqueuer.insert(tx, entries, inbox=False, is_repeat=False, is_ours=True)
+        )[0]
+
+    def remove(self, name: str) -> None:
+        """Remove a schedule and what is known of its ticks; jobs it made stay. One that code defines comes back when a worker
+        with that code starts."""
+        if not is_name(name) or not self._db.transact(lambda tx: tx.run("schedule.remove", name=name)):
+            raise self._unknown(name)
+
+    # ------------------------------------------------------------------ firing
+
+    def fire_due(self, limit: int = 100) -> Sequence[Fired]:
+        """Make the jobs of what is due; answers what became of each schedule. Call again while something is due."""
+        if not self._db.is_worth("fire"):
+            return []
+        return self._db.transact(partial(self._fire, limit))
+
+    def prune_ticks(self, keep: int = KEPT_TICKS) -> int:
+        """Remove all but the newest ticks of every schedule; how many went."""
+        return int(self._db.transact(lambda tx: tx.run("tick.prune", keep=keep))[0][0])
+
+    def _fire(self, limit: int, tx: Transaction) -> Sequence[Fired]:
+        picked = tx.run("fire.pick", limit=limit, without=sorted(self.left()))
+        if not picked:
+            return []
+        now = self._db.moment(picked[0][-1])
+        plans: list[_Plan] = []
+        refused: list[Fired] = []
+        for schedule in (self._schedule(row[:-1]) for row in picked):
+            try:
+                plans.append(_plan(schedule, now))
+            except cron.UnknownZoneError as error:
+                reason = f"its times cannot be computed here: {error}; other instances fire it. Install newer time zones (tzdata)"
+                self._left[schedule.name] = self._monotonic() + LEFT_FOR, reason
+                refused.append(Fired(schedule.name, schedule.phase, (), left=reason))
+            except (WindlassError, ValueError, TypeError) as error:
+                # A row that no verb of ours made must not stop the others.
+                reason = clean(f"it cannot fire: {error}", MAX_REASON)
+                tx.run("schedule.pause", name=schedule.name, reason=reason)
+                refused.append(Fired(schedule.name, schedule.phase, (), refused=reason))
+            if sum(len(plan.ticks) for plan in plans) >= MOST_JOBS:
+                break  # the others are still due
+        self._note(tx, plans)
+        if plans:
+            tx.run("fire.move", moves=array(self._move_row(plan) for plan in plans))
+        # Last: on PostgreSQL a claim's low-water mark rests on the time between this statement and the commit being short.
+        entries = [entry for plan in plans for entry in plan.entries]
+        if entries:
+            self._enqueuer.insert(tx, entries, inbox=False, is_repeat=False, is_ours=True)
+        return [*(plan.fired() for plan in plans), *refused]
+
+    def _note(self, tx: Transaction, plans: Sequence[_Plan]) -> None:
+        """Insert the ticks; one that is there already has fired before, and makes no second job."""
+        ticks = [tick for plan in plans for tick in plan.ticks]
+        if ticks:
+            rows = tx.run("fire.ticks", ticks=array(map(self._tick_row, ticks)))
+            new = {(name, self._db.moment(at)) for name, at in rows}
+            for plan in plans:
+                plan.keep(new)
+
+    def _move_row(self, plan: _Plan) -> str:
+        last = plan.ticks[-1] if plan.ticks else None
+        return json.dumps(
+            {
+                "name": plan.schedule.name,
+                "next_at": self._db.stamp(plan.due.next_at),
+                "last_at": self._db.stamp(last.at) if last else None,
+                "last_job": last.job_id if last else None,
+                "skipped": plan.due.skipped,
+            }
+        )
+
+    def _tick_row(self, tick: Tick) -> str:
+        return json.dumps(
+            {
+                "schedule": tick.schedule,
+                "at": self._db.stamp(tick.at),
+                "fired_at": self._db.stamp(tick.fired_at),
+                "job": tick.job_id,
+                "covers": tick.covers,
+            }
+        )
+
+    def _schedule(self, row: Row) -> Schedule:
+        (
+            name, kind, phase, args, expression, tz, missed, cap, jitter, lane, max_attempts, correlation, due_as, source, _,
+            generation, created, updated, next_at, last_at, last_job, paused, reason, gone, skipped, principal,
+        ) = row  # fmt: skip
+        moment = self._db.moment
+        return Schedule(
+            name=name,
+            kind=kind,
+            phase=phase,
+            expression=expression,
+            tz=tz,
+            args_json=Json(args),
+            missed=Missed(missed),
+            cap=cap,
+            jitter=timedelta(seconds=jitter),
+            priority=HIGHEST_PRIORITY - lane,
+            max_attempts=max_attempts,
+            correlation_id=correlation,
+            due_as=due_as,
+            source=source,
+            principal=Principal.service(f"{CRON}{name}")
+            if principal is None
+            else Principal.from_json(principal),
+            generation=generation,
+            created_at=moment(created),
+            updated_at=moment(updated),
+            next_at=moment(next_at),
+            last_at=moment(last_at),
+            last_job=last_job,
+            paused_at=moment(paused),
+            pause_reason=reason,
+            gone_at=moment(gone),
+            skipped=skipped,
+        )
+
+
+@dataclass(slots=True)
+class _Plan:
+    """What one due schedule comes to: its ticks, and a checked job for each."""
+
+    schedule: Schedule
+    due: Due
+    ticks: list[Tick]
+    entries: list[Any]
+
+    def keep(self, new: Collection[tuple[str, datetime]]) -> None:
+        """Only these ticks make jobs."""
+        both = [
+            (tick, entry)
+            for tick, entry in zip(self.ticks, self.entries, strict=True)
+            if (tick.schedule, tick.at) in new
+        ]
+        self.ticks, self.entries = [tick for tick, _ in both], [entry for _, entry in both]
+
+    def fired(self) -> Fired:
+        return Fired(
+            self.schedule.name, self.schedule.phase, self.ticks, self.due.skipped, self.due.is_capped
+        )
+
+
+def _plan(schedule: Schedule, now: datetime) -> _Plan:
+    assert schedule.next_at is not None
+    expression = cron.parse(schedule.expression, schedule.tz)
+    what = due(expression, schedule.missed, schedule.cap, schedule.next_at, now)
+    entries = check([_job(schedule, at, run_at=_spread(schedule, at, now)) for at, _ in what.ticks])
+    ticks = [
+        Tick(schedule.name, at, now, entry.id, covers)
+        for (at, covers), entry in zip(what.ticks, entries, strict=True)
+    ]
+    return _Plan(schedule, what, ticks, entries)
+
+
+def _job(schedule: Schedule, at: datetime, *, run_at: datetime | None = None) -> NewJob:
+    """The job of one tick. Its correlation id names the schedule and the due time, unless the schedule has one of its own."""
+    moment = at.astimezone(UTC)
+    args: Any = schedule.args_json
+    if schedule.due_as is not None:
+        args = Json(json.dumps({**schedule.args, schedule.due_as: moment.isoformat()}))
+    return NewJob(
+        kind=schedule.kind,
+        phase=schedule.phase,
+        args=args,
+        priority=schedule.priority,
+        max_attempts=schedule.max_attempts,
+        run_at=run_at,
+        correlation_id=schedule.correlation_id or f"{schedule.name}@{moment:%Y-%m-%dT%H:%M:%SZ}",
+        principal=schedule.principal,
+    )
+
+
+def _spread(schedule: Schedule, at: datetime, now: datetime) -> datetime | None:
+    """When a tick's job runs: within the jitter, at a place of its own that is the same whoever computes it. What was missed is spread
+    from now on."""
+    if not schedule.jitter:
+        return None
+    digest = hashlib.sha256(f"{schedule.name} {at.timestamp()}".encode()).digest()
+    share = int.from_bytes(digest[:6], "big") / 2**48
+    return (at if now - at <= GRACE else now) + schedule.jitter * share
+
+
+def _is_lost(
+    row: tuple[Schedule, str], name: str, wanted: Mapping[str, NewSchedule], modules: Collection[str]
+) -> bool:
+    """Whether a schedule was defined by code that we speak for, and is not any more."""
+    schedule = row[0]
+    return name not in wanted and schedule.gone_at is None and schedule.source.partition(":")[0] in modules

@@ -1,0 +1,1 @@
+"""The life of a job in the database: enqueue, claim, record, recover, read."""

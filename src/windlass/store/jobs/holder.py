@@ -1,0 +1,395 @@
+"""The store as one instance sees it: claim, record, beat.
+
+A holder remembers what the protocol needs between calls: the tokens it holds and which jobs are left under each, the
+claim rows that the last commit emptied (they go one step later, never in the commit that emptied them), and the
+low-water marks of the phases it claims from. What is written of a single held job is in writes.py.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, NamedTuple, TypeVar
+
+from windlass.errors import ConfigError, LeaseLost, StoreError
+from windlass.model import (
+    ASIDE,
+    DEFAULT_MAX_ATTEMPTS,
+    ON_REQUEST,
+    Advanced,
+    Cancelled,
+    Completed,
+    Failed,
+    JobError,
+    Lease,
+    Outcome,
+    PlainEnd,
+    Released,
+    Retried,
+    Verdict,
+    Want,
+)
+from windlass.observe.logger import get_logger
+from windlass.store.database import BEATS, STEPS, Database
+from windlass.store.ids import is_id, new_id
+from windlass.store.jobs.checked import check_correlation
+from windlass.store.jobs.enqueue import Enqueuer
+from windlass.store.jobs.held_job import LEASE, HeldJob
+from windlass.store.jobs.low_water import LANES, LowWaterMarks, as_text
+from windlass.store.jobs.record import apply, release_row, resolve
+from windlass.store.jobs.rows import LANE, READY_AT, array, in_order, leases_json, to_leases
+from windlass.store.jobs.storable import all_sound, divided, have_doubles, rounds, sound
+
+log = get_logger("windlass.store")
+
+T = TypeVar("T")
+
+UNKNOWN_GRACE = timedelta(seconds=5)
+MAX_CLAIM = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The answer to a step: a verdict for each outcome, in order, the jobs claimed, and why jobs that were asked to stop were, by id."""
+
+    verdicts: Sequence[Verdict]
+    claimed: Sequence[Lease]
+    reasons: Mapping[str, str] | None = None
+
+
+class CancelAsked(NamedTuple):
+    """Somebody asked for a job to stop. It counts for this hold of it alone: by the time it is heard, the job may be held anew."""
+
+    job: str
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """The answer to a heartbeat: jobs to stop, and how many jobs of lost claims went back to their queues."""
+
+    cancelled: Sequence[CancelAsked]
+    released: int
+
+
+class Holder(HeldJob):
+    """One instance's hold on jobs. Safe to share between threads; every start of a process makes a new one."""
+
+    def __init__(
+        self,
+        db: Database,
+        enqueuer: Enqueuer,
+        *,
+        lease: timedelta = LEASE,
+        info: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(db, enqueuer, lease)
+        self.id = new_id()
+        self._left: dict[int, set[str]] = {}
+        self._emptied: list[int] = []
+        self._marks: dict[str, LowWaterMarks] = {}
+        self._lock = threading.Lock()
+        db.run("join", instance=self.id, lease=lease.total_seconds(), info=json.dumps(dict(info or {})))
+
+    # ------------------------------------------------------------------ claim and record
+
+    def step(self, outcomes: Sequence[Outcome] = (), want: Want | None = None) -> Step:
+        """Record outcomes and claim the next batch, together where that saves a round trip."""
+        if want is not None and not 0 <= want.limit <= MAX_CLAIM:
+            raise ConfigError("limit", want.limit, f"a whole number from 0 to {MAX_CLAIM}")
+        return self._step(all_sound(outcomes), want)
+
+    def _step(self, outcomes: Sequence[Outcome], want: Want | None) -> Step:
+        if have_doubles(outcomes):
+            return self._step_in_rounds(outcomes, want)
+        plain, aside = divided(outcomes)
+        # What takes the long way goes first: once something is claimed, nothing may stand between it and the caller.
+        reasons: dict[str, str] = {}
+        verdicts = self._long_way(aside, reasons)
+        missing: Sequence[Outcome] = ()
+        claimed: Sequence[Lease] = ()
+        if plain or want is not None or self._emptied:
+            missing, claimed = self._short_way(plain, want)
+            if missing:
+                try:
+                    verdicts |= self._resolve(missing, reasons)
+                except BaseException:
+                    self._give_up(claimed)
+                    raise
+        self.let_go(outcome.lease for outcome in outcomes)
+        if not aside and not missing:
+            return Step([Verdict.RECORDED] * len(outcomes), claimed)
+        unwritten = {outcome.lease.id for outcome in missing}
+        verdicts |= {
+            outcome.lease.id: Verdict.RECORDED for outcome in plain if outcome.lease.id not in unwritten
+        }
+        return Step([verdicts[outcome.lease.id] for outcome in outcomes], claimed, reasons)
+
+    def _step_in_rounds(self, outcomes: Sequence[Outcome], want: Want | None) -> Step:
+        """The same job twice in one call: one after the other, so that each outcome gets its own verdict."""
+        verdicts: dict[int, Verdict] = {}
+        reasons: dict[str, str] = {}
+        for group in rounds(outcomes):
+            step = self._step(group, None)
+            reasons |= step.reasons or {}
+            for outcome, verdict in zip(group, step.verdicts, strict=True):
+                verdicts[id(outcome)] = verdict
+        claimed = self._step((), want).claimed if want else ()
+        return Step([verdicts[id(outcome)] for outcome in outcomes], claimed, reasons)
+
+    def _long_way(self, outcomes: Sequence[Outcome], reasons: dict[str, str]) -> dict[str, Verdict]:
+        if not outcomes:
+            return {}
+        verdicts = self._db.transact(
+            lambda tx: apply(self._db, self._enqueuer, tx, outcomes, reasons=reasons)
+        )
+        for outcome in outcomes:
+            if isinstance(outcome, Released):
+                self.nudge(outcome.lease.phase)
+        return verdicts
+
+    def _resolve(self, missing: Sequence[Outcome], reasons: dict[str, str]) -> dict[str, Verdict]:
+        """What became of ends that the short way did not write: recorded before, lost, or in need of the long way."""
+        verdicts = self._db.transact(lambda tx: resolve(tx, [outcome.lease for outcome in missing]))
+        left = [outcome for outcome in missing if outcome.lease.id not in verdicts]
+        return verdicts | self._long_way(left, reasons)
+
+    def _give_up(self, claimed: Sequence[Lease]) -> None:
+        """The caller will never see these: forget them, so that the next beat finds them unknown and gives them back."""
+        with self._lock:
+            for lease in claimed:
+                self._left.pop(lease.token, None)
+
+    def claim(
+        self, phase: str, limit: int, *, starting: int | None = None, quiet: timedelta = timedelta(0)
+    ) -> Sequence[Lease]:
+        """Claim at most ``limit`` jobs of a phase, highest priority first, then oldest first."""
+        return self.step((), Want(phase, limit, starting, quiet)).claimed
+
+    def look(self, phases: Sequence[str]) -> set[str]:
+        """Which of these phases have a job to claim now; one read for all of them, which takes no lock.
+
+        It starts where the next claim of each phase would, so what it finds that claim finds, too. A phase that is paused
+        has nothing to claim.
+        """
+        names = sorted(set(phases))
+        if not names:
+            return set()
+        if not self._db.low_water:
+            return {row[0] for row in self._db.read("look", phases=names)}
+        marks = {name: self._marks.setdefault(name, LowWaterMarks(LANES)) for name in names}
+        plans = {name: marks[name].plan() for name in names}
+        began = time.monotonic()
+        rows = self._db.read(
+            "look",
+            phases=[name for name in names for _ in range(LANES)],
+            lanes=list(range(LANES)) * len(names),
+            marks=as_text([start for _, starts in plans.values() for start in starts]),
+        )
+        found = {row[0] for row in rows}
+        # What was found is the claim's to learn from: its scan has to begin at the same place.
+        for name in set(names) - found:
+            marks[name].learn(plans[name][0], began, (), is_short=True)
+        return found
+
+    def claim_one(self, job_id: str, correlation_id: str | None = None) -> Lease | None:
+        """Claim this very job, started at once; None where it is not queued, is held, or its phase is paused. With a correlation id, which
+        the job then has."""
+        check_correlation(correlation_id)
+        if not is_id(job_id):
+            return None
+        rows = self._db.run("claim.one", id=job_id, instance=self.id, correlation=correlation_id)
+        if not rows:
+            return None
+        (lease,) = to_leases(self._db, rows)
+        self.adopt(lease)
+        return lease
+
+    def record(self, outcomes: Sequence[Outcome]) -> Sequence[Verdict]:
+        """Record outcomes; a verdict for each, in order."""
+        return self.step(outcomes).verdicts
+
+    def complete(self, lease: Lease, result: Any = None) -> Verdict:
+        """Record one completed job."""
+        return self._one(Completed(lease, result))
+
+    def fail(self, lease: Lease, error: JobError) -> Verdict:
+        """Record one failed job: no further attempt."""
+        return self._one(Failed(lease, error))
+
+    def retry_later(self, lease: Lease, error: JobError, delay: timedelta) -> Verdict:
+        """Record a failed attempt of a job that is to run again."""
+        return self._one(Retried(lease, error, delay))
+
+    def cancel(self, lease: Lease, reason: str = "cancelled") -> Verdict:
+        """Record that a held job stopped for a cancel."""
+        return self._one(Cancelled(lease, reason))
+
+    def advance(
+        self, lease: Lease, phase: str, output: Any = None, *, max_attempts: int = DEFAULT_MAX_ATTEMPTS
+    ) -> Verdict:
+        """Store the phase's output and move the job to the next phase's queue, in one commit."""
+        return self._one(Advanced(lease, phase, output, max_attempts))
+
+    def release(self, lease: Lease, *, counted: bool = False) -> Verdict:
+        """Give a job back unrun."""
+        return self._one(Released(lease, counted))
+
+    def _one(self, outcome: Outcome) -> Verdict:
+        verdict = self._step([sound(outcome, strict=True)], None).verdicts[0]
+        if verdict is Verdict.LOST:
+            raise LeaseLost(f"job {outcome.lease.id}", job_id=outcome.lease.id, token=outcome.lease.token)
+        return verdict
+
+    def _short_way(
+        self, plain: Sequence[PlainEnd], want: Want | None
+    ) -> tuple[Sequence[PlainEnd], Sequence[Lease]]:
+        """One statement, one commit: answers the ends that it did not write, and what it claimed."""
+        marks = self._marks_of(want.phase) if want is not None else None
+        with self._lock:
+            emptied, self._emptied = self._emptied, []
+        began = time.monotonic()
+        scan = marks.plan() if marks else None
+        try:
+            finished, rows = self._db.step(
+                instance=self.id,
+                outcomes=plain,
+                aside=int(ASIDE),
+                emptied=emptied,
+                want=want,
+                marks=scan[1] if scan else [None] * LANES,
+            )
+        except BaseException:
+            with self._lock:
+                self._emptied += emptied
+            raise
+        rows.sort(key=in_order)
+        claimed = to_leases(self._db, rows)
+        if marks and scan and want:
+            last = {
+                row[LANE]: row[READY_AT] for row in rows
+            }  # the last of each lane, since they are in order
+            found = [(lane, self._db.moment(at)) for lane, at in last.items()]
+            marks.learn(scan[0], began, found, len(claimed) < want.limit)
+        if claimed:
+            with self._lock:
+                self._left[claimed[0].token] = {lease.id for lease in claimed}
+        if finished is None:
+            return (), claimed
+        written = set(finished)
+        return [outcome for outcome in plain if outcome.lease.id not in written], claimed
+
+    def _marks_of(self, phase: str) -> LowWaterMarks | None:
+        return self._marks.setdefault(phase, LowWaterMarks(LANES)) if self._db.low_water else None
+
+    def let_go(self, leases: Iterable[Lease]) -> None:
+        """These jobs are no longer held here: their ends are written."""
+        with self._lock:
+            token, left = 0, None
+            for lease in leases:
+                if lease.token != token:  # most are of one claim
+                    token, left = lease.token, self._left.get(lease.token)
+                if left is None:
+                    continue
+                # By id, not by count: an outcome may be recorded twice, and must not let go of a neighbour.
+                left.discard(lease.id)
+                if not left:
+                    del self._left[token]
+                    self._emptied.append(token)
+                    left = None
+
+    def adopt(self, lease: Lease) -> None:
+        """Take in a job that recovery gave to this holder."""
+        with self._lock:
+            self._left[lease.token] = {lease.id}
+
+    def nudge(self, phase: str) -> None:
+        """Jobs went back to an old place in this phase's queue: look there."""
+        if marks := self._marks.get(phase):
+            marks.forget()
+
+    def stepping(self) -> AbstractContextManager[None]:
+        """For the thread that steps: until its end it has a connection that nobody else can take."""
+        return self._db.reserved(STEPS)
+
+    # ------------------------------------------------------------------ while a job runs
+
+    def start(self, leases: Sequence[Lease]) -> set[str]:
+        """Note durably that these jobs are being run now, so that a crash counts against them and not their
+        neighbours; answers the ids still held."""
+        rows = self._db.run("start", leases=leases_json(leases))
+        return {row[0] for row in rows}
+
+    def _ended(self, lease: Lease) -> None:
+        self.let_go([lease])
+
+    # ------------------------------------------------------------------ staying alive
+
+    def beat(self, *, unknown_grace: timedelta = UNKNOWN_GRACE) -> Beat:
+        """Renew all leases. Raises ``LeaseLost`` when this instance was declared dead: it holds nothing any more.
+
+        Claims whose reply never arrived are found here: the database has them under this instance, the holder does not
+        know them, and their jobs go back to the queue with their attempt.
+        """
+        with self._lock:
+            known = [*self._left, *self._emptied]
+        with self._db.reserved(BEATS):
+            rows = self._db.run("beat", instance=self.id, known=known, grace=unknown_grace.total_seconds())
+            if not rows:
+                raise LeaseLost(f"instance {self.id}")
+            # The lease is renewed, whatever becomes of the rest: the next beat makes up for it.
+            return Beat(_tried(self.cancels) or [], _tried(lambda: self._unknown(rows[0][1])) or 0)
+
+    def _unknown(self, listed: str | None) -> int:
+        """Give back the jobs of claims that the database has and this holder does not know; how many."""
+        unknown = [int(token) for token in str(listed).split(",")] if listed else []
+        with self._lock:  # a claim made while this beat was under way is known by now
+            unknown = [token for token in unknown if token not in self._left and token not in self._emptied]
+        return self._release_unknown(unknown) if unknown else 0
+
+    def cancels(self) -> Sequence[CancelAsked]:
+        """The jobs held here that were asked to stop: one read."""
+        with self._db.reserved(BEATS):
+            return [CancelAsked(*row) for row in self._db.read("cancels", instance=self.id)]
+
+    def leave(self) -> None:
+        """Stop being an instance; whatever is still held is left for recovery at once."""
+        with self._lock:
+            emptied, self._emptied = [*self._emptied, *self._left], []
+        if emptied:
+            self._db.run("unclaim", tokens=emptied, instance=self.id)
+        self._db.run("leave", instance=self.id)
+
+    def _release_unknown(self, tokens: Sequence[int]) -> int:
+        def release(tx: Any) -> list[Lease]:
+            rows = tx.run("recover.pick", tokens=list(tokens), limit=MAX_CLAIM)
+            leases = to_leases(self._db, [row[:15] for row in rows])
+            cancelled = [
+                Cancelled(lease, ON_REQUEST) for lease, row in zip(leases, rows, strict=True) if row[15]
+            ]
+            if cancelled:
+                apply(self._db, self._enqueuer, tx, cancelled)
+            free = [lease for lease, row in zip(leases, rows, strict=True) if not row[15]]
+            if free:
+                tx.run("record.release", outcomes=array(release_row(Released(lease)) for lease in free))
+                self._db.tell(tx, {lease.phase for lease in free}, nudge=True)
+            tx.run("unclaim", tokens=list(tokens), instance=self.id)
+            return leases
+
+        leases = self._db.transact(release, waits=True)  # not for ever: the next beat is due
+        for lease in leases:
+            self.nudge(lease.phase)
+        return len(leases)
+
+
+def _tried(work: Callable[[], T]) -> T | None:
+    try:
+        return work()
+    except StoreError as error:
+        log.debug("a beat went through, and what comes after it did not: %s", error)
+        return None

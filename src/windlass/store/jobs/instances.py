@@ -1,0 +1,44 @@
+"""Lists the instances known to the database."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from windlass.store.database import Database
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """A running (or dead) process as the database knows it."""
+
+    id: str
+    started_at: datetime
+    heartbeat_at: datetime
+    dead_at: datetime | None
+    lease: timedelta
+    info: Mapping[str, Any]
+
+
+class Instances:
+    """The instances known to the database."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def list(self) -> list[Instance]:
+        """All instances the database knows, newest first."""
+        return [
+            Instance(
+                instance,
+                self._db.moment(started),
+                self._db.moment(beat),
+                self._db.moment(dead),
+                timedelta(seconds=lease),
+                json.loads(info),
+            )
+            for instance, started, beat, dead, lease, info in self._db.read("instances")
+        ]

@@ -1,0 +1,296 @@
+"""What anyone may ask of a job: show, list, cancel, retry by hand."""
+
+from __future__ import annotations
+
+import heapq
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from windlass.arguments.encoding import body_hash
+from windlass.dependencies.linking import Dependencies, counts
+from windlass.errors import (
+    ConfigError,
+    JobNotFoundError,
+    KeyConflictError,
+    PrincipalErasedError,
+    StoreError,
+    did_you_mean,
+)
+from windlass.limits import store as limits
+from windlass.model import (
+    ON_REQUEST,
+    Attempt,
+    CancelAnswer,
+    DependencyPolicy,
+    Flag,
+    Job,
+    JobFilter,
+    KeyScope,
+    Page,
+    Progress,
+    Span,
+    State,
+    has_flag,
+    lifecycle,
+)
+from windlass.store.database import Database, Row, Transaction
+from windlass.store.ids import LARGEST, is_id
+from windlass.store.jobs import lines, progress
+from windlass.store.jobs.enqueue import Enqueuer
+from windlass.store.jobs.finish_rows import cancelled_error
+from windlass.store.jobs.record import after_end
+from windlass.store.jobs.rows import MAX_MESSAGE, clean, to_attempt, to_job, to_span
+
+MAX_PAGE = 1000
+_PATIENCE = 60.0  # seconds without progress of another instance that is letting children know
+_LOOKS = 5  # a job in the middle of a move can be missed by a look at one table after another
+
+_REASONS = {
+    State.WAITING: ["waiting", "unlinked", "limited", "paced"],
+    State.SCHEDULED: ["scheduled", "retry"],
+    State.QUEUED: ["inbox"],
+}
+
+
+_ANY_REASON = [reason for reasons in _REASONS.values() for reason in reasons]
+
+_Look = Callable[[dict[str, Any]], Sequence[Row]]
+
+
+class Jobs:
+    """Reads jobs and acts on them from outside."""
+
+    def __init__(self, db: Database, enqueuer: Enqueuer | None = None) -> None:
+        self._db = db
+        self._enqueuer = enqueuer or Enqueuer(db)
+
+    def get(self, job_id: str) -> Job:
+        """One job, wherever it is in its life."""
+        rows = self._db.read("get", id=job_id) if is_id(job_id) else []
+        if not rows:
+            raise JobNotFoundError(job_id)
+        return to_job(self._db, rows[0])
+
+    def attempts(self, job_id: str) -> Sequence[Attempt]:
+        """The attempts that did not end the job, oldest first; the one that did is the job itself."""
+        return (
+            [to_attempt(self._db, row) for row in self._db.read("attempts", id=job_id)]
+            if is_id(job_id)
+            else []
+        )
+
+    def timeline(self, job_id: str) -> Sequence[Span]:
+        """All attempts of a job, oldest first, whatever they came to; the last one may be under way."""
+        rows = self._db.read("timeline", id=job_id) if is_id(job_id) else []
+        if not rows and not (is_id(job_id) and self._db.read("enqueue.present", ids=[job_id])):
+            raise JobNotFoundError(job_id)
+        return [to_span(self._db, row) for row in rows]
+
+    def progress(self, job_id: str) -> Progress | None:
+        """Where a live job would go on, or None at the beginning."""
+        return progress.load(self._db, job_id) if is_id(job_id) else None
+
+    def list(self, only: JobFilter | None = None, *, cursor: str | None = None, limit: int = 50) -> Page:
+        """Jobs from newest to oldest id, a page at a time. Ids are only roughly in order of creation."""
+        only = only or JobFilter()
+        if only.state is not None and only.state not in tuple(State):
+            near = did_you_mean(str(only.state), list(State))
+            raise ConfigError("state", only.state, f"one of {', '.join(State)}{near}")
+        if not 1 <= limit <= MAX_PAGE:
+            raise ConfigError("limit", limit, f"a whole number from 1 to {MAX_PAGE}")
+        if cursor is not None and not is_id(cursor):
+            raise ConfigError("cursor", cursor, "the next_cursor of the page before")
+        common = {
+            "before": cursor or LARGEST,
+            "limit": limit + 1,
+            "kind": only.kind,
+            "phase": only.phase,
+            "correlation": only.correlation_id,
+        }
+        found = heapq.merge(
+            *(
+                [to_job(self._db, row) for row in look(common)]
+                for look in self._looks(None if only.state is None else State(only.state))
+            ),
+            key=lambda job: job.id,
+            reverse=True,
+        )
+        # Tables are read one after the other: a job that moved in between shows up twice, and counts once.
+        jobs = {job.id: job for job, _ in zip(found, range(2 * limit + 2), strict=False)}
+        page = list(jobs.values())[:limit]
+        return Page(page, page[-1].id if len(jobs) > limit else None)
+
+    def cancel(self, job_id: str, reason: str = ON_REQUEST) -> CancelAnswer:
+        """Cancel a job: at once where nobody holds it, else by asking its holder, who stops at the next chance.
+
+        The reason becomes the message of the job's error; of several requests the first one's stands.
+        """
+        if not is_id(job_id):
+            raise JobNotFoundError(job_id)
+
+        def work(tx: Transaction) -> tuple[CancelAnswer | None, Sequence[Row]]:
+            answer = self._cancel(tx, job_id, reason)
+            # For the log line. After the commit the job may be pruned at any moment.
+            is_told = answer is CancelAnswer.CANCELLED and lines.log.isEnabledFor(lines.DEBUG)
+            return answer, tx.run("get", id=job_id) if is_told else ()
+
+        for _ in range(_LOOKS):
+            answer, rows = self._db.transact(work)
+            for row in rows:
+                lines.cancelled(row, reason)
+            if answer is not None:
+                return answer
+        raise StoreError(f"job {job_id} moves too fast to be cancelled; nothing was changed, try again")
+
+    def retry(self, job_id: str, *, dependents: bool = False) -> Job:
+        """Run an ended job again: a new generation of it, at the phase where it ended, its history kept.
+
+        A failed or cancelled job goes on at its checkpoint, with the named outputs of its phase (skipped records among them); a completed one
+        starts its last phase afresh, without either. Jobs that were
+        left waiting for it wait for its new end. With ``dependents`` also those that were cancelled because of it wait
+        again, and those cancelled because of these, so that a graph goes on from where it failed; a job that another
+        failed parent keeps from running stays cancelled until that one is retried, too. It runs for the principal that
+        asked for it at first; once that is erased, the retry is refused.
+        """
+
+        def work(tx: Transaction) -> Sequence[Row]:
+            # Read before the commit: after it the job may run, end and be pruned at any moment.
+            return tx.run("get", id=job_id) if self._retry(tx, job_id, dependents) else ()
+
+        looks = 0
+        while looks < _LOOKS:
+            try:
+                if rows := self._db.transact(work):
+                    job = to_job(self._db, rows[0])
+                    lines.retried(job)
+                    return job
+                looks += 1
+            except _HalfSettled as found:
+                self._settle(found.jobs)
+        raise StoreError(f"job {job_id} moves too fast to be retried; nothing was changed, try again")
+
+    def _settle(self, jobs: Sequence[str]) -> None:
+        """Let all children know of these ended jobs, beside whoever is at it."""
+        dependencies, deadline = Dependencies(self._db, self._enqueuer), time.monotonic() + _PATIENCE
+        while left := self._db.read("settle.left", ids=list(jobs)):
+            if dependencies.settle(1, parent=left[0][0]):
+                deadline = time.monotonic() + _PATIENCE
+            elif time.monotonic() > deadline:
+                raise StoreError(
+                    f"job {left[0][0]} has ended, and jobs that waited for it are still being told by another instance, which has "
+                    f"made no progress for {_PATIENCE:.0f} seconds; nothing was changed, try again"
+                )
+            else:
+                time.sleep(0.02)
+
+    def _looks(self, state: State | None) -> Sequence[_Look]:
+        def live(held: bool | None) -> _Look:
+            return lambda common: self._db.read("list.live", held=held, **common)
+
+        def later(reasons: Sequence[str]) -> _Look:
+            return lambda common: self._db.read("list.later", reasons=list(reasons), **common)
+
+        def done(ended: State) -> _Look:
+            if ended is State.COMPLETED:
+                return lambda common: self._db.read("list.completed", **common)
+            return lambda common: self._db.read("list.ended_badly", state=str(ended), **common)
+
+        match state:
+            case None:
+                return [live(None), later(_ANY_REASON), *(done(s) for s in State if s.is_final)]
+            case State.QUEUED:
+                return [live(False), later(_REASONS[State.QUEUED])]
+            case State.PROCESSING:
+                return [live(True)]
+            case State.WAITING | State.SCHEDULED:
+                return [later(_REASONS[state])]
+            case _:
+                return [done(state)]
+
+    def _cancel(self, tx: Transaction, job_id: str, reason: str) -> CancelAnswer | None:
+        error = cancelled_error(reason)
+        live = tx.run("cancel.live", id=job_id, reason=clean(reason, MAX_MESSAGE))
+        if live and live[0][0] is not None:
+            tx.run("cancel.throttle", id=job_id)
+            return CancelAnswer.REQUESTED
+        rows = tx.run("cancel.queued", id=job_id, error=error) if live else []
+        rows = rows or tx.run("cancel.later", ids=[job_id], error=error, reasons=_ANY_REASON)
+        if rows:
+            tx.run("cancel.throttle", id=job_id)
+            after_end(self._enqueuer, tx, [(row[0], Flag(row[1]), State.CANCELLED) for row in rows])
+            return CancelAnswer.CANCELLED
+        ended = tx.run("retry.peek", id=job_id)
+        if ended:
+            lifecycle.require("cancel", job_id, State(ended[0][0]))
+        if not tx.run("enqueue.present", ids=[job_id]):
+            raise JobNotFoundError(job_id)
+        return None
+
+    def _retry(self, tx: Transaction, job_id: str, dependents: bool) -> bool:
+        """False where the job ended between two looks: what was not locked may be somebody else's by now."""
+        if not is_id(job_id):
+            raise JobNotFoundError(job_id)
+        ended = tx.run("retry.peek", id=job_id)
+        if not ended:
+            rows = tx.run("get", id=job_id)
+            if not rows:
+                raise JobNotFoundError(job_id)
+            lifecycle.require("retry", job_id, to_job(self._db, rows[0]).state)
+            return False
+        for _, kind, phase, flags, args, key in tx.run("retry.take", id=job_id):
+            if Flag(flags) & Flag.KEY:
+                self._retake_key(tx, job_id, key, body_hash(kind, args))
+            if has_flag(flags, Flag.PRINCIPAL) and not tx.run("principal.list", ids=[job_id]):
+                raise PrincipalErasedError(job_id)
+            _require_settled(tx, [(job_id, Flag(flags))])
+            children = [row[0] for row in tx.run("retry.edges", ids=[job_id])]
+            while dependents and children:  # one generation after the other, down the graph
+                children = [row[0] for row in tx.run("retry.edges", ids=self._revive(tx, children))]
+            self._db.tell(tx, [phase])
+            if Flag(flags) & Flag.LIMIT:
+                limits.park(self._db, tx, [job_id])
+        return True
+
+    def _revive(self, tx: Transaction, children: Sequence[str]) -> Sequence[str]:
+        """Bring back children that were cancelled because of a parent, where no other parent stands in the way."""
+        pending, doomed = Counter[str](), set[str]()
+        for child, policy, state in tx.run("revive.edges", ids=sorted(set(children))):
+            if state is None or (state != State.COMPLETED and policy == DependencyPolicy.WAIT):
+                pending[child] += 1
+            elif state != State.COMPLETED and policy == DependencyPolicy.CANCEL:
+                doomed.add(child)
+        rows = tx.run(
+            "revive.take", children=counts({c: n for c, n in pending.items() if c not in doomed}, "pending")
+        )
+        _require_settled(tx, [(row[0], Flag(row[2])) for row in rows])
+        for child, kind, flags, args, key in rows:
+            if Flag(flags) & Flag.KEY:
+                self._retake_key(tx, child, key, body_hash(kind, args))
+        return [row[0] for row in rows]
+
+    def _retake_key(self, tx: Transaction, job_id: str, key: str, body: str) -> None:
+        """A retried job needs its live key again; if another job took it meanwhile, the retry is refused."""
+        row = json.dumps(
+            {"scope": KeyScope.LIVE, "key": key, "job": job_id, "body_hash": body, "lasts": None}
+        )
+        holder = tx.run("enqueue.keys", keys=f"[{row}]")[0][2]
+        if holder != job_id:
+            raise KeyConflictError(key, holder)
+
+
+class _HalfSettled(Exception):  # noqa: N818  a signal within this module
+    """Ended jobs some of whose children are still to be let know of that: they cannot live again before."""
+
+    def __init__(self, jobs: Sequence[str]) -> None:
+        super().__init__(", ".join(jobs))
+        self.jobs = jobs
+
+
+def _require_settled(tx: Transaction, ended: Sequence[tuple[str, Flag]]) -> None:
+    parents = [job_id for job_id, flags in ended if flags & Flag.DEPENDENTS]
+    left = [row[0] for row in tx.run("settle.left", ids=parents)] if parents else []
+    if left:
+        raise _HalfSettled(left)

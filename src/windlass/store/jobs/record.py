@@ -1,0 +1,234 @@
+"""Writes outcomes: one verdict per attempt, decided under the row's lock.
+
+``apply`` is the long way, inside a transaction somebody else opened: it is used for outcomes that touch more than the
+job's row, by effect transactions and by recovery. The short way, one statement for plain ends and the next claim, is in
+holder.py. Both name (id, token) in every write, so a holder whose lease ended changes nothing.
+
+What a cancel that came first does to an outcome (read from the locked row):
+
+    completed, failed   stay what they are: the work is done, or its error is worth keeping
+    cancelled           cancelled
+    advanced            the phase's output is kept, the job ends cancelled
+    retried, released   the job ends cancelled
+
+A job that ends cancelled on request keeps the reason that was given with the request.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from windlass.dependencies import linking as dependencies
+from windlass.limits import store as limits
+from windlass.model import (
+    ON_REQUEST,
+    SIDE_ROWS,
+    Advanced,
+    Cancelled,
+    Completed,
+    Failed,
+    Flag,
+    Lease,
+    Outcome,
+    Released,
+    Retried,
+    State,
+    Verdict,
+)
+from windlass.rules.on_end import fire
+from windlass.store.database import Database, Transaction
+from windlass.store.jobs.enqueue import Enqueuer
+from windlass.store.jobs.finish_rows import finish_row
+from windlass.store.jobs.outputs import output_row
+from windlass.store.jobs.routes import routed
+from windlass.store.jobs.rows import array, error_json, leases_json, run_json, traceback_json
+
+KEPT = int(Flag.SUSPECT | Flag.RECOVERED)
+
+
+@dataclass(slots=True)
+class _Writes:
+    """The rows each verb is given, and the jobs that end by them."""
+
+    outputs: list[str] = field(default_factory=list)
+    retries: list[str] = field(default_factory=list)
+    advances: list[str] = field(default_factory=list)
+    releases: list[str] = field(default_factory=list)
+    finishes: list[str] = field(default_factory=list)
+    ended: list[tuple[str, Flag, State]] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)  # retried or advanced, and may have had a place
+    parked: list[str] = field(default_factory=list)  # advanced, and may be limited there
+    told: set[str] = field(default_factory=set)
+    nudged: set[str] = field(default_factory=set)
+    is_later: bool = False
+
+
+def apply(
+    db: Database,
+    enqueuer: Enqueuer,
+    tx: Transaction,
+    outcomes: Sequence[Outcome],
+    *,
+    recovering: frozenset[str] = frozenset(),
+    is_foreign: bool = False,
+    reasons: dict[str, str] | None = None,
+) -> dict[str, Verdict]:
+    """Record outcomes in ``tx``; answers a verdict for every job id. Ids in ``recovering`` are judged for a dead holder.
+    ``is_foreign`` says that somebody else will commit, who may take a while. ``reasons`` is given the reason of each cancel that was
+    asked for."""
+    locked = {
+        row[0]: (Flag(row[2]), bool(row[3]), row[4] or ON_REQUEST)
+        for row in tx.run("record.lock", leases=leases_json(outcome.lease for outcome in outcomes))
+    }
+    verdicts: dict[str, Verdict] = {}
+    writes = _Writes()
+    missing: list[Lease] = []
+    for told, outcome in zip(outcomes, routed(tx, outcomes), strict=True):
+        if outcome.lease.id not in locked:
+            missing.append(outcome.lease)
+            continue
+        flags, cancel_asked, reason = locked[outcome.lease.id]
+        if cancel_asked and reasons is not None:
+            reasons[outcome.lease.id] = reason
+        if isinstance(outcome, Cancelled) and outcome.reason == ON_REQUEST:
+            outcome = replace(outcome, reason=reason)
+        verdict = _sort(
+            writes, outcome, flags, reason if cancel_asked else None, outcome.lease.id in recovering
+        )
+        is_elsewhere = told is not outcome and not isinstance(outcome, Cancelled)
+        verdicts[outcome.lease.id] = (
+            Verdict.REROUTED if is_elsewhere and verdict is Verdict.RECORDED else verdict
+        )
+    _write(db, enqueuer, tx, writes, is_foreign)
+    if missing:
+        verdicts.update(resolve(tx, missing))
+    return verdicts
+
+
+def resolve(tx: Transaction, leases: Iterable[Lease]) -> dict[str, Verdict]:
+    """Why attempts could not be written: recorded before, or lost. One that is held after all is not in the answer."""
+    standing = {"already": Verdict.ALREADY_RECORDED, "lost": Verdict.LOST}
+    rows = tx.run("record.resolve", leases=leases_json(leases))
+    return {row[0]: standing[row[2]] for row in rows if row[2] in standing}
+
+
+def _sort(writes: _Writes, outcome: Outcome, flags: Flag, cancel: str | None, recovered: bool) -> Verdict:
+    """``cancel`` is the reason of the cancel that came first; None where there is none."""
+    lease = outcome.lease
+    cancel_asked = cancel is not None
+    match outcome:
+        case Completed() | Failed() | Cancelled():
+            return _end(writes, outcome, flags, recovered)
+        case Advanced():
+            writes.outputs.append(
+                output_row(
+                    lease,
+                    "",
+                    outcome.output,
+                    next_phase=outcome.phase,
+                    next_max_attempts=outcome.max_attempts,
+                )
+            )
+            if not cancel_asked:
+                writes.advances.append(
+                    f'{{"id":"{lease.id}","token":{lease.token},"phase":{json.dumps(outcome.phase)},'
+                    f'"max_attempts":{outcome.max_attempts},"outcome":"{"recovered" if recovered else "advanced"}"'
+                    f"{run_json(outcome.run)}}}"
+                )
+                writes.told.add(outcome.phase)
+                if flags & Flag.LIMIT:
+                    writes.left.append(lease.id)
+                    writes.parked.append(lease.id)
+                return Verdict.RECORDED
+            flags |= Flag.OUTPUT
+        case Retried():
+            if outcome.counted and lease.attempt >= lease.max_attempts and not cancel_asked:
+                failed = Failed(lease, outcome.error, outcome.run, outcome.crashed)
+                return _end(writes, failed, flags, recovered)
+            if not cancel_asked:
+                delay = max(0.0, outcome.delay.total_seconds())
+                writes.retries.append(
+                    f'{{"id":"{lease.id}","token":{lease.token},"delay":{delay!r},'
+                    f'"crashed":{int(outcome.crashed)},"returned":{int(not outcome.counted)},'
+                    f'"outcome":"{"recovered" if recovered else "retried"}",'
+                    f'"error":{error_json(lease, outcome.error)},"traceback":{traceback_json(outcome.error)}'
+                    f"{run_json(outcome.run)}}}"
+                )
+                writes.is_later = True
+                if flags & Flag.LIMIT:
+                    writes.left.append(lease.id)
+                return Verdict.RECORDED
+        case Released():
+            if not cancel_asked:
+                writes.releases.append(release_row(outcome))
+                writes.nudged.add(lease.phase)
+                return Verdict.RECORDED
+    _end(writes, Cancelled(lease, cancel or ON_REQUEST, outcome.run), flags, recovered)
+    return Verdict.CANCELLED
+
+
+def release_row(outcome: Released) -> str:
+    """The JSON row that gives a job back to its queue; what its lease says of recovery is noted on the job."""
+    lease = outcome.lease
+    error = "null" if outcome.error is None else error_json(lease, outcome.error)
+    return (
+        f'{{"id":"{lease.id}","token":{lease.token},"returned":{int(not outcome.counted)},'
+        f'"marks":{int.__and__(lease.flags, KEPT)},"outcome":"recovered","error":{error}{run_json(outcome.run)}}}'
+    )
+
+
+def _end(writes: _Writes, outcome: Completed | Failed | Cancelled, flags: Flag, recovered: bool) -> Verdict:
+    state = {Completed: State.COMPLETED, Failed: State.FAILED, Cancelled: State.CANCELLED}[type(outcome)]
+    writes.finishes.append(finish_row(outcome, recovered=recovered))
+    writes.ended.append((outcome.lease.id, flags, state))
+    return Verdict.RECORDED
+
+
+def _write(db: Database, enqueuer: Enqueuer, tx: Transaction, writes: _Writes, is_foreign: bool) -> None:
+    # Every row is locked already, in id order; from here on the order of verbs is free.
+    if writes.outputs:
+        tx.run("output.put", outputs=array(writes.outputs))
+    if writes.retries:
+        tx.run("record.retry", outcomes=array(writes.retries))
+    if writes.advances:
+        tx.run("record.advance", outcomes=array(writes.advances))
+    if writes.releases:
+        tx.run("record.release", outcomes=array(writes.releases))
+    if writes.finishes:
+        tx.run("record.finish", outcomes=array(writes.finishes))
+    if writes.parked:
+        limits.park(db, tx, writes.parked)
+    after_end(enqueuer, tx, writes.ended, left=writes.left, is_foreign=is_foreign)
+    if writes.told or writes.is_later:
+        db.tell(tx, writes.told | ({"@later"} if writes.is_later else set()))
+    if writes.nudged:
+        db.tell(tx, writes.nudged, nudge=True)
+
+
+def after_end(
+    enqueuer: Enqueuer,
+    tx: Transaction,
+    ended: Sequence[tuple[str, Flag, State]],
+    *,
+    left: Sequence[str] = (),
+    is_foreign: bool = False,
+) -> None:
+    """What an end owes to other tables: side rows go, children are counted down or cancelled, and theirs in turn; and rules make
+    children of all that ended. Places of limited jobs are freed last, those of jobs that only ``left`` their phase with them: gates
+    come last in the order of locks."""
+    tidy = [job_id for job_id, flags, _ in ended if flags & SIDE_ROWS]
+    if tidy:
+        tx.run("record.tidy", ids=tidy)
+    parents = [dependencies.Ended(job_id, state) for job_id, flags, state in ended if flags & Flag.DEPENDENTS]
+    ruled = [job_id for job_id, flags, _ in ended if flags & Flag.RULES]
+    if parents:
+        ruled += dependencies.settle(tx, parents)
+    if ruled:
+        fire(enqueuer, tx, ruled, inbox=is_foreign)
+    limited = [job_id for job_id, flags, _ in ended if flags & Flag.LIMIT]
+    if (limited or left) and is_foreign:
+        limits.free_later(tx, ended=limited, moved=left)
+    elif limited or left:
+        limits.free(tx, ended=limited, moved=left)

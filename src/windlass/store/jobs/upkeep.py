@@ -1,0 +1,210 @@
+"""Duties that every instance does a share of: promote what is due, fold counts, prune history. None waits for a lock."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from windlass.errors import ConfigError
+from windlass.model import Archived, Attempt, MergeStep, Retention
+from windlass.store.database import Database, Row, Transaction
+from windlass.store.ids import SMALLEST, is_id
+from windlass.store.jobs.low_water import LowWaterMarks, as_text
+from windlass.store.jobs.rows import to_attempt, to_job
+
+BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
+Archive = Callable[[Sequence[Archived]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class AgendaItems:
+    """What there is to see to. ``due_in`` is None when nothing is scheduled, ``tick_in`` when no schedule fires,
+    ``resume_in`` when no pause ends by itself, ``expires_in`` (when the next lease can run out) when no instance lives."""
+
+    due_in: float | None
+    has_unlinked: bool
+    has_dead: bool
+    has_counts: bool
+    tick_in: float | None = None
+    has_new_kinds: bool = False
+    has_parked: bool = False
+    has_paced: bool = False
+    has_flow: bool = False
+    resume_in: float | None = None
+    expires_in: float | None = None
+    has_settling: bool = False
+
+
+class Upkeep:
+    """The store's share of an instance's housekeeping."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._marks = LowWaterMarks(1)
+
+    def promote(self, limit: int = 1000) -> dict[str, int]:
+        """Move due jobs into their queues; answers how many per phase. Call again while the sum reaches ``limit``."""
+        if not self._db.is_worth("promote"):
+            return {}
+        if not self._db.low_water:
+            return {row[0]: int(row[1]) for row in self._db.run("promote", limit=limit)}
+        scan, marks = self._marks.plan()
+        began = time.monotonic()
+        rows = self._db.run("promote", limit=limit, mark=as_text(marks)[0])
+        moved = {row[0]: int(row[1]) for row in rows}
+        found = [(0, at) for row in rows if (at := self._db.moment(row[2])) is not None]
+        self._marks.learn(scan, began, found, sum(moved.values()) < limit)
+        return moved
+
+    def hurry(self, job_id: str) -> bool:
+        """Make a scheduled or retrying job due now; False where it is neither."""
+        return is_id(job_id) and bool(self._db.run("hurry", id=job_id))
+
+    def agenda(self) -> AgendaItems:
+        """Everything an instance should see to, in one read."""
+        (row,) = self._db.read("agenda")
+        (
+            due_in,
+            unlinked,
+            settling,
+            dead,
+            counted,
+            tick_in,
+            kinds,
+            parked,
+            paced,
+            flow,
+            resume_in,
+            expires_in,
+        ) = row
+        return AgendaItems(
+            due_in=due_in,
+            has_unlinked=bool(unlinked),
+            has_settling=bool(settling),
+            has_dead=bool(dead),
+            has_counts=bool(counted),
+            tick_in=tick_in,
+            has_new_kinds=bool(kinds),
+            has_parked=bool(parked),
+            has_paced=bool(paced),
+            has_flow=bool(flow),
+            resume_in=resume_in,
+            expires_in=expires_in,
+        )
+
+    def fold(self, limit: int = 10_000) -> None:
+        """Fold counts that verbs left behind into the tally."""
+        while self._db.is_worth("fold") and self._db.run("fold", limit=limit):
+            pass
+
+    def maintain(self) -> None:
+        """What the database itself wants done now and then; on PostgreSQL, history partitions ahead of time."""
+        self._db.upkeep()
+
+    def merge_history(self, *, always: bool = False, page: int = 2000) -> MergeStep | None:
+        """Do a piece of the work that makes months of old days of history, on PostgreSQL; None when there is nothing to do.
+
+        It begins where there are more than 120 partitions, or ``always``. A piece copies at most ``page`` jobs in one transaction.
+        """
+        return self._db.merge_history(always=always, page=page)
+
+    def partitions(self) -> int:
+        """How many partitions history has; 0 on SQLite."""
+        return self._db.partitions()
+
+    def prune(
+        self,
+        keep: Retention,
+        *,
+        archive: Archive | None = None,
+        batch: int = 1000,
+        pause: float | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> int:
+        """Remove ended jobs that are past their time, in short transactions; answers how many.
+
+        Whole days past every retention go at once where the database can do that. ``archive`` is given each batch, jobs
+        with their attempts, before it is removed, in the same transaction: if it raises, that batch stays. A job that some
+        child still looks at is kept. After each batch as long is slept as it took, so that claims
+        keep their share of the database (``pause`` sets other seconds); ``progress`` is told how many are gone.
+        """
+        if batch < 1:
+            raise ConfigError("batch", batch, "a whole number of 1 or more")
+        now = self._db.now()
+        before = {
+            f"{state}_before": BEGINNING if lasts is None else now - lasts
+            for state, lasts in (
+                ("completed", keep.completed),
+                ("failed", keep.failed),
+                ("cancelled", keep.cancelled),
+            )
+        }
+        removed, after = 0 if archive else self._db.drop_history(keep), SMALLEST
+        while True:
+            began = time.monotonic()
+            # Where there is one write lock, the archive is written before it is taken.
+            only = (
+                self._archive_first(before, archive, after, batch)
+                if archive and not self._db.low_water
+                else None
+            )
+            inside = archive if only is None else None
+            count, after = self._db.transact(partial(self._prune, before, inside, after, batch, only))
+            removed += count
+            if progress:
+                progress(removed)
+            if not after:
+                break
+            time.sleep(time.monotonic() - began if pause is None else pause)
+        if archive:
+            self._db.drop_history(keep, only_empty=True)
+        self._db.run("prune.edges")
+        self._db.run("prune.keys")
+        self._db.run("prune.hits")
+        self._db.run("prune.fan_ins")
+        return removed
+
+    def _prune(
+        self,
+        before: dict[str, Any],
+        archive: Archive | None,
+        after: str,
+        batch: int,
+        only: set[str] | None,
+        tx: Transaction,
+    ) -> tuple[int, str]:
+        page = tx.run("prune.page", after=after, limit=batch, **before)
+        if not page:
+            return 0, ""
+        last = page[-1][0] if len(page) == batch else ""
+        page = [row for row in page if only is None or row[0] in only]
+        if not page:
+            return 0, last
+        ids = [row[0] for row in page]
+        if archive is not None:
+            archive(self._whole(tx.run, ids))
+        times = [at for row in page if (at := self._db.moment(row[1])) is not None]
+        removed = tx.run("prune.delete", ids=ids, oldest=min(times), newest=max(times))
+        return int(removed[0][0]), last
+
+    def _archive_first(self, before: dict[str, Any], archive: Archive, after: str, batch: int) -> set[str]:
+        """Archive a page by reading; answers the ids, and only those may be removed then. One that is retried by hand in
+        between is in the archive and lives on."""
+        ids = [row[0] for row in self._db.read("prune.page", after=after, limit=batch, **before)]
+        if ids:
+            archive(self._whole(self._db.read, ids))
+        return set(ids)
+
+    def _whole(self, run: Callable[..., list[Row]], ids: Sequence[str]) -> list[Archived]:
+        attempts: dict[str, list[Attempt]] = defaultdict(list)
+        for row in run("prune.attempts", ids=list(ids)):
+            attempts[row[0]].append(to_attempt(self._db, row))
+        return [
+            Archived(job, attempts[job.id])
+            for job in (to_job(self._db, row) for row in run("prune.read", ids=list(ids)))
+        ]

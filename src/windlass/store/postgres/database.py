@@ -1,0 +1,526 @@
+"""PostgreSQL through psycopg 3: connections, transactions, and the one-statement step."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import date, datetime
+from typing import Any, TypeVar
+from weakref import WeakSet
+
+import psycopg
+from psycopg import IsolationLevel
+from psycopg import errors as pg
+from psycopg.rows import tuple_row
+from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
+
+from windlass import forking
+from windlass.clock import Clock
+from windlass.errors import ConfigError, StoreError, StoreInterruptedError, StoreUnreachableError
+from windlass.model import MergeStep, PlainEnd, Retention, Want
+from windlass.observe.logger import get_logger
+from windlass.store.database import BEATS, EFFECT, NUDGE, Effect, Listener, Row, Transaction
+from windlass.store.jobs.enqueue import RepeatRaced
+from windlass.store.jobs.finish_rows import finish_columns
+from windlass.store.jobs.low_water import LANES, as_text
+from windlass.store.open_effects import OpenEffect
+from windlass.store.postgres import months, partitions
+from windlass.store.postgres import sessions as postgres_sessions
+from windlass.store.postgres.errors import REPEATABLE, lacks_partition, translated
+from windlass.store.postgres.listener import KEEPALIVE, PostgresListener
+from windlass.store.postgres.migrate import migrate_postgres, read_status
+from windlass.store.postgres.transaction import PostgresTransaction, knows, read_as_text, text_of
+from windlass.store.schema.migrations import require_current
+
+log = get_logger("windlass.store")
+
+T = TypeVar("T")
+REPEATS = 8
+CONNECT_TIMEOUT = 5.0
+"""Seconds that a call waits for a connection before it says that the database cannot be reached."""
+RECONNECT = 1.0
+"""A pool doubles its pauses between attempts to connect, and after a minute's outage would not look for another one. Given up after a
+second and begun anew (``_try_again``), they stay short."""
+_ALL_LANES = list(range(LANES))
+SOON = 3
+"""How many days ahead a missing partition of history is a warning; the owner should make them seven days ahead."""
+
+
+class PostgresDatabase:
+    """One PostgreSQL database.
+
+    ``pooled`` says that the URL leads through a transaction pooler: no prepared statements, no session settings, and no
+    notifications unless ``direct_url`` leads around it. ``clock`` replaces the database's clock in tests.
+    """
+
+    dialect = "postgres"
+    low_water = True
+    open_effects = None  # an open transaction keeps nobody else from writing
+    bulk_from = 500.0  # measured, jobs/s: 31k both ways at 100; 44k to 84k at 1,000; 53k to 115k at 20,000
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        clock: Clock | None = None,
+        pooled: bool = False,
+        direct_url: str | None = None,
+        max_connections: int = 8,
+        auto_migrate: bool = False,
+        connect_timeout: float = CONNECT_TIMEOUT,
+    ) -> None:
+        if max_connections < 1:
+            raise ConfigError("max_connections", max_connections, "a whole number of 1 or more")
+        self._url = url
+        self._direct_url = direct_url or (None if pooled else url)
+        self._clock = clock
+        self._pooled = pooled
+        if auto_migrate:
+            migrate_postgres(self._direct_url or url)
+        self._max_connections, self._connect_timeout = max_connections, connect_timeout
+        self._told_day: date | None = None
+        self._check(connect_timeout)
+        self._is_closed = False
+        self._connections: WeakSet[psycopg.Connection] = WeakSet()
+        self._make_pools()
+        self._open_pools()
+        forking.watch(self)
+
+    def _make_pools(self) -> None:
+        """Pools of their own, so that one need cannot starve another: handlers that keep all effect transactions open must not stop the
+        recorder, and nothing at all may stop the heartbeat or, once an engine runs, its steps."""
+        most, timeout = self._max_connections, self._connect_timeout
+        self._pool = self._make_pool("verbs", 1, most, timeout, self._configure)
+        self._effects = self._make_pool("effects", 0, most, timeout, self._configure_effect)
+        self._beats = self._make_pool("beats", 0, 1, timeout, self._configure)
+        self._steps: ConnectionPool[psycopg.Connection] | None = None
+        self._own = threading.local()
+        self._waiters = threading.BoundedSemaphore(max(1, most // 2))
+        self._is_open = False
+        self._opening = threading.Lock()
+        self._checked: set[ConnectionPool[psycopg.Connection]] = set()
+
+    @property
+    def _pools(self) -> Sequence[ConnectionPool[psycopg.Connection]]:
+        known = (self._beats, self._effects, self._pool, self._steps)
+        return [pool for pool in known if pool is not None]
+
+    def _open_pools(self) -> None:
+        with self._opening:
+            for pool in self._pools:
+                pool.open()
+            self._is_open = True
+
+    def after_fork_in_child(self) -> None:
+        """Begin anew with the first call: no thread of the pools is here, and their connections are the parent's. Those lead nowhere
+        in this process from now on, whoever still has one: what is said on a shared connection is said by both."""
+        for pool in self._pools:
+            forking.abandon(pool)
+        try:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            for connection in self._connections:
+                forking.abandon(connection)
+                with suppress(psycopg.Error, OSError):  # closed
+                    os.dup2(nowhere, connection.fileno(), inheritable=False)
+            os.close(nowhere)
+        finally:
+            self._connections = WeakSet()
+            if not self._is_closed:
+                self._make_pools()
+
+    def _make_pool(
+        self,
+        name: str,
+        least: int,
+        most: int,
+        timeout: float,
+        configure: Callable[[psycopg.Connection], None],
+    ) -> ConnectionPool[psycopg.Connection]:
+        return ConnectionPool(
+            self._url,
+            kwargs={
+                "autocommit": True,
+                "row_factory": tuple_row,
+                "client_encoding": postgres_sessions.ENCODING,
+                "connect_timeout": max(1, int(timeout)),
+                **KEEPALIVE,
+            },
+            configure=configure,
+            check=ConnectionPool.check_connection if least == 0 else None,
+            min_size=least,
+            max_size=most,
+            timeout=timeout,
+            reconnect_timeout=RECONNECT,
+            reconnect_failed=_try_again,
+            open=False,
+            name=f"windlass-{name}",
+        )
+
+    def _check(self, connect_timeout: float) -> None:
+        """Fail now, and clearly, where a pool would only time out."""
+        options: dict[str, Any] = {"client_encoding": postgres_sessions.ENCODING}
+        with (
+            translated(),
+            psycopg.connect(
+                self._url, autocommit=True, connect_timeout=max(1, int(connect_timeout)), **options
+            ) as one,
+        ):
+            if one.info.server_version < 140000:
+                raise ConfigError(
+                    "url", f"PostgreSQL {one.info.server_version // 10000}", "PostgreSQL 14 or newer"
+                )
+            postgres_sessions.refuse_encoding(one)
+            status = read_status(one)
+            require_current(
+                status, len(status.applied) + len(status.pending), self._url, "run `windlass db migrate`"
+            )
+            self._lacks = postgres_sessions.lacks(one).encode() if self._pooled else b""
+
+    def _configure(self, connection: psycopg.Connection) -> None:
+        self._connections.add(connection)
+        read_as_text(connection.adapters)
+        if self._pooled:
+            self._configure_effect(connection)
+        else:
+            connection.prepare_threshold = 0
+            postgres_sessions.settle(connection)
+
+    def _configure_effect(self, connection: psycopg.Connection) -> None:
+        """A handler's connection is as the driver makes it; but prepared statements cannot pass a pooler, and under another isolation
+        level whoever touches the handler's job meanwhile would have its commit refused."""
+        connection.isolation_level = IsolationLevel.READ_COMMITTED
+        self._connections.add(connection)
+        if self._pooled:
+            connection.prepare_threshold = None
+
+    # ------------------------------------------------------------------ running verbs
+
+    @contextmanager
+    def _connection(self) -> Iterator[psycopg.Connection]:
+        with self._borrowed(getattr(self._own, "pool", self._pool)) as connection, translated():
+            yield connection
+
+    @contextmanager
+    def reserved(self, need: str) -> Iterator[None]:
+        before = getattr(self._own, "pool", self._pool)
+        self._own.pool = self._beats if need == BEATS else self._stepping()
+        try:
+            yield
+        finally:
+            self._own.pool = before
+
+    def _stepping(self) -> ConnectionPool[psycopg.Connection]:
+        """Made when an engine first asks for it: others have no use for one more connection."""
+        with self._opening:
+            if self._steps is None:
+                self._steps = self._make_pool("steps", 1, 1, self._connect_timeout, self._configure)
+                self._steps.open()
+            return self._steps
+
+    @contextmanager
+    def _borrowed(self, pool: ConnectionPool[psycopg.Connection]) -> Iterator[psycopg.Connection]:
+        if not self._is_open:  # in a forked child
+            self._open_pools()
+        try:
+            with pool.connection() as connection:
+                try:
+                    yield connection
+                finally:
+                    if connection.broken:
+                        self._check_soon(pool)
+        except PoolTimeout as error:
+            raise StoreUnreachableError(
+                "no connection to PostgreSQL became free in time; nothing was asked of it. Check that the server runs, or raise "
+                "max_connections",
+                is_unsent=True,
+            ) from error
+        except PoolClosed as error:
+            raise StoreUnreachableError("this store is closed; open another one", is_unsent=True) from error
+
+    def _check_soon(self, pool: ConnectionPool[psycopg.Connection]) -> None:
+        """Have the neighbours of a broken connection looked at, which may be broken, too: each would cost a failed call. One thread a pool;
+        where none can be had, the call's own error is what counts."""
+        with self._opening:
+            if pool in self._checked:
+                return
+            self._checked.add(pool)
+
+        def check() -> None:
+            try:
+                pool.check()
+            finally:
+                self._checked.discard(pool)
+
+        try:
+            threading.Thread(target=check, daemon=True).start()
+        except RuntimeError:
+            self._checked.discard(pool)
+
+    def _on(self, connection: psycopg.Connection) -> PostgresTransaction:
+        return PostgresTransaction(connection, self._clock, prepare=not self._pooled)
+
+    def _repeat(self, work: Callable[[psycopg.Connection], T]) -> T:
+        """Run something that is safe to repeat, and repeat it when the database asks for it or a partition is missing."""
+        for left in reversed(range(REPEATS)):
+            with self._connection() as connection:
+                try:
+                    return self._with_settings(work, connection) if self._lacks else work(connection)
+                except REPEATABLE:
+                    if not left:
+                        raise
+                except (RepeatRaced, pg.UniqueViolation):
+                    if not left:
+                        raise
+                except pg.CheckViolation as error:
+                    if not left or not lacks_partition(error):
+                        raise
+                    log.warning("history had no partition for today; making it now. Is upkeep running?")
+                    self._ensure_partitions(connection)
+            time.sleep(random.random() * 0.02)
+        raise AssertionError("unreachable")
+
+    def _with_settings(self, work: Callable[[psycopg.Connection], T], connection: psycopg.Connection) -> T:
+        with connection.transaction():
+            connection.execute(self._lacks, prepare=False)
+            return work(connection)
+
+    def run(self, verb: str, **parameters: object) -> list[Row]:
+        return self._repeat(lambda connection: self._on(connection).run(verb, **parameters))
+
+    read = run
+
+    def transact(self, work: Callable[[Transaction], T], *, waits: bool = False) -> T:
+        def in_transaction(connection: psycopg.Connection) -> T:
+            with connection.transaction():
+                if waits:
+                    connection.execute(
+                        f"SET LOCAL lock_timeout = {max(1, int(self._connect_timeout * 1000))}"
+                    )
+                return work(self._on(connection))
+
+        if not waits or getattr(self._own, "pool", self._pool) is not self._pool:
+            return self._repeat(in_transaction)
+        with self._waiting():
+            return self._repeat(in_transaction)
+
+    @contextmanager
+    def _waiting(self) -> Iterator[None]:
+        """Have a place among those who may wait for somebody else's transaction: half of the connections at most."""
+        if not self._waiters.acquire(timeout=self._connect_timeout):
+            raise StoreInterruptedError(
+                f"half of this store's connections wait for keys (or ids) that transactions of others hold, and none became free in {self._connect_timeout:g} s; "
+                "nothing of this call was stored. End those transactions sooner (pg_stat_activity shows them), or raise max_connections"
+            )
+        try:
+            yield
+        except StoreInterruptedError as error:
+            if isinstance(error.__cause__, pg.LockNotAvailable):
+                raise StoreInterruptedError(
+                    f"another transaction that has not ended holds a key (or an id) of this call, for more than {self._connect_timeout:g} s; nothing of "
+                    "this call was stored. Repeat it, and end that transaction sooner: pg_stat_activity shows it"
+                ) from error.__cause__
+            raise
+        finally:
+            self._waiters.release()
+
+    def step(
+        self,
+        *,
+        instance: str,
+        outcomes: Sequence[PlainEnd],
+        aside: int,
+        emptied: Sequence[int],
+        want: Want | None,
+        marks: Sequence[datetime | None],
+    ) -> tuple[Sequence[str] | None, list[Row]]:
+        limit = want.limit if want else 0
+        starting = limit if want is None or want.starting is None else max(0, want.starting)
+        rows = self.run(
+            "step",
+            instance=instance,
+            **finish_columns(outcomes),
+            expected=len(outcomes),
+            aside=aside,
+            emptied=list(emptied),
+            phase=want.phase if want else "",
+            limit=limit,
+            starting=starting,
+            quiet=want.quiet.total_seconds() if want else 0.0,
+            suspects=want is None or want.suspects,
+            lanes=_ALL_LANES if limit else [],
+            marks=as_text(marks) if limit else [],
+        )
+        finished = next((row[0] for row in rows if row[1] is None), "")
+        claimed = [row[1:] for row in rows if row[1] is not None]
+        return (None if finished is None else [part for part in finished.split(",") if part]), claimed
+
+    def bulk(self, lines: Callable[[str], Iterable[str]], phases: str) -> list[Row]:
+        tail = f"\t{self._clock.now().isoformat()}" * 2 + "\n" if self._clock else "\n"
+        verb = "enqueue.copy_at" if self._clock else "enqueue.copy"
+
+        def stream(connection: psycopg.Connection) -> list[Row]:
+            with connection.transaction():
+                with connection.cursor() as cursor, cursor.copy(text_of(verb)) as copy, _unseen():
+                    for chunk in lines(tail):
+                        copy.write(chunk)
+                return self._on(connection).run("enqueue.copied", phases=phases)
+
+        try:
+            return self._repeat(stream)
+        except _GivenUp as given_up:
+            error = given_up.error
+        raise error
+
+    @contextmanager
+    def effect(self, seconds: float, opened: OpenEffect | None = None) -> Iterator[PostgresTransaction]:
+        """A handler's transaction; both time-outs end with it, so they are safe behind a pooler."""
+        milliseconds = str(max(1, int(seconds * 1000)))
+        with self._borrowed(self._effects) as connection:
+            transaction = connection.transaction()
+            with translated():
+                transaction.__enter__()
+                connection.execute(
+                    "SELECT set_config('idle_in_transaction_session_timeout', %s, true), set_config('statement_timeout', %s, true)",
+                    (milliseconds, milliseconds),
+                )
+                connection.execute(f"SAVEPOINT {EFFECT}")
+            try:
+                yield PostgresTransaction(connection, self._clock, prepare=not self._pooled, is_foreign=True)
+            except BaseException as error:
+                transaction.__exit__(type(error), error, error.__traceback__)
+                raise
+            with translated():
+                transaction.__exit__(None, None, None)
+
+    def fenced(self, tx: Effect, work: Callable[[], T]) -> T:
+        try:
+            with tx.connection.transaction():
+                return work()
+        except StoreError as error:
+            if not isinstance(error.__cause__, psycopg.Error) or not lacks_partition(error.__cause__):
+                raise
+        self.upkeep()
+        return work()
+
+    # ------------------------------------------------------------------ hints and time
+
+    def tell(self, tx: Transaction, phases: Iterable[str], *, nudge: bool = False) -> None:
+        names = sorted(phases)
+        if names:
+            tx.run("tell", phases=names, prefix=NUDGE if nudge else "")
+
+    def wait(self, phases: Sequence[str], seconds: float) -> None:
+        self.run("wait", phases=sorted(phases), seconds=seconds)
+
+    def listen(self) -> Listener:
+        return PostgresListener(self._direct_url)
+
+    def moment(self, value: Any) -> Any:
+        return value  # the driver gives aware datetimes
+
+    def stamp(self, value: datetime | None) -> Any:
+        return None if value is None else value.isoformat()
+
+    @property
+    def clock(self) -> Clock | None:
+        return self._clock
+
+    def now(self) -> datetime:
+        if self._clock:
+            return self._clock.now()
+        with self._connection() as connection:
+            return connection.execute("SELECT clock_timestamp()", binary=True).fetchone()[0]  # type: ignore[index,no-any-return]
+
+    # ------------------------------------------------------------------ history partitions
+
+    def upkeep(self) -> None:
+        with self._connection() as connection:
+            try:
+                self._ensure_partitions(connection)
+            except pg.InsufficientPrivilege:
+                found = partitions.wait_for_owner(connection, around=self._today)
+                if found is None:
+                    raise
+                self._tell_of_day(*found)
+
+    def _tell_of_day(self, day: date, days_ahead: int) -> None:
+        if self._told_day != day:
+            self._told_day = day
+            log.log(
+                logging.WARNING if days_ahead <= SOON else logging.INFO,
+                "history has no partition for %s yet, and this role may not make it; run `windlass db migrate` as the owner before then",
+                day,
+            )
+
+    def _ensure_partitions(self, connection: psycopg.Connection) -> None:
+        partitions.ensure(connection, around=self._today)
+
+    @property
+    def _today(self) -> date | None:
+        """The day of a clock that stands for the database's."""
+        return self._clock.now().date() if self._clock else None
+
+    def drop_history(self, keep: Retention, *, only_empty: bool = False) -> int:
+        lasts = [keep.completed, keep.failed, keep.cancelled]
+        if any(item is None for item in lasts) or self._direct_url is None:
+            return 0
+        now = self.now()
+        cutoff = now - max(item for item in lasts if item is not None)
+        with translated(), psycopg.connect(self._direct_url, autocommit=True) as connection:
+            postgres_sessions.settle(connection)
+            connection.execute("SET lock_timeout = '5s'")
+            try:
+                dropped = partitions.drop_before(connection, cutoff, only_empty=only_empty, now=now)
+            except pg.InsufficientPrivilege:
+                log.warning(
+                    "this role does not own the tables: removing jobs row by row instead of whole days"
+                )
+                return 0
+        return sum(sum(held.values()) for held in dropped.values())
+
+    def merge_history(self, *, always: bool, page: int) -> MergeStep | None:
+        with self._connection() as connection:
+            return months.step(connection, most=0 if always else months.MOST, page=page, around=self._today)
+
+    def partitions(self) -> int:
+        with self._connection() as connection:
+            return len(partitions.attached(connection))
+
+    def is_worth(self, verb: str, **parameters: object) -> bool:
+        look = f"{verb}.due"  # most have none: a look first would cost as much as the verb
+        return not knows(look) or bool(self.read(look, **parameters))
+
+    def close(self) -> None:
+        self._is_closed = self._is_open = True
+        for pool in self._pools:
+            pool.close()
+
+
+class _GivenUp(Exception):  # noqa: N818  a signal within this module
+    """Stands for an error of the caller's while a COPY is open: the driver sends what an exception says to the server, whose log it is not
+    meant for."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__("by the caller")
+        self.error = error
+
+
+@contextmanager
+def _unseen() -> Iterator[None]:
+    try:
+        yield
+    except psycopg.Error:
+        raise
+    except BaseException as error:  # noqa: BLE001  it is raised again outside
+        raise _GivenUp(error) from None
+
+
+def _try_again(pool: ConnectionPool[psycopg.Connection]) -> None:
+    """A pool gave up connecting: begin anew where somebody waits. Otherwise the next one who asks for a connection does."""
+    if pool.get_stats().get("requests_waiting"):
+        pool.check()

@@ -1,0 +1,1 @@
+"""SQL texts and migrations, read from the files under ``sql/``."""

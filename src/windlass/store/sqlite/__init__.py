@@ -1,0 +1,1 @@
+"""SQLite: connections, one writer, notifications between processes."""

@@ -1,0 +1,237 @@
+"""All connections of one process to one SQLite file: one that writes, one for each thread that reads, those of handlers and listeners.
+
+None of them may be there when the process forks. SQLite keeps one record of the locks that a process has on a file, for all its
+connections. A child would have the parent's record, and none of the locks: what it opened would be unprotected, and the others would end
+the log under it. So they are closed before, and opened again, by parent and child, when they are next wanted.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+from weakref import WeakSet
+
+from windlass import forking
+from windlass.errors import StoreError, StoreUnreachableError
+from windlass.store.sqlite.connection import ReaderConnection, connect
+from windlass.store.sqlite.errors import locked
+from windlass.store.sqlite.file import OpenedFile
+
+CLOSE_WAIT = 2.0  # for a thread that reads while the store is closed
+FORK_WAIT = 5.0  # for those who read and write while the process forks
+
+
+class _Left:
+    """Connections of threads that have ended. They are closed under the lock that keeps a fork away: SQLite has locks of the whole
+    process, and a child that was forked while a thread held one waits for it for ever."""
+
+    def __init__(self, opening: threading.Lock) -> None:
+        self._opening = opening
+        self._all: deque[ReaderConnection] = deque()
+        self._pid = os.getpid()
+
+    def add(self, connection: ReaderConnection) -> None:
+        self._all.append(connection)
+        self.close()
+
+    def close(self) -> None:
+        """Close them, now or when whoever has the lock releases it: this is called from finalizers, which must not wait. Never in a
+        child, where they are the parent's."""
+        while self._all and os.getpid() == self._pid and self._opening.acquire(blocking=False):
+            try:
+                while self._all:
+                    self._all.popleft().close()
+            finally:
+                self._opening.release()
+
+
+class _OfThread:
+    """A thread's reader; gone when the thread is."""
+
+    def __init__(self, reader: ReaderConnection, left: _Left) -> None:
+        self.reader = reader
+        self._left = left
+
+    def __del__(self) -> None:
+        self._left.add(self.reader)
+
+
+class Connections:
+    """Opens, lends and closes them. Safe to share between threads."""
+
+    def __init__(self, path: str, url: str, busy_timeout: float) -> None:
+        self._path = path
+        self._url = url
+        self._busy_timeout = busy_timeout
+        self._is_closed = False
+        self._is_spoilt = False  # by a fork
+        self._held: list[Any] = []
+        self._carried: list[sqlite3.Connection] = []
+        self._begin()
+        self.writer: sqlite3.Connection | None = None
+        """The one that writes, for whoever has the turn and the lock; None until it is wanted again."""
+        forking.watch(self)
+        with self.lock:
+            self.writer = connect(url, busy_timeout)
+        self.file = OpenedFile(Path(path))
+
+    def _begin(self) -> None:
+        self._local = threading.local()
+        self.lock = threading.RLock()
+        self._turn = threading.RLock()
+        self._open: WeakSet[sqlite3.Connection] = WeakSet()
+        # Not the writer's, who may wait for the very thread that wants to read.
+        self._opening = threading.Lock()
+        self._left = _Left(self._opening)
+
+    @contextmanager
+    def in_turn(self, seconds: float) -> Iterator[None]:
+        """Wait for this process's threads to take turns at writing, before the file itself is asked.
+
+        Who asks the file looks again and again, with growing pauses, and whoever happens to look first has it: beside thirty
+        handlers that write, a heartbeat waited up to 15 s. In turn it is 1 s.
+        """
+        turn = self._turn
+        try:
+            if not turn.acquire(timeout=seconds):
+                raise locked(self._path, "another thread of this process")
+            yield
+        finally:
+            try:  # noqa: SIM105
+                turn.release()
+            except (
+                RuntimeError
+            ):  # it was not acquired; to ask first would leave a moment for a signal in between
+                pass
+
+    def open_writer(self) -> sqlite3.Connection:
+        """The one that writes, opened again; for whoever has the turn and the lock."""
+        self._refuse()
+        self.file.check()
+        self.writer = connect(self._url, self._busy_timeout)
+        return self.writer
+
+    def open(
+        self, patience: float, factory: type[sqlite3.Connection] = ReaderConnection
+    ) -> sqlite3.Connection:
+        """One more connection; never to a new file, which SQLite would make."""
+        self._refuse()
+        self.file.check()
+        with self._opening:
+            connection = connect(self._url, patience, factory)
+            if factory is ReaderConnection:
+                connection.execute("PRAGMA query_only = ON")
+            self._open.add(connection)  # from here on a fork may close it, unless it is busy
+        self._left.close()
+        return connection
+
+    @contextmanager
+    def reading(self) -> Iterator[ReaderConnection]:
+        """The connection with which this thread reads; a fork or the end of the store waits until this block ends."""
+        while True:
+            self.file.check()
+            own: _OfThread | None = getattr(self._local, "reader", None)
+            if own is None or own.reader.must_reopen:
+                own = _OfThread(cast(ReaderConnection, self.open(self._busy_timeout)), self._left)
+                self._local.reader = own
+            reader = own.reader
+            with reader.busy:
+                if not reader.must_reopen:
+                    yield reader
+                    return
+
+    def end(self, connection: sqlite3.Connection) -> None:
+        """Close one that was opened here."""
+        with self._opening:
+            connection.close()
+            self._open.discard(connection)
+        self._left.close()
+
+    def close(self) -> None:
+        """Close the writer and the threads' readers; handlers and listeners close their own."""
+        with self.lock, self._opening:
+            self._is_closed = True
+            for reader in list(self._open):
+                if type(reader) is ReaderConnection and reader.busy.acquire(timeout=CLOSE_WAIT):
+                    reader.close()  # else its thread closes it when it ends
+                    reader.busy.release()
+            if self.writer is not None:
+                self.writer.close()
+            self._open.clear()
+        self._left.close()
+
+    def _refuse(self) -> None:
+        if self._is_closed:
+            raise StoreUnreachableError("this store is closed; open another one")
+        if self._is_spoilt:
+            raise StoreError(
+                f"{self._path} cannot be used in this process: it was forked while a transaction was open on the file, and SQLite "
+                "would take the parent's locks for its own. Fork outside of transactions, or start the process anew (subprocess, "
+                "multiprocessing with 'spawn')"
+            )
+
+    # ------------------------------------------------------------------ forks
+
+    def before_fork(self) -> None:
+        """Have no connection open, and none being opened, until the process has forked. Where that cannot be, the child is told."""
+        deadline = time.monotonic() + FORK_WAIT
+        is_free = False
+        try:
+            is_free = (
+                self._hold(self._turn, deadline)
+                and self._hold(self.lock, deadline)
+                and self._hold(self._opening, deadline)
+                and self._close_all(deadline)
+            )
+        finally:
+            # Kept here, too: a child ends its parent's other threads, and with them what only they have.
+            open_ones = [] if is_free else [self.writer, *list(self._open)]
+            self._carried = [item for item in open_ones if item is not None]
+
+    def _hold(self, lock: Any, deadline: float) -> bool:
+        if not lock.acquire(timeout=max(0.0, deadline - time.monotonic())):
+            return False
+        self._held.append(lock)
+        return True
+
+    def _close_all(self, deadline: float) -> bool:
+        if self._is_closed:
+            return True
+        readers = [reader for reader in list(self._open) if isinstance(reader, ReaderConnection)]
+        if len(readers) < len(self._open) or (self.writer is not None and self.writer.in_transaction):
+            return False
+        for reader in readers:
+            if not self._hold(reader.busy, deadline):
+                return False
+            reader.must_reopen = True
+            reader.close()
+            self._open.discard(reader)
+        if self.writer is not None:
+            self.writer.close()
+            self.writer = None
+        return True
+
+    def after_fork_in_parent(self) -> None:
+        self._carried = []
+        while self._held:
+            self._held.pop().release()
+        self._left.close()
+
+    def after_fork_in_child(self) -> None:
+        """Whoever holds or waits for a lock is a thread of the parent."""
+        for lock in self._held:
+            lock.release()  # the thread that forked has them; listeners of the parent are used here, too
+        for connection in self._carried:
+            forking.abandon(connection)
+            self._is_spoilt, self.writer = True, None
+            if isinstance(connection, ReaderConnection):
+                connection.busy, connection.must_reopen = threading.Lock(), True
+        self._carried, self._held = [], []
+        self._begin()

@@ -1,0 +1,1 @@
+"""Submitting jobs: from a call of ``enqueue`` to rows in the database."""

@@ -1,0 +1,333 @@
+"""The one way jobs are submitted from Python: single ones from many callers are gathered into one insert and one commit.
+
+A commit costs a disk flush, whoever shares it. So callers of one process that submit at the same moment go together: the first one
+writes for all that wait, and hands the next batch to one of those. Jobs with keys, dependencies or ids of their own go alone: they
+may wait for somebody else's transaction, or be refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+
+from windlass import forking
+from windlass.errors import FAULTS_OF_THE_STORE, EnqueueUnknownError, StoreUnreachableError, WindlassError
+from windlass.features import Store
+from windlass.model import Enqueued, NewJob
+from windlass.store.jobs.checked import check
+from windlass.store.jobs.copy import SameKindJobs
+
+MOST = 1000
+INTERRUPTED = (
+    "the thread that stored this job together with its own was stopped by an exception of its own: whether the job is stored is unknown. "
+    "Look for it, or repeat the call; with a key, or an id of the job's own, a repeat makes no second job"
+)
+NOT_SENT = (
+    "the database could not be reached while jobs of other callers were stored one by one; this job was not sent, and is not stored. "
+    "Repeat the call when the database answers"
+)
+
+
+class _Latch:
+    """What one thread waits for, once. Not an Event: a signal handler's exception can leave an Event's own lock taken, and whoever sets it
+    then waits for ever. Here nothing but a lock's own methods can be interrupted, and those are either done or not."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def set(self) -> None:
+        try:  # noqa: SIM105  a third of the calls
+            self._lock.release()
+        except RuntimeError:  # it is set
+            pass
+
+    def wait(self) -> None:
+        self._lock.acquire()
+
+
+class _Request:
+    """One caller's job on its way."""
+
+    __slots__ = ("answer", "done", "error", "future", "job")
+
+    def __init__(self, job: NewJob, future: asyncio.Future[Enqueued] | None = None) -> None:
+        self.job = job
+        self.future = future
+        self.done = _Latch() if future is None else None
+        self.answer: Enqueued | None = None
+        self.error: Exception | None = None
+
+    def result(self) -> Enqueued:
+        if self.error is not None:
+            raise self.error
+        assert self.answer is not None
+        return self.answer
+
+
+class Submitter:
+    """Submits jobs to one store. Safe to share between threads and event loops, and to use in a forked child."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._begin()
+        forking.watch(self)
+
+    def _begin(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: list[_Request] = []
+        # The request whose thread writes for all (of a coroutine's request: the thread that was started for it). One attribute, so
+        # that an exception of a signal handler finds the lead taken or not, and never half of it.
+        self._leader: _Request | None = None
+        self._thread: ThreadPoolExecutor | None = None
+        self._others: ThreadPoolExecutor | None = None
+
+    def after_fork_in_child(self) -> None:
+        """Those who lead and wait are threads of the parent."""
+        self._begin()
+
+    def submit(self, job: NewJob) -> Enqueued:
+        """Store one job durably; together with others that are being submitted right now."""
+        effects = self._store.db.open_effects
+        if (
+            effects is not None and effects.all
+        ):  # here: whoever writes for this caller has another thread and context
+            effects.refuse(blocks=True)
+        if not _is_plain(job):
+            return self._store.enqueue([job])[0]
+        check([job])
+        request = _Request(job)
+        try:
+            with self._lock:
+                self._waiting.append(request)
+                if self._leader is None:
+                    self._leader = request
+            if self._leader is not request and request.done is not None:
+                request.done.wait()
+            if self._leader is request:  # from the start, or because the one before handed it over
+                self._write_one_batch()
+        except BaseException:  # a signal handler's: a time-out, Ctrl-C, the end of the process
+            _despite_interrupts(lambda: self._leave(request))
+            raise
+        return request.result()
+
+    async def submit_async(self, job: NewJob) -> Enqueued:
+        """The same without blocking the event loop."""
+        effects = self._store.db.open_effects
+        if effects is not None and effects.all:
+            effects.refuse(blocks=False)
+        loop = asyncio.get_running_loop()
+        if not _is_plain(job):
+            return (await loop.run_in_executor(self._pool(), self._store.enqueue, [job]))[0]
+        check([job])
+        future: asyncio.Future[Enqueued] = loop.create_future()
+        request = _Request(job, future)
+        try:
+            with self._lock:
+                self._waiting.append(request)
+                must_lead = self._leader is None
+                if must_lead:
+                    self._leader = request
+            if must_lead:
+                self._start(request)
+        except BaseException:
+            _despite_interrupts(lambda: self._leave(request))
+            raise
+        return await future
+
+    def submit_many(self, jobs: Sequence[NewJob] | SameKindJobs) -> list[Enqueued]:
+        """Store many jobs, all or none."""
+        if isinstance(jobs, SameKindJobs):
+            return self._store.enqueue_alike(jobs)
+        return self._store.enqueue(jobs)
+
+    async def submit_many_async(self, jobs: Sequence[NewJob] | SameKindJobs) -> list[Enqueued]:
+        """The same without blocking the event loop."""
+        effects = self._store.db.open_effects
+        if effects is not None and effects.all:
+            effects.refuse(blocks=False)
+        loop = asyncio.get_running_loop()
+        if isinstance(jobs, SameKindJobs):  # validators are the application's: they run where it called
+            return await loop.run_in_executor(self._pool(), self._store.enqueue_alike, jobs.encoded())
+        return await loop.run_in_executor(self._pool(), self._store.enqueue, jobs)
+
+    def close(self) -> None:
+        for pool in (self._thread, self._others):
+            if pool is not None:
+                pool.shutdown()
+
+    # ------------------------------------------------------------------ leading
+
+    def _write_one_batch(self) -> None:
+        """Write for all that wait, then hand over to one of those that came meanwhile."""
+        batch: list[_Request] = []
+        try:
+            with self._lock:  # as in _take, which a plain enqueue need not call
+                batch += self._waiting[:MOST]
+                del self._waiting[:MOST]
+            self._write(batch)
+        except BaseException as error:
+            _despite_interrupts(partial(self._tell, batch, error))
+            raise
+        with self._lock:
+            if not self._waiting:
+                self._leader = None
+                return
+        self._hand_over()
+
+    def _write_all(self, request: _Request) -> None:
+        """Write batch after batch until nobody waits: what the thread of an event loop's leader does."""
+        while (
+            self._leader is request
+        ):  # not so where the thread started late, after its request had been given up
+            batch: list[_Request] = []
+            try:
+                self._take(batch)
+                self._write(batch)
+            except BaseException as error:
+                _despite_interrupts(partial(self._tell, batch, error))
+                _despite_interrupts(self._hand_over)
+                raise
+            with self._lock:
+                if not self._waiting:
+                    self._leader = None
+
+    def _take(self, batch: list[_Request]) -> None:
+        with self._lock:
+            batch += self._waiting[:MOST]
+            del self._waiting[:MOST]
+
+    def _leave(self, request: _Request) -> None:
+        """Have nobody wait for a request whose caller is gone. Where it is being written, its job may be stored."""
+        with self._lock:
+            if request in self._waiting:
+                self._waiting.remove(request)
+            if self._leader is request:
+                self._leader = self._waiting[0] if self._waiting else None
+        self._wake_leader()  # also another one: the caller may have gone between handing over and saying so
+
+    def _hand_over(self) -> None:
+        """Give the lead to the first in line."""
+        with self._lock:
+            self._leader = self._waiting[0] if self._waiting else None
+        self._wake_leader()
+
+    def _wake_leader(self) -> None:
+        """Have the leader lead; one that does already takes no harm. One that no thread can be started for hears of it, and the next in
+        line leads."""
+        while (leader := self._leader) is not None:
+            if leader.done is not None:
+                leader.done.set()
+                return
+            try:
+                self._start(leader)
+                return
+            except RuntimeError as error:
+                with self._lock:
+                    if self._leader is not leader or leader not in self._waiting:
+                        return
+                    self._waiting.remove(leader)
+                    self._leader = self._waiting[0] if self._waiting else None
+                leader.error = error
+                self._tell([leader])
+
+    def _start(self, request: _Request) -> None:
+        with self._lock:
+            if self._thread is None:
+                self._thread = ThreadPoolExecutor(1, thread_name_prefix="windlass-submit")
+        self._thread.submit(self._write_all, request)
+
+    def _write(self, batch: Sequence[_Request]) -> None:
+        """Store the jobs of a batch. What is no error of Windlass's is none of theirs, either: it is raised, as a signal handler did."""
+        try:
+            for request, answer in zip(batch, self._store.enqueue([item.job for item in batch]), strict=True):
+                request.answer = answer
+        except EnqueueUnknownError as error:
+            for request, job_id in zip(batch, error.ids, strict=True):  # each with its own id
+                request.error = EnqueueUnknownError([job_id], error.why)
+                request.error.__cause__ = error
+        except FAULTS_OF_THE_STORE as error:  # no job is to blame: one by one they would be refused as well
+            for request in batch:
+                request.error = error
+        except (
+            WindlassError
+        ) as error:  # refused as a whole, so nothing is stored: find out whose fault it was
+            if len(batch) > 1:
+                self._write_apart(batch)
+            else:
+                batch[0].error = error
+        self._tell(batch)
+
+    def _write_apart(self, batch: Sequence[_Request]) -> None:
+        """Store the jobs of a batch one by one, up to the first that the database itself fails: to wait for it again for each of the others
+        would take hours. Each caller is told as soon as its job is decided."""
+        for place, request in enumerate(batch):
+            try:
+                request.answer = self._store.enqueue([request.job])[0]
+            except FAULTS_OF_THE_STORE as fault:
+                request.error = left = fault
+                if isinstance(
+                    fault, EnqueueUnknownError
+                ):  # it knows of the job that was sent, and of no other
+                    left = StoreUnreachableError(NOT_SENT, is_unsent=True)
+                    left.__cause__ = fault
+                for other in batch[place + 1 :]:
+                    other.error = left
+                return
+            except WindlassError as own:
+                request.error = own
+            self._tell([request])
+
+    def _tell(self, batch: Sequence[_Request], cause: BaseException | None = None) -> None:
+        loops: dict[asyncio.AbstractEventLoop, list[_Request]] = defaultdict(list)
+        for request in batch:
+            if request.answer is None and request.error is None:
+                request.error = StoreUnreachableError(INTERRUPTED)
+                request.error.__cause__ = cause
+            if request.done is not None:
+                request.done.set()
+            elif request.future is not None:
+                loops[request.future.get_loop()].append(request)
+        for loop, requests in loops.items():
+            with suppress(RuntimeError):  # the loop is closed: nobody waits there
+                loop.call_soon_threadsafe(_resolve, requests)
+
+    def _pool(self) -> ThreadPoolExecutor:
+        with self._lock:
+            if self._others is None:
+                self._others = ThreadPoolExecutor(4, thread_name_prefix="windlass-submit-alone")
+            return self._others
+
+
+def _resolve(requests: Sequence[_Request]) -> None:
+    for request in requests:
+        if request.future is not None and not request.future.done():
+            if request.error is not None:
+                request.future.set_exception(request.error)
+            else:
+                request.future.set_result(request.result())
+
+
+def _despite_interrupts(work: Callable[[], None]) -> None:
+    """Do what others wait for, also where one more signal comes meanwhile; ``work`` may be begun again."""
+    interrupt: BaseException | None = None
+    for _ in range(10):
+        try:
+            work()
+            break
+        except BaseException as error:  # noqa: BLE001  raised below
+            interrupt = error
+    if interrupt is not None:
+        raise interrupt
+
+
+def _is_plain(job: NewJob) -> bool:
+    is_own = job.key is not None or job.debounce is not None or job.throttle is not None
+    return not is_own and not job.after and job.id is None and not job.heir_of

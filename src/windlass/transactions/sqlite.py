@@ -1,0 +1,96 @@
+"""SQLite: the standard library's ``sqlite3.Connection`` and aiosqlite's ``Connection``.
+
+The transaction must be on the file that the jobs are in. It holds the file's one write lock from its first write to its end, so
+it should be short.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from windlass.store.database import Row
+from windlass.transactions.async_bridge import ferry
+from windlass.transactions.placeholders import Style
+from windlass.transactions.protocols import Caller, Execute, no_transaction
+
+T = TypeVar("T")
+
+
+class SqliteCaller:
+    """A connection of the standard library. Our cursors are our own: its owner's kind of row does not matter."""
+
+    dialect = "sqlite"
+    style = Style.NAMED
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def require_transaction(self) -> None:
+        require_transaction(self._connection)
+
+    def begin(self) -> None:
+        """Outside of a transaction a savepoint is one, and its release a commit; so begin before the driver would."""
+        if not self._connection.in_transaction:
+            self.execute("BEGIN IMMEDIATE", ())
+
+    def flush(self) -> None:
+        """Nothing is kept back."""
+
+    def execute(self, text: str, values: Any) -> list[Row] | None:
+        cursor = self._connection.cursor()
+        try:
+            cursor.row_factory = None
+            cursor.execute(text, values)
+            return cursor.fetchall() if cursor.description is not None else None
+        finally:
+            cursor.close()
+
+
+class AiosqliteCaller:
+    """A connection of aiosqlite, which keeps one of the standard library's on a thread."""
+
+    dialect = "sqlite"
+    style = Style.NAMED
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def require_transaction(self) -> None:
+        require_transaction(self._connection)
+
+    async def execute(self, text: str, values: Any) -> list[Row] | None:
+        async with self._connection.cursor() as cursor:
+            cursor.row_factory = None
+            await cursor.execute(text, values)
+            return list(await cursor.fetchall()) if cursor.description is not None else None
+
+    async def lend(self, work: Callable[[Caller], T]) -> T:
+        return await ferry(self.execute, lambda execute: work(_Ferried(self._connection, execute)))
+
+
+class _Ferried(SqliteCaller):
+    def __init__(self, connection: Any, execute: Execute) -> None:
+        super().__init__(connection)
+        self._execute = execute
+
+    def execute(self, text: str, values: Any) -> list[Row] | None:
+        return self._execute(text, values)
+
+
+def require_transaction(connection: Any) -> None:
+    """Refuse a connection that commits each statement; one that begins by itself before a write will do."""
+    if connection.in_transaction:
+        return
+    autocommit = _autocommit(connection)
+    if autocommit is True or (autocommit is not False and connection.isolation_level is None):
+        raise no_transaction("a SQLite connection that commits each statement", "`BEGIN IMMEDIATE`")
+
+
+def _autocommit(connection: Any) -> Any:
+    """True, False, or neither: then ``isolation_level`` decides, as it always does before Python 3.12."""
+    try:
+        return getattr(getattr(connection, "_conn", connection), "autocommit", None)
+    except sqlite3.ProgrammingError:  # aiosqlite's inner connection does not answer other threads
+        return None

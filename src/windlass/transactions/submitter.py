@@ -1,0 +1,82 @@
+"""Enqueueing in a caller's transaction: the jobs exist if and only if it commits, and from then on.
+
+Nothing is opened for it: what is written goes through the caller's connection alone. Plain jobs are one statement with one JSON
+parameter. Keys, dependencies and ids of the caller's own need several; those stand behind a savepoint, so that a refusal
+(``KeyConflictError``, say) leaves nothing behind in a transaction that goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from typing_extensions import TypeIs  # typing's own from 3.13 on
+
+from windlass.clock import Clock
+from windlass.errors import StoreError
+from windlass.model import Enqueued, NewJob
+from windlass.store.jobs.checked import check, needs_one_statement
+from windlass.store.jobs.enqueue import Inserter, RepeatRaced
+from windlass.store.jobs.notify_throttle import INBOX
+from windlass.transactions.detect import async_caller, plain_caller
+from windlass.transactions.placeholders import as_sqlite
+from windlass.transactions.protocols import AsyncCaller, Caller, DriverCaller
+from windlass.transactions.transaction import join, require, run_verb
+
+TRIES = 5
+
+
+class TransactionSubmitter:
+    """Submits jobs to one database in transactions of its callers. Safe to share between threads and event loops."""
+
+    def __init__(self, dialect: str, clock: Clock | None = None) -> None:
+        self._dialect = dialect
+        self._clock = clock
+        self._inserter = Inserter(as_sqlite if dialect == "sqlite" else datetime.isoformat)
+
+    def submit(self, where: Any, jobs: Sequence[NewJob], *, tell: bool = True) -> list[Enqueued]:
+        """Store jobs in the transaction of a plain connection or session.
+
+        Workers that wait are told with its commit; but not with ``tell=False``, nor where the transaction is known to be committed in
+        two phases: PostgreSQL prepares none that tells somebody.
+        """
+        return self._submit(plain_caller(where), jobs, tell)
+
+    async def submit_async(self, where: Any, jobs: Sequence[NewJob], *, tell: bool = True) -> list[Enqueued]:
+        """The same for an async one."""
+        caller = async_caller(where)
+        if not _is_driver(caller) or not all(needs_one_statement(job) for job in jobs):
+            return await caller.lend(lambda plain: self._submit(plain, jobs, tell))
+        require(caller, self._dialect)
+        entries = check(jobs)
+        if entries:
+            rows = self._inserter.rows(entries, inbox=True, tell=tell and not _is_two_phase(caller))
+            if await run_verb(caller, self._clock, "enqueue", jobs=rows):
+                self._inserter.notify_throttle.note_told([INBOX])
+        return [Enqueued(entry.id, created=True) for entry in entries]
+
+    def _submit(self, caller: Caller, jobs: Sequence[NewJob], tell: bool) -> list[Enqueued]:
+        tx = join(caller, self._dialect, self._clock)
+        tell = tell and not _is_two_phase(caller)
+        if all(needs_one_statement(job) for job in jobs):
+            return self._inserter.enqueue_in(tx, jobs, tell=tell)
+        for _ in range(TRIES):
+            try:
+                with tx.all_or_nothing():
+                    return self._inserter.enqueue_in(tx, jobs, tell=tell)
+            except RepeatRaced:
+                continue
+        raise StoreError(
+            "a job with one of these ids is being moved, and this transaction cannot see where to; nothing was enqueued. Roll back "
+            "and repeat it, with isolation level READ COMMITTED if it has another"
+        )
+
+
+def _is_two_phase(caller: Caller | AsyncCaller) -> bool:
+    """Whether a transaction will be prepared, as far as its library says so."""
+    return bool(getattr(caller, "is_two_phase", False))
+
+
+def _is_driver(caller: AsyncCaller) -> TypeIs[DriverCaller]:
+    return hasattr(caller, "execute")

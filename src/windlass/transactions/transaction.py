@@ -1,0 +1,118 @@
+"""The store's verbs on a caller's transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from windlass.clock import Clock, SystemClock
+from windlass.errors import ConfigError, SchemaError
+from windlass.store.database import Row
+from windlass.transactions.placeholders import Spelled, as_rows, as_sqlite, as_text, spell
+from windlass.transactions.protocols import Caller, DriverCaller
+
+SAVEPOINT = "windlass_caller"
+_NAMES = {"postgres": "PostgreSQL", "sqlite": "SQLite"}
+_NO_TABLE = frozenset({"42P01", "3F000"})  # undefined_table, invalid_schema_name
+
+
+def join(caller: Caller, dialect: str, clock: Clock | None = None) -> CallerTransaction:
+    """A caller's transaction on a database of this dialect; ``ConfigError`` where it is on another, or there is none."""
+    require(caller, dialect)
+    return CallerTransaction(caller, clock)
+
+
+def require(caller: Caller | DriverCaller, dialect: str) -> None:
+    """Refuse what is no transaction, or one on another database than the jobs."""
+    if caller.dialect != dialect:
+        raise ConfigError(
+            "transaction",
+            f"a transaction on {_NAMES[caller.dialect]}",
+            f"one on the database that the jobs are in, which is {_NAMES[dialect]}",
+        )
+    caller.require_transaction()
+
+
+class _Statements:
+    """Verbs as statements and values for one caller; the clock stands still."""
+
+    def __init__(self, caller: Caller | DriverCaller, clock: Clock | None) -> None:
+        self._dialect, self._style = caller.dialect, caller.style
+        self._has_clock = clock is not None
+        self._now = (clock or SystemClock()).now()
+
+    def of(self, verb: str, parameters: dict[str, object]) -> Iterator[tuple[Spelled, Any]]:
+        convert = as_text if self._dialect == "postgres" else as_sqlite
+        given = {name: convert(value) for name, value in {**parameters, "now": self._now}.items()}
+        for spelled in spell(self._dialect, self._style, verb, has_clock=self._has_clock):
+            yield spelled, spelled.values(given)
+
+
+class CallerTransaction:
+    """Verbs in a caller's transaction; it commits or vanishes with it, and is the caller's to end."""
+
+    def __init__(self, caller: Caller, clock: Clock | None = None) -> None:
+        self._caller = caller
+        self._statements = _Statements(caller, clock)
+
+    def run(self, verb: str, **parameters: object) -> list[Row]:
+        rows: list[Row] = []
+        with explained():
+            for spelled, values in self._statements.of(verb, parameters):
+                answer = self._caller.execute(spelled.text, values)
+                if answer is not None:
+                    rows = as_rows(answer)
+        return rows
+
+    @contextmanager
+    def all_or_nothing(self) -> Iterator[None]:
+        """Several verbs that leave nothing behind when one of them is refused: the caller may catch that and commit."""
+        self._caller.begin()
+        self._caller.execute(f"SAVEPOINT {SAVEPOINT}", ())
+        try:
+            yield
+        except Exception:
+            with suppress(Exception):  # the connection may be gone, and with it everything
+                self._caller.execute(f"ROLLBACK TO SAVEPOINT {SAVEPOINT}", ())
+                self._caller.execute(f"RELEASE SAVEPOINT {SAVEPOINT}", ())
+            raise
+        self._caller.execute(f"RELEASE SAVEPOINT {SAVEPOINT}", ())
+
+
+async def run_verb(caller: DriverCaller, clock: Clock | None, verb: str, **parameters: object) -> list[Row]:
+    """One verb on an async driver, awaited here."""
+    rows: list[Row] = []
+    with explained():
+        for spelled, values in _Statements(caller, clock).of(verb, parameters):
+            answer = await caller.execute(spelled.text, values)
+            if answer is not None:
+                rows = as_rows(answer)
+    return rows
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Errors of the caller's driver stay what they are, since the caller knows them; but where the tables are missing, the
+    reason is nearly always that the transaction is on another database than the jobs."""
+    try:
+        yield
+    except Exception as error:
+        if _lacks_tables(error):
+            raise SchemaError(
+                "this transaction's database has no Windlass tables; jobs and the transaction must share one database. Give the "
+                "App the same URL, and run `windlass db migrate` for it (SQLite: open app.store once)",
+                found=None,
+                expected=0,
+            ) from error
+        raise
+
+
+def _lacks_tables(error: BaseException | None) -> bool:
+    seen = 0
+    while error is not None and seen < 5:  # SQLAlchemy and Django chain the driver's own
+        state = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
+        if state in _NO_TABLE or "no such table: windlass_" in str(error):
+            return True
+        error, seen = error.__cause__, seen + 1
+    return False

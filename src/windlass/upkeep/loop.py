@@ -1,0 +1,98 @@
+"""The upkeep thread: runs duties when they are due, one after the other, each on its own.
+
+A duty that fails is logged and tried again later; the others go on. One that keeps failing is a warning and shows in health
+(troubles.py). Duties are safe on every instance at once.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from windlass.errors import StoreUnreachableError
+from windlass.observe.logger import thread
+from windlass.upkeep.troubles import Troubles
+
+FOREVER = float("inf")
+NEVER = 1e9
+"""The interval of a duty that runs only when it is asked for."""
+
+TRY_AGAIN = 1.0
+
+
+@dataclass(slots=True)
+class Duty:
+    """Something to be done every ``every`` seconds (± ``jitter`` of it), or when asked for.
+
+    ``run`` may answer the seconds until it wants to run next; None leaves it at ``every``.
+    """
+
+    name: str
+    run: Callable[[], float | None]
+    every: float
+    jitter: float = 0.1
+    at_start: bool = False
+    due_at: float = field(default=0.0)
+
+
+class UpkeepLoop:
+    """Owns the upkeep thread."""
+
+    def __init__(
+        self, duties: Sequence[Duty], name: str = "windlass-upkeep", *, troubles: Troubles | None = None
+    ) -> None:
+        self._duties = list(duties)
+        self._troubles = troubles or Troubles()
+        now = time.monotonic()
+        for duty in self._duties:
+            duty.due_at = now if duty.at_start else now + duty.every * random.random()
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._over = threading.Event()
+        self._thread = thread(self._run, name)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, wait: float = 5.0) -> None:
+        self._over.set()
+        self._wake.set()
+        self._thread.join(wait)
+
+    def ask(self, name: str, after: float = 0.0) -> None:
+        """Have a duty run soon; from any thread."""
+        at = time.monotonic() + after
+        with self._lock:
+            for duty in self._duties:
+                if duty.name == name and at < duty.due_at:
+                    duty.due_at = at
+                    self._wake.set()
+
+    def _run(self) -> None:
+        while not self._over.is_set():
+            with self._lock:
+                nearest = min((duty.due_at for duty in self._duties), default=FOREVER)
+            self._wake.wait(min(60.0, max(0.0, nearest - time.monotonic())))
+            self._wake.clear()
+            for duty in self._duties:
+                if not self._over.is_set() and duty.due_at <= time.monotonic():
+                    self._do(duty)
+
+    def _do(self, duty: Duty) -> None:
+        with self._lock:  # before it runs: whoever asks while it runs is served afterwards
+            duty.due_at = time.monotonic() + duty.every * (1 + duty.jitter * (2 * random.random() - 1))
+        try:
+            wanted = duty.run()
+        except Exception as error:  # noqa: BLE001  whatever it is, the other duties go on
+            self._troubles.failed(duty.name, error)
+            if not isinstance(error, StoreUnreachableError):
+                return
+            wanted = TRY_AGAIN
+        else:
+            self._troubles.worked(duty.name)
+        if wanted is not None:
+            with self._lock:
+                duty.due_at = min(duty.due_at, time.monotonic() + wanted)

@@ -1,1 +1,0 @@
-"""What users write against: kinds, phases, and what a handler sees."""
