@@ -40,7 +40,7 @@ import psycopg  # noqa: E402
 import pytest  # noqa: E402
 
 from tests.servers import postgres  # noqa: E402
-from tests.sql_guards import DIALECTS, MIGRATION, SQL, Mutant, find  # noqa: E402
+from tests.sql_guards import DIALECTS, MIGRATION, PACKAGE, Mutant, find  # noqa: E402
 from windlass import processes as process  # noqa: E402
 from windlass.clock import ManualClock  # noqa: E402
 from windlass.examples.embedded.postgres import PostgresServer  # noqa: E402
@@ -95,16 +95,18 @@ def put_in_place(mutant: Mutant) -> None:
             if getattr(module, "available", None) is original:
                 module.available = available  # type: ignore[attr-defined]
         return
-    verb = statements.parse(text)[mutant.verb]
     loaded = statements.load(mutant.dialect)
     assert isinstance(loaded, dict)
-    loaded[mutant.verb] = verb
-    if mutant.dialect == "sqlite":
-        sqlite_store.STATEMENTS[mutant.verb] = verb
-    else:
-        pg_store.STATEMENTS[mutant.verb] = [
-            (item.pyformat().encode(), item.names) for item in verb.statements
-        ]
+    mutated = mutant.sources()
+    statements.sources = lambda dialect: (
+        mutated if dialect == mutant.dialect else {}
+    )  # for texts that are made in code
+    for name, verb in mutant.changed().items():
+        loaded[name] = verb
+        if mutant.dialect == "sqlite":
+            sqlite_store.STATEMENTS[name] = verb
+        else:
+            pg_store.STATEMENTS[name] = [(item.pyformat().encode(), item.names) for item in verb.statements]
 
 
 class _SharedServers(postgres.PostgresServers):
@@ -439,6 +441,11 @@ class Known:
     def tests_of(self, mutant: Mutant, items: dict[str, list[str]]) -> list[str]:
         """The tests that could notice, the likeliest first: who noticed before, who noticed the verb's other guards on
         either database, tests made for guards, the quickest."""
+        verbs = {
+            f"{mutant.dialect}/{verb}"
+            # A fragment that no verb uses is used by code that drops old history.
+            for verb in ((mutant.changed() or ["prune.page"]) if mutant.is_fragment else [mutant.verb])
+        }
         names = [
             name
             for name in items
@@ -447,7 +454,7 @@ class Known:
             and (
                 mutant.dialect in items[name]
                 if mutant.verb == MIGRATION
-                else f"{mutant.dialect}/{mutant.verb}" in self.verbs.get(name, ())
+                else not verbs.isdisjoint(self.verbs.get(name, ()))
             )
         ]
         neighbours = Counter(
@@ -631,7 +638,7 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
 def digest() -> str:
     """Changes when anything changes that the first pass depends on."""
     found = hashlib.sha256()
-    for folder in (SQL.parent.parent, ROOT / "tests"):
+    for folder in (PACKAGE, ROOT / "tests"):
         for path in sorted(folder.rglob("*.py")):
             found.update(path.read_bytes())
     return found.hexdigest()

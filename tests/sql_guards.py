@@ -16,14 +16,23 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-SQL = Path(__file__).resolve().parent.parent / "src" / "windlass" / "store" / "sql"
+import windlass.features  # noqa: F401  registers the SQL of the features
+from windlass.store.schema import statements
+from windlass.store.schema.statements import Verb
+
+PACKAGE = Path(__file__).resolve().parent.parent / "src" / "windlass"
 DIALECTS = ("sqlite", "postgres")
 MIGRATION = "migration"
 """The verb under which the mutants of migrations are listed."""
 
 ORDERED = ("step", "claim", "promote")
 _BELT = re.compile(r"--\s*belt:\s*(.+?)\s*$")
-_NAME = re.compile(r"^-- name: (\S+)\s*$", re.MULTILINE)
+_BLOCK = re.compile(r"^-- (?:name|fragment|column): ([\w.]+)", re.MULTILINE)
+# A fragment that says whether something holds is a condition, as behind WHERE.
+_CONDITION = re.compile(
+    r"^-- fragment: [^\n]*\n-- Whether [^\n]*\n(?P<text>.*?)(?=^-- (?:name|fragment|column): |\Z)",
+    re.MULTILINE | re.DOTALL,
+)
 _TOKEN = re.compile(r"--[^\n]*|'(?:[^']|'')*'|\$\$.*?\$\$|:?[A-Za-z_][\w.]*|\d+|\s+|.", re.DOTALL)
 _AFTER_WHERE = {
     "GROUP",
@@ -76,10 +85,31 @@ class Mutant:
 
     def applied(self) -> str:
         """The whole text of the file, mutated."""
-        source = (SQL / self.file).read_text("utf-8")
+        source = (PACKAGE / self.file).read_text("utf-8")
         if source[self.start : self.end] != self.text:
             raise ValueError(f"{self.file} changed while its mutants were tried")
         return source[: self.start] + self.put + source[self.end :]
+
+    def sources(self) -> dict[str, str]:
+        """All files of the dialect, this one mutated."""
+        name = f"windlass.{self.file}".replace(".sql", ".SQL")
+        folder, _, rest = name.partition("/sql/")
+        key = f"{folder.replace('/', '.')}:sql/{rest}" if rest else name.replace("/", ":")
+        key = key.replace(".SQL", ".sql")
+        sources = statements.sources(self.dialect)
+        assert key in sources, key
+        return sources | {key: self.applied()}
+
+    def changed(self) -> dict[str, Verb]:
+        """The verbs that are not what they were: the one that the guard stands in, or all that use the fragment it stands in."""
+        before = statements.load(self.dialect)
+        now = statements.compose([*self.sources().values()])
+        return {verb: text for verb, text in now.items() if text != before[verb]}
+
+    @property
+    def is_fragment(self) -> bool:
+        """Whether it stands in a text that several verbs may use."""
+        return self.verb != MIGRATION and self.verb not in statements.load(self.dialect)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +141,13 @@ class _Found:
 def find(dialect: str) -> list[Mutant]:
     """Every mutant of a dialect, in the order of its files."""
     mutants: list[Mutant] = []
-    for path in sorted((SQL / dialect).glob("*.sql")):
-        mutants += find_in(path.read_text("utf-8"), dialect, f"{dialect}/{path.name}")
-    for path in sorted((SQL / dialect / "migrations").glob("*.sql")):
-        mutants += find_in(path.read_text("utf-8"), dialect, f"{dialect}/migrations/{path.name}")
+    core = PACKAGE / "store" / "sql" / dialect
+    for path in (
+        *sorted(core.glob("*.sql")),
+        *sorted(PACKAGE.glob(f"*/{dialect}.sql")),
+        *sorted(core.glob("migrations/*.sql")),
+    ):
+        mutants += find_in(path.read_text("utf-8"), dialect, path.relative_to(PACKAGE).as_posix())
     return mutants
 
 
@@ -123,7 +156,7 @@ def find_in(source: str, dialect: str, file: str) -> list[Mutant]:
     tokens = _tokens(source)
     is_migration = "/migrations/" in file
     found = _in_migration(source, tokens) if is_migration else _in_verbs(source, tokens)
-    names = [(match.end(), match[1]) for match in _NAME.finditer(source)]
+    names = [(match.end(), match[1]) for match in _BLOCK.finditer(source)]
     lines = source.splitlines()
     mutants = []
     for item in sorted(set(found), key=lambda item: (item.start, item.end, item.kind)):
@@ -177,7 +210,10 @@ def _is_case(tokens: Sequence[_Token], depth: int) -> bool:
 
 
 def _in_verbs(source: str, tokens: Sequence[_Token]) -> Iterator[_Found]:
-    names = [(match.end(), match[1]) for match in _NAME.finditer(source)]
+    for block in _CONDITION.finditer(source):
+        condition = [token for token in tokens if block.start("text") <= token.start < block.end("text")]
+        yield from _conjuncts(condition, "guard")
+    names = [(match.end(), match[1]) for match in _BLOCK.finditer(source)]
     for at, token in enumerate(tokens):
         verb = next((name for place, name in reversed(names) if place <= token.start), "")
         if token.word == "WHERE" and not _is_filter(tokens, at):

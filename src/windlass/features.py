@@ -5,13 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from windlass.dependencies.feature import DependenciesFeature
 from windlass.dependencies.linking import Dependencies
+from windlass.keys.feature import Keys
+from windlass.limits.feature import LimitsFeature
 from windlass.limits.store import Limits
+from windlass.principals.feature import PrincipalsFeature
 from windlass.principals.store import Principals
+from windlass.rules.feature import RulesFeature
 from windlass.rules.store import Rules
 from windlass.schedules.store import Schedules
 from windlass.store.database import Database
+from windlass.store.feature import register
+from windlass.store.schema.statements import add_folder
 from windlass.store.store import CoreStore
+
+FEATURES = (Keys(), DependenciesFeature(), RulesFeature(), PrincipalsFeature(), LimitsFeature())
+"""All features of jobs. Their order is the order of locks: each may lock its own rows only after those of the features before it."""
+
+register(*FEATURES)
+add_folder("windlass.schedules")
 
 
 class Store(CoreStore):

@@ -54,12 +54,12 @@ def test_an_engine_lets_the_children_of_a_killed_ones_parent_know(url: str, ledg
             assert victim.wait(PATIENCE) == -signal.SIGKILL
         finally:
             processes.stop(victim)
-        assert store.jobs.get(parent).state is State.COMPLETED and store.upkeep.agenda().has_settling
+        assert store.jobs.get(parent).state is State.COMPLETED and store.upkeep.agenda().has("settling")
         assert store.phases.counts()["child"].waiting == CHILDREN - pages * PAGE, (
             "the pages that were committed"
         )
         with processes.running(WORKER, url):
             eventually(lambda: store.phases.counts()["child"].completed == CHILDREN, store.phases.counts)
-            eventually(lambda: not store.upkeep.agenda().has_settling)
+            eventually(lambda: not store.upkeep.agenda().has("settling"))
         ran = [row[0] for row in ledger.execute("SELECT job FROM ran").fetchall()]
         assert len(ran) == CHILDREN and set(ran) == children

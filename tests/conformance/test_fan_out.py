@@ -63,16 +63,16 @@ def test_an_end_lets_a_page_of_children_know_and_upkeep_the_others(
     store: Store, how: str, policy: DependencyPolicy, then: State
 ) -> None:
     parent, children = fan_out(store, 3 * PAGE + 1, policy)
-    assert not store.upkeep.agenda().has_settling
+    assert not store.upkeep.agenda().has("settling")
     end(store, how)
     assert state(store, parent) == State(how)
     assert states(store, children).count(then) == PAGE
-    assert store.upkeep.agenda().has_settling
+    assert store.upkeep.agenda().has("settling")
     assert store.dependencies.settle(1)
     assert states(store, children).count(then) == 2 * PAGE
     assert not store.dependencies.settle()
     assert states(store, children) == [then] * len(children)
-    assert not store.upkeep.agenda().has_settling
+    assert not store.upkeep.agenda().has("settling")
     assert_counts_are_true(store)
 
 
@@ -128,7 +128,7 @@ def test_a_retry_of_a_parent_lets_the_other_children_know_first(store: Store, de
     end(store, "failed")
     assert State.WAITING in states(store, children)
     store.jobs.retry(parent, dependents=dependents)
-    assert not store.upkeep.agenda().has_settling
+    assert not store.upkeep.agenda().has("settling")
     assert states(store, children) == [State.WAITING if dependents else State.CANCELLED] * len(children)
     end(store)
     while store.dependencies.settle():
@@ -197,7 +197,7 @@ def test_two_instances_let_each_child_know_once(store: Store, opened: Callable[[
     stores = [opened() for _ in range(3)]
 
     def see_to_it(each: Store) -> None:
-        while each.upkeep.agenda().has_settling:
+        while each.upkeep.agenda().has("settling"):
             each.dependencies.settle(1)
 
     threads = [threading.Thread(target=see_to_it, args=(each,)) for each in stores]
@@ -242,7 +242,7 @@ def test_whoever_is_killed_between_pages_leaves_the_rest_to_any_instance(store_u
         assert (
             states(store, children).count(State.QUEUED) == 2 * PAGE
         )  # the end's own page, and the one that was committed
-        while store.upkeep.agenda().has_settling:
+        while store.upkeep.agenda().has("settling"):
             store.dependencies.settle()
         assert states(store, children) == [State.QUEUED] * len(children)
         assert len(store.join().claim("child", 1000)) == len(children)

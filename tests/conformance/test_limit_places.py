@@ -252,9 +252,9 @@ def test_a_place_given_up_in_a_handlers_own_transaction_is_freed_after_its_commi
             apply(store.db, store.enqueuer, tx, [outcome], is_foreign=True)
         assert where(store, ids)[n + 1 :] == ["waiting: limited"] * (3 - n)
         assert store.limits.check() == [] and store.limits.mend() == 0
-        assert store.upkeep.agenda().has_parked
+        assert store.upkeep.agenda().has("parked")
         let_in(store)
-        assert not store.upkeep.agenda().has_parked
+        assert not store.upkeep.agenda().has("parked")
         assert where(store, ids)[n + 1] == "queued"
     assert where(store, ids[:2]) == ["completed", "queued"] and store.jobs.get(ids[1]).phase == "next"
     assert sorted(row["job"] for row in rows(store, "job_limit")) == ids[1:]
@@ -435,7 +435,7 @@ def test_the_agenda_has_only_those_that_can_be_let_in(store: Store, clock: Manua
     limited(store, 2, limit=1)
     let_in(store)
     agenda = store.upkeep.agenda()
-    assert (agenda.has_parked, agenda.has_paced, agenda.has_flow, agenda.resume_in) == (
+    assert (agenda.has("parked"), agenda.has("paced"), agenda.has("flowing"), agenda.resume_in) == (
         False,
         False,
         True,

@@ -35,9 +35,9 @@ def test_an_enqueue_parks_and_upkeep_lets_in_as_many_as_the_limit(store: Store) 
     ids = limited(store, 5)
     assert where(store, ids) == ["waiting: limited"] * 5
     assert store.phases.counts()[PHASE].waiting == 5
-    assert store.upkeep.agenda().has_parked
+    assert store.upkeep.agenda().has("parked")
     let_in(store)
-    assert not store.upkeep.agenda().has_parked
+    assert not store.upkeep.agenda().has("parked")
     assert where(store, ids) == ["queued"] * 2 + ["waiting: limited"] * 3
     assert gate(store) == Gate(PHASE, "a", 2, 2, 3)
     let_in(store)

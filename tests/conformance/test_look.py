@@ -143,7 +143,7 @@ def test_on_postgres_a_look_goes_lane_by_lane_from_its_marks(store: Store, clock
 
 def test_an_agenda_with_nothing_on_it_says_so(store: Store) -> None:
     agenda = store.upkeep.agenda()
-    assert (agenda.due_in, agenda.has_unlinked, agenda.has_dead, agenda.has_counts) == (
+    assert (agenda.due_in, agenda.has("unlinked"), agenda.has_dead, agenda.has_counts) == (
         None,
         False,
         False,
@@ -173,13 +173,13 @@ def test_an_agenda_knows_when_the_next_job_is_due(store: Store, clock: ManualClo
 
 def test_an_agenda_knows_what_is_to_be_linked_and_folded(store: Store) -> None:
     parent = one(store)
-    assert store.upkeep.agenda().has_counts and not store.upkeep.agenda().has_unlinked
+    assert store.upkeep.agenda().has_counts and not store.upkeep.agenda().has("unlinked")
     store.upkeep.fold()
     assert not store.upkeep.agenda().has_counts
     one(store, after=[After(parent)])
-    assert store.upkeep.agenda().has_unlinked
+    assert store.upkeep.agenda().has("unlinked")
     store.dependencies.link()
-    assert not store.upkeep.agenda().has_unlinked, "linked, it waits for its parent"
+    assert not store.upkeep.agenda().has("unlinked"), "linked, it waits for its parent"
 
 
 # ------------------------------------------------------------------------------------------- is anything to recover?

@@ -65,7 +65,7 @@ def test_the_time_that_a_look_takes_is_a_part_of_the_wait(store: Store) -> None:
 
 def test_a_burst_goes_at_once_then_as_many_as_the_rate_allows(store: Store, clock: ManualClock) -> None:
     ids = paced(store, 6)
-    assert store.upkeep.agenda().has_paced and queued(store) == []
+    assert store.upkeep.agenda().has("paced") and queued(store) == []
     assert store.limits.pace() == pytest.approx(0.2)
     assert queued(store) == ids[:2]
     holder = store.join()
@@ -86,7 +86,7 @@ def test_a_burst_goes_at_once_then_as_many_as_the_rate_allows(store: Store, cloc
     store.limits.pace()
     clock.advance(60)
     assert store.limits.pace() is None, "nobody waits"
-    assert not store.upkeep.agenda().has_paced
+    assert not store.upkeep.agenda().has("paced")
 
 
 def test_a_slow_rate_is_kept_to_over_many_looks(store: Store, clock: ManualClock) -> None:

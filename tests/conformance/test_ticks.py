@@ -86,7 +86,7 @@ def test_many_schedules_fire_at_once(store: Store, clock: ManualClock) -> None:
 
 def test_the_agenda_and_the_ticker_know_when_the_next_tick_is_due(store: Store, clock: ManualClock) -> None:
     def seconds() -> float | None:
-        assert store.upkeep.agenda().tick_in == store.schedules.tick_in()
+        assert store.upkeep.agenda().features["tick_in"] == store.schedules.tick_in()
         return store.schedules.tick_in()
 
     assert seconds() is None

@@ -162,7 +162,7 @@ def test_a_worker_that_starts_puts_rules_into_the_database(
     ]
     assert any(record.__dict__.get("event") == "rule.defined" for record in caplog.records)
     assert shop.app.sync().rules == Defined()
-    shop.until(lambda: not shop.store.upkeep.agenda().has_new_kinds)
+    shop.until(lambda: not shop.store.upkeep.agenda().has("new_kinds"))
 
 
 def test_a_worker_does_not_start_with_rules_that_cannot_work(shop: Shop) -> None:

@@ -19,6 +19,7 @@ from tests.engine.shop import Shop
 from windlass.errors import StoreUnreachableError
 from windlass.features import Store
 from windlass.model import Enqueued, NewJob
+from windlass.store.jobs.checked import CheckedJob
 from windlass.submit import submitter as submit
 from windlass.submit.submitter import Submitter, _Latch, _Request
 
@@ -146,7 +147,7 @@ def test_a_wait_may_be_left_at_every_moment(
             raise Slow
 
     class LeavingRequest(_Request):
-        def __init__(self, job: NewJob) -> None:
+        def __init__(self, job: CheckedJob) -> None:
             super().__init__(job)
             self.done = Leaving()
 

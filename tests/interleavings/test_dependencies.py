@@ -130,7 +130,7 @@ def test_a_finish_that_meets_the_linker_sees_its_flag(
     (lease,) = claim(holder)
     (child,) = enqueue(store, after=[After(parent)])
     slow = SlowCommits(postgres_dsn_every)
-    linking = Waiting(Dependencies(slow).link)
+    linking = Waiting(Dependencies(slow, Enqueuer(slow)).link)
     assert slow.is_holding.wait(PATIENCE)
     outcome = Completed(lease) if way == "short" else Retried(lease, BOOM, timedelta(0))
     finishing = Waiting(lambda: holder.record([outcome]))

@@ -93,7 +93,7 @@ def test_a_place_freed_while_a_job_comes_is_not_lost(postgres_dsn: str, store: S
     with ending(postgres_dsn, store, Completed(lease)) as end:
         second = limited(store)
         assert not store.limits.sort(), "the gate is taken"
-        assert reasons(store, second) == ["limited"] and store.upkeep.agenda().has_parked
+        assert reasons(store, second) == ["limited"] and store.upkeep.agenda().has("parked")
         end.connection.commit()
     assert store.limits.sort()
     assert reasons(store, [*first, *second]) == ["completed", "queued"]

@@ -72,16 +72,16 @@ def test_flagging_leaves_out_what_is_locked(postgres_dsn: str, stores: Open, tab
         assert other.execute(f"SELECT FROM windlass.{table} WHERE id = %s FOR UPDATE", (locked,)).rowcount
         store.rules.put(EACH)
         assert _flagged(postgres_dsn, table) == {free}
-        assert store.upkeep.agenda().has_new_kinds
+        assert store.upkeep.agenda().has("new_kinds")
         other.rollback()
     store.rules.catch_up()
     assert _flagged(postgres_dsn, table) == {locked, free}
-    assert not store.upkeep.agenda().has_new_kinds
+    assert not store.upkeep.agenda().has("new_kinds")
     let_time_pass(postgres_dsn)
     with psycopg.connect(postgres_dsn) as other:
         assert other.execute(f"SELECT FROM windlass.{table} WHERE id = %s FOR UPDATE", (locked,)).rowcount
         store.rules.catch_up()
-        assert not store.upkeep.agenda().has_new_kinds
+        assert not store.upkeep.agenda().has("new_kinds")
 
 
 def test_a_repeated_look_does_not_go_through_history_again(
@@ -193,7 +193,7 @@ def test_an_end_under_way_during_a_look_makes_its_child_soon(
     (lease,) = claim(holder, 1, "a")
     with slowly(postgres_dsn_every, ended(Completed(lease))):
         assert store.rules.catch_up() == 0
-    assert made(store) == 0 and store.upkeep.agenda().has_new_kinds
+    assert made(store) == 0 and store.upkeep.agenda().has("new_kinds")
     assert store.rules.catch_up() == 1
     assert made(store) == 1
     assert_consistent(postgres_dsn_every, store)

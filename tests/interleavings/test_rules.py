@@ -37,6 +37,7 @@ from windlass.model import (
 )
 from windlass.model.rule import Rule
 from windlass.rules.store import Rules
+from windlass.store.jobs.enqueue import Enqueuer
 
 pytestmark = pytest.mark.timing
 
@@ -162,7 +163,7 @@ def test_an_end_waits_for_a_rule_that_is_being_changed(postgres_dsn: str, stores
     enqueue(store, kind="a", args={"k": 7, "other": 8})
     (lease,) = claim(holder, 1, "a")
     changed = replace(PAIR, key=("args.other",), args={})
-    with slowly(postgres_dsn, lambda db: Rules(db).define([changed])):
+    with slowly(postgres_dsn, lambda db: Rules(db, Enqueuer(db)).define([changed])):
         ending = Waiting(lambda: holder.complete(lease))
         until_blocked(postgres_dsn, ending)
     ending.result()
@@ -173,7 +174,7 @@ def test_two_that_define_at_once_cannot_close_a_circle(postgres_dsn: str, stores
     """Each is fine with what it sees; the second sees the first."""
     store = stores(postgres_dsn)
     back = Rule(name="back", parents=("child",), create="a", phase="a")
-    with slowly(postgres_dsn, lambda db: Rules(db).define([EACH])):
+    with slowly(postgres_dsn, lambda db: Rules(db, Enqueuer(db)).define([EACH])):
         second = Waiting(lambda: store.rules.define([back]))
         until_blocked(postgres_dsn, second)
     with pytest.raises(RuleCycleError, match="child → a"):

@@ -8,7 +8,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from windlass.store.schema.statements import Statement, Verb, load, parse
+from windlass.store.schema.statements import Statement, Verb, compose, load
 from windlass.store.sqlite.migrate import migrate_sqlite
 
 # Verbs of one dialect only, and why the other has none of that name.
@@ -42,12 +42,13 @@ UNREAD = {
     "settle.leave",
     "free.later",
 }  # on PostgreSQL their answer is who was notified
-UNREAD |= {"enqueue.lock"}  # and here that the lock is held
+UNREAD |= {"enqueue.lock", "record.tidy"}  # and here that the lock is held, and nothing
 
 
 def test_a_verb_has_a_promise_and_statements_in_order() -> None:
-    verbs = parse(
-        """-- What stands above the first name belongs to no verb.
+    verbs = compose(
+        [
+            """-- What stands above the first name belongs to no verb.
 
 -- name: turn
 -- Turns it,
@@ -60,6 +61,7 @@ SELECT n;
 -- name: look.twice
 SELECT 1;
 """
+        ]
     )
     assert list(verbs) == ["turn", "look.twice"]
     turn = verbs["turn"]
@@ -70,13 +72,13 @@ SELECT 1;
 
 
 def test_comments_reach_no_server() -> None:
-    (statement,) = parse("-- name: x\nSELECT 1 -- :secret, 'quoted'\nFROM t;\n")["x"].statements
+    (statement,) = compose(["-- name: x\nSELECT 1 -- :secret, 'quoted'\nFROM t;\n"])["x"].statements
     assert "--" not in statement.text and statement.names == frozenset()
 
 
 def test_a_name_that_stands_twice_is_refused() -> None:
     with pytest.raises(ValueError, match="verb x stands twice"):
-        parse("-- name: x\nSELECT 1;\n-- name: x\nSELECT 2;\n")
+        compose(["-- name: x\nSELECT 1;\n-- name: x\nSELECT 2;\n"])
 
 
 @pytest.mark.parametrize(
@@ -89,7 +91,7 @@ def test_a_name_that_stands_twice_is_refused() -> None:
     ],
 )
 def test_parameters_are_told_from_casts(text: str, names: set[str], pyformat: str) -> None:
-    (statement,) = parse(f"-- name: x\n{text};\n")["x"].statements
+    (statement,) = compose([f"-- name: x\n{text};\n"])["x"].statements
     assert statement.names == names and statement.pyformat() == pyformat
 
 

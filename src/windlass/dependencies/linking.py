@@ -26,11 +26,11 @@ from datetime import datetime
 from functools import partial
 
 from windlass.model import DependencyPolicy, Flag, State
-from windlass.rules.on_end import fire
 from windlass.store.database import Database, Transaction
+from windlass.store.feature import EndedJob, Recording, carry
 from windlass.store.ids import LARGEST, SMALLEST, is_id
 from windlass.store.jobs import lines
-from windlass.store.jobs.enqueue import Enqueuer
+from windlass.store.jobs.enqueue import Inserter
 from windlass.store.jobs.rows import array
 
 PARENT_ERROR = json.dumps(
@@ -71,22 +71,22 @@ class Ended:
     after: str = SMALLEST
 
 
-def settle(tx: Transaction, ended: Sequence[Ended]) -> list[str]:
-    """Let the children of jobs that ended know, and the children of those that are cancelled by it, and so on, a page of them in all; the rest
-    is left to upkeep. Returns those cancelled whose kinds have rules."""
-    ruled: list[str] = []
+def settle(tx: Transaction, ended: Sequence[Ended]) -> list[EndedJob]:
+    """Tell the children of jobs that ended, and the children of those that are cancelled by it, and so on, a page of them in all; the rest
+    is left to upkeep. Returns the children that were cancelled."""
+    ended_with: list[EndedJob] = []
     room = PAGE
     while ended and room > 0:
         ended = sorted(ended, key=lambda job: job.id)
         rows = tx.run("settle.edges", ended=_rows(ended), limit=room)
         found = {(parent, child) for parent, child, _, _ in rows}
         cancelled = _count_down(tx, [row[1:] for row in rows if row[2] is not None])
-        ruled += with_rules(cancelled)
+        ended_with += cancelled
         ended = [*(_rest(ended, max(found)) if len(found) == room else ()), *with_dependents(cancelled)]
         room -= len(found)
     if ended:
         tx.run("settle.leave", ended=_rows(ended))
-    return ruled
+    return ended_with
 
 
 def _rest(ended: Sequence[Ended], last: tuple[str, str]) -> list[Ended]:
@@ -95,7 +95,7 @@ def _rest(ended: Sequence[Ended], last: tuple[str, str]) -> list[Ended]:
     return [replace(job, after=child) if job.id == parent else job for job in ended if job.id >= parent]
 
 
-def _count_down(tx: Transaction, edges: Sequence[Sequence[str]]) -> list[tuple[str, Flag]]:
+def _count_down(tx: Transaction, edges: Sequence[Sequence[str]]) -> list[EndedJob]:
     """Let the children of consumed edges go on, or end them; returns those that ended."""
     satisfied: Counter[str] = Counter()
     doomed: set[str] = set()
@@ -116,12 +116,8 @@ def _rows(ended: Sequence[Ended]) -> str:
     return array(f'{{"id":"{job.id}","state":"{job.state}","after":"{job.after}"}}' for job in ended)
 
 
-def with_rules(ended: Sequence[tuple[str, Flag]]) -> list[str]:
-    return [job_id for job_id, flags in ended if flags & Flag.RULES]
-
-
-def with_dependents(cancelled: Sequence[tuple[str, Flag]]) -> list[Ended]:
-    return [Ended(job_id, State.CANCELLED) for job_id, flags in cancelled if flags & Flag.DEPENDENTS]
+def with_dependents(cancelled: Sequence[EndedJob]) -> list[Ended]:
+    return [Ended(job.id, State.CANCELLED) for job in cancelled if job.flags & Flag.DEPENDENTS]
 
 
 def promote(tx: Transaction, due: Sequence[str]) -> None:
@@ -130,26 +126,23 @@ def promote(tx: Transaction, due: Sequence[str]) -> None:
         tx.run("settle.promote", ids=sorted(due))
 
 
-def cancel_children(tx: Transaction, doomed: set[str]) -> list[tuple[str, Flag]]:
-    """End waiting children; answers those that were waiting, with their flags."""
+def cancel_children(tx: Transaction, doomed: set[str]) -> list[EndedJob]:
+    """End waiting children; returns those that were waiting."""
     if not doomed:
         return []
     # A child that somebody cancelled and retried by hand no longer waits for anyone, and is left alone.
     rows = tx.run("cancel.later", ids=sorted(doomed), error=PARENT_ERROR, reasons=FOR_PARENTS)
     tx.run("record.tidy", ids=[row[0] for row in rows])
     lines.cancelled_with_parents(tx, [row[0] for row in rows])
-    limited = [row[0] for row in rows if Flag(row[1]) & Flag.LIMIT]
-    if limited:  # none of them has a place: they waited for their parents
-        tx.run("limits.forget", ids=limited)
-    return [(row[0], Flag(row[1])) for row in rows]
+    return [EndedJob(row[0], row[1], State.CANCELLED, has_waited=True) for row in rows]
 
 
 class Dependencies:
     """Links waiting children to their parents and shows who waits for whom."""
 
-    def __init__(self, db: Database, enqueuer: Enqueuer | None = None) -> None:
+    def __init__(self, db: Database, inserter: Inserter) -> None:
         self._db = db
-        self._enqueuer = enqueuer or Enqueuer(db)
+        self._inserter = inserter
 
     def link(self, limit: int = 500) -> int:
         """Link children that are not linked yet, page by page; answers how many were. Safe on every instance at once.
@@ -170,9 +163,9 @@ class Dependencies:
 
         def page(tx: Transaction) -> bool:
             taken = tx.run("settle.take", first=parent or SMALLEST, last=parent or LARGEST, limit=PAGE)
-            ruled = settle(tx, [Ended(job_id, State(state), after) for job_id, state, after in taken])
-            if ruled:
-                fire(self._enqueuer, tx, ruled)
+            self._carry(
+                tx, settle(tx, [Ended(job_id, State(state), after) for job_id, state, after in taken])
+            )
             return bool(taken)
 
         return all(self._db.transact(page) for _ in range(pages))
@@ -234,10 +227,12 @@ class Dependencies:
         if pending:
             promote(tx, [row[0] for row in tx.run("link.done", children=counts(pending, "pending"))])
         cancelled = cancel_children(tx, doomed)
-        ruled = with_rules(cancelled) + settle(tx, with_dependents(cancelled))
-        if ruled:
-            fire(self._enqueuer, tx, ruled)
+        self._carry(tx, cancelled + settle(tx, with_dependents(cancelled)))
         return len(pending) + len(doomed), max(edges) if len(edges) == limit else ""
+
+    def _carry(self, tx: Transaction, cancelled: Sequence[EndedJob]) -> None:
+        """Tell the features behind this one of children that were cancelled."""
+        carry(Recording(tx, self._inserter, self._db), cancelled, behind="dependencies")
 
     def _gone(self, tx: Transaction, parents: Sequence[str]) -> dict[str, tuple[State, None]]:
         """Parents that are in no table: pruned between the child's check and its commit. They count as cancelled, since

@@ -40,11 +40,11 @@ class Drain:
         ours = [counts.get(phase, Counts()) for phase in self._engine.phases]
         if (
             any(count.queued or count.processing for count in ours)
-            or agenda.has_unlinked
-            or agenda.has_settling
+            or agenda.has("unlinked")
+            or agenda.has("settling")
         ):
             return False
-        if (agenda.has_parked or agenda.has_paced) and any(count.waiting for count in ours):
+        if (agenda.has("parked") or agenda.has("paced")) and any(count.waiting for count in ours):
             return False
         # None: it came between the two reads.
         if any(count.scheduled for count in ours) and (

@@ -17,7 +17,7 @@ THROTTLE, DEBOUNCE = "throttle", "debounce"
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class TakenKey:
     """A key as it is stored; ``is_strict`` refuses another body."""
 
     scope: str
@@ -76,15 +76,15 @@ def check(job: NewJob) -> NewJob:
 
 def key_row(name: str, job_id: str) -> str:
     """The JSON row that takes a debounced key; how long it is kept is said again once its job is stored."""
-    return Hold(DEBOUNCE, name, KEPT, is_strict=False).row(job_id, "")
+    return TakenKey(DEBOUNCE, name, KEPT, is_strict=False).row(job_id, "")
 
 
-def hold_of(job: NewJob) -> Hold | None:
+def key_of(job: NewJob) -> TakenKey | None:
     """The key that a job must take, or None; a throttle is one that other arguments do not break."""
     if job.throttle is not None:
         assert isinstance(job.throttle.period, timedelta)
-        return Hold(THROTTLE, f"{job.kind}:{job.throttle.key}", job.throttle.period, is_strict=False)
+        return TakenKey(THROTTLE, f"{job.kind}:{job.throttle.key}", job.throttle.period, is_strict=False)
     if job.key is not None:
         lasts = job.key.lasts if job.key.scope is KeyScope.IDEMPOTENT else None
-        return Hold(job.key.scope, f"{job.kind}:{job.key.value}", lasts, is_strict=True)
+        return TakenKey(job.key.scope, f"{job.kind}:{job.key.value}", lasts, is_strict=True)
     return None

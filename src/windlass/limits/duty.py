@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from windlass.limits.store import Limits
 from windlass.observe.logger import get_logger
-from windlass.store.jobs.upkeep import AgendaItems
+from windlass.store.feature import Agenda
 
 log = get_logger("windlass.upkeep")
 
@@ -30,11 +30,11 @@ class LimitsDuty:
         self._monotonic = monotonic
         self._look_at = float("-inf")
 
-    def run(self, agenda: AgendaItems) -> float:
+    def run(self, agenda: Agenda) -> float:
         """Let in what can be; seconds until there may be more."""
         began = self._monotonic()
-        wait = self._limits.let_in() if agenda.has_parked or agenda.has_paced else None
-        if agenda.has_flow and self._monotonic() >= self._look_at:
+        wait = self._limits.let_in() if agenda.has("parked") or agenda.has("paced") else None
+        if agenda.has("flowing") and self._monotonic() >= self._look_at:
             self._look_at = self._monotonic() + self._every
             self._limits.mend()
             self._limits.age()

@@ -48,6 +48,7 @@ class Flag(IntFlag):
     RULES = 64  # its kind is the parent of a rule
     LIMIT = 128  # has rows in `job_limit`: it may have to wait for a place or for its phase's rate, and its end frees the place
     PRINCIPAL = 256  # somebody asked for it: has a row in `principal`, or had one that was erased
+    EXTRA = 1024  # has rows of a feature that is not Windlass's own
     RECOVERED = 512  # was held by an instance that died: from here on it is noted exactly when it is run
 
 
@@ -59,7 +60,18 @@ def has_flag(flags: int, wanted: int) -> bool:
 # What an end with one of these leaves behind in tables of its own.
 SIDE_ROWS = Flag.CHECKPOINT | Flag.KEY | Flag.OUTPUT
 # A job with one of these cannot be finished by the one-statement path: its end touches further tables.
-ASIDE = SIDE_ROWS | Flag.DEPENDENTS | Flag.RULES | Flag.LIMIT
+ASIDE = SIDE_ROWS | Flag.DEPENDENTS | Flag.RULES | Flag.LIMIT | Flag.EXTRA
+
+# What a job that is retried by hand keeps of its former life; the other flags are found out anew.
+SURVIVES = Flag.KEY | Flag.LIMIT | Flag.PRINCIPAL | Flag.EXTRA
+# What a request brings, so that a later request that takes its place brings it anew.
+BROUGHT = Flag.LIMIT | Flag.PRINCIPAL | Flag.EXTRA
+
+MASKS = {name: int(flag) for name, flag in Flag.__members__.items()} | {
+    "SURVIVES": int(SURVIVES),
+    "BROUGHT": int(BROUGHT),
+}
+"""What SQL says by name: ``flags & {LIMIT}``."""
 
 HIGHEST_PRIORITY = 9
 DEFAULT_PRIORITY = 5

@@ -108,6 +108,24 @@ class NewJob:
     debounce: Debounce | None = None
     throttle: Throttle | None = None
     limits: Sequence[JobLimit] = ()
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """What features that are not Windlass's own are given, by the name of the feature."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the job asks for no feature and brings no id: it is stored by one statement, and nothing is read before or after."""
+        return (
+            self.key is None
+            and not self.after
+            and self.id is None
+            and self.principal is None
+            and not self.heir_of
+            and self.sealed is None
+            and not self.limits
+            and self.debounce is None
+            and self.throttle is None
+            and not self.extra
+        )
 
 
 @dataclass(frozen=True, slots=True)

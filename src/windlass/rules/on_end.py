@@ -28,7 +28,7 @@ from windlass.observe.logger import get_logger
 from windlass.store.database import Row, Transaction
 from windlass.store.jobs import lines
 from windlass.store.jobs.checked import CheckedJob, check
-from windlass.store.jobs.enqueue import Enqueuer
+from windlass.store.jobs.enqueue import Inserter
 from windlass.store.jobs.rows import array, clean
 
 log = get_logger("windlass.store")
@@ -137,7 +137,7 @@ class _Meeting:
 
 
 def fire(
-    enqueuer: Enqueuer,
+    inserter: Inserter,
     tx: Transaction,
     ids: Iterable[str],
     *,
@@ -163,7 +163,7 @@ def fire(
         entries += made
     if entries:
         # Last: on PostgreSQL a claim's low-water mark rests on the time between this statement and the commit being short.
-        enqueuer.insert(tx, entries, inbox=inbox, is_repeat=False, is_ours=True)
+        inserter.insert(tx, entries, inbox=inbox, is_repeat=False, is_ours=True)
     return len(entries)
 
 

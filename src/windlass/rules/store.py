@@ -29,7 +29,7 @@ from windlass.rules.on_end import fire, to_rule
 from windlass.store.database import Database, Row, Transaction
 from windlass.store.ids import SMALLEST
 from windlass.store.jobs.checked import check
-from windlass.store.jobs.enqueue import Enqueuer
+from windlass.store.jobs.enqueue import Inserter
 from windlass.store.validators import MAX_LABEL, NAME_RULE, is_label, is_name
 
 log = get_logger("windlass.store")
@@ -44,9 +44,9 @@ FIRED_AT_ONCE = 200
 class Rules:
     """Defines rules, shows them and the children they wait to make."""
 
-    def __init__(self, db: Database, enqueuer: Enqueuer | None = None) -> None:
+    def __init__(self, db: Database, inserter: Inserter) -> None:
         self._db = db
-        self._enqueuer = enqueuer or Enqueuer(db)
+        self._inserter = inserter
         self._fired: dict[tuple[Any, int], tuple[int, float]] = {}
 
     # ------------------------------------------------------------------ defining
@@ -116,7 +116,7 @@ class Rules:
     def _count_anew(self, tx: Transaction, name: str) -> None:
         parents = [row[0] for row in tx.run("fan_in.undo", rule=name)]
         parents += [row[0] for row in tx.run("hit.forget", rule=name)]
-        fire(self._enqueuer, tx, parents, since=BEGINNING, only=name)
+        fire(self._inserter, tx, parents, since=BEGINNING, only=name)
 
     def _known(self, run: Callable[..., list[Row]]) -> dict[str, StoredRule]:
         return {row[0]: self._stored(row) for row in run("rule.list", name=None)}
@@ -236,7 +236,7 @@ class Rules:
             )
             ids = [row[0] for row in rows]
             if ids:
-                made += self._db.transact(partial(fire, self._enqueuer, ids=ids, since=since, only=only))
+                made += self._db.transact(partial(fire, self._inserter, ids=ids, since=since, only=only))
             after = ids[-1] if len(ids) == FIRED_AT_ONCE else ""
         return made
 

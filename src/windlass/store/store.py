@@ -10,6 +10,7 @@ from typing import Any, Self
 from windlass.errors import ConfigError, did_you_mean
 from windlass.model import Enqueued, Lease, NewJob, Output, Progress
 from windlass.store.database import Database, Listener
+from windlass.store.jobs.checked import CheckedJob
 from windlass.store.jobs.copy import SameKindJobs
 from windlass.store.jobs.enqueue import Enqueuer
 from windlass.store.jobs.held_job import LEASE, HeldJob
@@ -75,6 +76,10 @@ class CoreStore:
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """Store jobs durably, all or none; answers in the order given."""
         return self.enqueuer.enqueue(jobs)
+
+    def enqueue_checked(self, jobs: Sequence[CheckedJob]) -> list[Enqueued]:
+        """The same for requests that were checked already (``store.jobs.checked.check``)."""
+        return self.enqueuer.enqueue_checked(jobs)
 
     def enqueue_alike(self, alike: SameKindJobs) -> list[Enqueued]:
         """The same for jobs that differ in nothing but their arguments."""

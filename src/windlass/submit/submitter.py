@@ -19,7 +19,7 @@ from windlass import forking
 from windlass.errors import FAULTS_OF_THE_STORE, EnqueueUnknownError, StoreUnreachableError, WindlassError
 from windlass.features import Store
 from windlass.model import Enqueued, NewJob
-from windlass.store.jobs.checked import check
+from windlass.store.jobs.checked import ALONE, CheckedJob, check
 from windlass.store.jobs.copy import SameKindJobs
 
 MOST = 1000
@@ -58,7 +58,7 @@ class _Request:
 
     __slots__ = ("answer", "done", "error", "future", "job")
 
-    def __init__(self, job: NewJob, future: asyncio.Future[Enqueued] | None = None) -> None:
+    def __init__(self, job: CheckedJob, future: asyncio.Future[Enqueued] | None = None) -> None:
         self.job = job
         self.future = future
         self.done = _Latch() if future is None else None
@@ -100,10 +100,10 @@ class Submitter:
             effects is not None and effects.all
         ):  # here: whoever writes for this caller has another thread and context
             effects.refuse(blocks=True)
-        if not _is_plain(job):
-            return self._store.enqueue([job])[0]
-        check([job])
-        request = _Request(job)
+        (checked,) = check([job])
+        if checked.way == ALONE:
+            return self._store.enqueue_checked([checked])[0]
+        request = _Request(checked)
         try:
             with self._lock:
                 self._waiting.append(request)
@@ -124,11 +124,11 @@ class Submitter:
         if effects is not None and effects.all:
             effects.refuse(blocks=False)
         loop = asyncio.get_running_loop()
-        if not _is_plain(job):
-            return (await loop.run_in_executor(self._pool(), self._store.enqueue, [job]))[0]
-        check([job])
+        (checked,) = check([job])
+        if checked.way == ALONE:
+            return (await loop.run_in_executor(self._pool(), self._store.enqueue_checked, [checked]))[0]
         future: asyncio.Future[Enqueued] = loop.create_future()
-        request = _Request(job, future)
+        request = _Request(checked, future)
         try:
             with self._lock:
                 self._waiting.append(request)
@@ -247,7 +247,9 @@ class Submitter:
     def _write(self, batch: Sequence[_Request]) -> None:
         """Store the jobs of a batch. What is no error of Windlass's is none of theirs, either: it is raised, as a signal handler did."""
         try:
-            for request, answer in zip(batch, self._store.enqueue([item.job for item in batch]), strict=True):
+            for request, answer in zip(
+                batch, self._store.enqueue_checked([item.job for item in batch]), strict=True
+            ):
                 request.answer = answer
         except EnqueueUnknownError as error:
             for request, job_id in zip(batch, error.ids, strict=True):  # each with its own id
@@ -270,7 +272,7 @@ class Submitter:
         would take hours. Each caller is told as soon as its job is decided."""
         for place, request in enumerate(batch):
             try:
-                request.answer = self._store.enqueue([request.job])[0]
+                request.answer = self._store.enqueue_checked([request.job])[0]
             except FAULTS_OF_THE_STORE as fault:
                 request.error = left = fault
                 if isinstance(
@@ -326,8 +328,3 @@ def _despite_interrupts(work: Callable[[], None]) -> None:
             interrupt = error
     if interrupt is not None:
         raise interrupt
-
-
-def _is_plain(job: NewJob) -> bool:
-    is_own = job.key is not None or job.debounce is not None or job.throttle is not None
-    return not is_own and not job.after and job.id is None and not job.heir_of

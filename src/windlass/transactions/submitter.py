@@ -16,7 +16,7 @@ from typing_extensions import TypeIs  # typing's own from 3.13 on
 from windlass.clock import Clock
 from windlass.errors import StoreError
 from windlass.model import Enqueued, NewJob
-from windlass.store.jobs.checked import check, needs_one_statement
+from windlass.store.jobs.checked import check
 from windlass.store.jobs.enqueue import Inserter, RepeatRaced
 from windlass.store.jobs.notify_throttle import INBOX
 from windlass.transactions.detect import async_caller, plain_caller
@@ -46,7 +46,7 @@ class TransactionSubmitter:
     async def submit_async(self, where: Any, jobs: Sequence[NewJob], *, tell: bool = True) -> list[Enqueued]:
         """The same for an async one."""
         caller = async_caller(where)
-        if not _is_driver(caller) or not all(needs_one_statement(job) for job in jobs):
+        if not _is_driver(caller) or not all(job.is_plain for job in jobs):
             return await caller.lend(lambda plain: self._submit(plain, jobs, tell))
         require(caller, self._dialect)
         entries = check(jobs)
@@ -59,7 +59,7 @@ class TransactionSubmitter:
     def _submit(self, caller: Caller, jobs: Sequence[NewJob], tell: bool) -> list[Enqueued]:
         tx = join(caller, self._dialect, self._clock)
         tell = tell and not _is_two_phase(caller)
-        if all(needs_one_statement(job) for job in jobs):
+        if all(job.is_plain for job in jobs):
             return self._inserter.enqueue_in(tx, jobs, tell=tell)
         for _ in range(TRIES):
             try:

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from windlass.errors import ConfigError, DependencyCycleError, WindlassError
-from windlass.keys import debounce as debouncing
-from windlass.limits import store as limits
+from windlass.errors import ConfigError, WindlassError
 from windlass.model import (
     DEFAULT_MAX_ATTEMPTS,
     HIGHEST_PRIORITY,
-    After,
-    DependencyPolicy,
     Json,
-    Key,
-    KeyScope,
     NewJob,
 )
-from windlass.model.principal import Principal, Sealed
+from windlass.store.feature import features
 from windlass.store.ids import is_id, new_ids
 from windlass.store.jobs.rows import json_text
 from windlass.store.validators import (
@@ -39,29 +32,15 @@ PLAIN, BESIDE, ALONE = range(3)
 
 @dataclass(frozen=True, slots=True)
 class CheckedJob:
-    """A checked request. ``way`` is what storing it takes."""
+    """A checked request. ``pending`` is the number of jobs it waits for, ``way`` what storing it takes."""
 
     job: NewJob
     id: str
     phase: str
     args: str
-    claims: str | None = None
+    flags: int = 0
+    pending: int = 0
     way: int = PLAIN
-
-
-def needs_one_statement(job: NewJob) -> bool:
-    """Whether a job is only inserted: nothing has to be looked at before or after, and nothing stored beside it."""
-    return (
-        job.key is None
-        and not job.after
-        and job.id is None
-        and job.principal is None
-        and not job.heir_of
-        and job.sealed is None
-        and not job.limits
-        and job.debounce is None
-        and job.throttle is None
-    )
 
 
 def check(jobs: Sequence[NewJob]) -> list[CheckedJob]:
@@ -84,8 +63,9 @@ def check(jobs: Sequence[NewJob]) -> list[CheckedJob]:
                 next(i for i in ids if ids.count(i) > 1),
                 because="each job of one call needs its own id",
             )
-    if any(job.after for job in jobs):
-        _refuse_cycles(entries)
+    if any(entry.way for entry in entries):
+        for feature in features():
+            feature.check_all(entries)
     return entries
 
 
@@ -119,42 +99,16 @@ def _check_one(job: NewJob, made: str, known: set[str]) -> CheckedJob:
         raise ConfigError("id", job.id, "a UUID as text, in lower case with dashes, or None to have one made")
     if job.correlation_id is not None and not is_label(job.correlation_id):
         check_correlation(job.correlation_id)
-    way = PLAIN
-    if job.limits:
-        limits.check_job(job.limits)
-        way = BESIDE
-    if job.key is not None:
-        _check_key(job.key)
-        way = ALONE
-    if job.after:
-        _check_after(job.after)
-        way = ALONE
-    if job.debounce is not None or job.throttle is not None:
-        job = debouncing.check(job)
-        way = ALONE
     if not isinstance(job.args, Json | Mapping):
         raise ConfigError("args", type(job.args).__name__, "a mapping of argument names to values")
     args = json_text(job.args, "args")
-    claims = None
-    if job.principal is not None or job.sealed is not None or job.heir_of:
-        claims = _check_principal(job)
-        way = max(way, BESIDE)
-    if job.id is not None:
-        return CheckedJob(job, job.id, phase, args, claims, ALONE)
-    return CheckedJob(job, made, phase, args, claims, way)
-
-
-def _check_principal(job: NewJob) -> str | None:
-    """The principal a job brings, as JSON."""
-    principal: object = job.principal
-    if principal is not None and not isinstance(principal, Principal):
-        raise ConfigError("principal", type(principal).__name__, "a Principal")
-    sealed: object = job.sealed
-    if sealed is not None and (not isinstance(sealed, Sealed) or job.id is None or principal is None):
-        raise ConfigError("sealed", "***", "a token that was sealed for the id given, beside its principal")
-    if isinstance(job.heir_of, str) or not all(is_id(parent) for parent in job.heir_of):
-        raise ConfigError("heir_of", job.heir_of, "a list of job ids")
-    return None if principal is None else principal.to_json()
+    if job.is_plain:
+        return CheckedJob(job, made, phase, args)
+    entry = CheckedJob(job, job.id or made, phase, args, way=PLAIN if job.id is None else ALONE)
+    for feature in features():
+        if feature.is_asked(job):
+            entry = feature.check(replace(entry, way=max(entry.way, ALONE if feature.is_alone else BESIDE)))
+    return entry
 
 
 def _check_time(delay: object, run_at: object) -> None:
@@ -168,58 +122,6 @@ def _check_time(delay: object, run_at: object) -> None:
         raise ConfigError("run_at", run_at, "a datetime with a time zone")
     if not 1970 < run_at.year < 3000:
         raise ConfigError("run_at", run_at, "a time between the years 1971 and 2999")
-
-
-def _check_key(key: object) -> None:
-    if not isinstance(key, Key):
-        raise ConfigError("key", key, "a Key, for example Key('order-7')")
-    if not is_label(key.value):
-        raise ConfigError("key", key.value, f"1 to {MAX_LABEL} printable characters")
-    if not isinstance(key.scope, KeyScope):
-        raise ConfigError("key scope", key.scope, "KeyScope.LIVE or KeyScope.IDEMPOTENT")
-    if not timedelta(0) < key.lasts <= LONGEST_DELAY:
-        raise ConfigError("key lasts", key.lasts, "a timedelta above zero")
-
-
-def _check_after(parents: Sequence[object]) -> None:
-    policies: dict[str, DependencyPolicy] = {}
-    for after in parents:
-        if not isinstance(after, After):
-            raise ConfigError("after", after, "a list of After(job id)")
-        if not is_id(after.parent):
-            raise ConfigError("after", after.parent, "the id of a job: a UUID, lower case, with dashes")
-        if not isinstance(after.policy, DependencyPolicy):
-            raise ConfigError("after policy", after.policy, "DependencyPolicy.CANCEL, WAIT or RUN")
-        if policies.setdefault(after.parent, after.policy) is not after.policy:
-            raise ConfigError(
-                "after",
-                after.parent,
-                because="this parent is named with two policies; give one policy for each parent",
-            )
-
-
-def _refuse_cycles(entries: Sequence[CheckedJob]) -> None:
-    """Jobs of one call may wait for each other, but not in a circle. Parents outside the call exist already, so no
-    circle can pass through them."""
-    own = {entry.id for entry in entries}
-    waits: dict[str, list[str]] = defaultdict(list)
-    for entry in entries:
-        waits[entry.id] = [after.parent for after in entry.job.after if after.parent in own]
-    done: set[str] = set()
-    for start in waits:
-        path: list[str] = []
-        stack: list[tuple[str, bool]] = [(start, False)]
-        while stack:
-            job_id, is_leaving = stack.pop()
-            if is_leaving:
-                path.pop()
-                done.add(job_id)
-            elif job_id in path:
-                raise DependencyCycleError([*path[path.index(job_id) :], job_id])
-            elif job_id not in done:
-                path.append(job_id)
-                stack.append((job_id, True))
-                stack.extend((parent, False) for parent in waits[job_id])
 
 
 def check_correlation(given: object) -> None:

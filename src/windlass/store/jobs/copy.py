@@ -8,12 +8,11 @@ where no code of the application's is run by it: a validator may be slow, and ma
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from windlass.model import HIGHEST_PRIORITY, Enqueued, Flag, Json, NewJob
-from windlass.store.database import Database
+from windlass.model import HIGHEST_PRIORITY, Enqueued, Json, NewJob
 from windlass.store.ids import new_ids
 from windlass.store.jobs.checked import CheckedJob
 
@@ -58,9 +57,9 @@ class CopyStream:
         self._args += [encode(call) for call in calls]
         self._ids += new_ids(len(calls))
 
-    def lines(self, tail: str, *, has_rules: bool = False) -> Iterator[str]:
+    def lines(self, tail: str, *, flags: int = 0) -> Iterator[str]:
         """Chunks of whole lines, each ending with ``tail``."""
-        middle, self.answers = _fields(self._job, self._job.phase or self._job.kind, has_rules), []
+        middle, self.answers = _fields(self._job, self._job.phase or self._job.kind, flags), []
         for start in range(0, len(self._calls), CHUNK):
             end = start + CHUNK
             self._make(end)
@@ -74,18 +73,14 @@ class CopyStream:
         return zip(self._ids, self._args, strict=True)
 
 
-def lines_of(entries: Sequence[CheckedJob], ruled: set[str], tail: str) -> str:
-    """Lines of plain jobs of any kind."""
+def lines_of(entries: Sequence[CheckedJob], flags: Mapping[str, int], tail: str) -> str:
+    """Lines of plain jobs of any kind; ``flags`` are those that jobs get by their kind."""
     return "".join(
         [
-            f"{entry.id}{_fields(entry.job, entry.phase, entry.job.kind in ruled, entry.id)}{_safe(entry.args)}{tail}"
+            f"{entry.id}{_fields(entry.job, entry.phase, flags.get(entry.job.kind, 0), entry.id)}{_safe(entry.args)}{tail}"
             for entry in entries
         ]
     )
-
-
-def kinds_with_rules(db: Database) -> set[str]:
-    return {row[0] for row in db.read("rule.kinds")}
 
 
 def phases_json(counts: dict[str, int], loud: set[str]) -> str:
@@ -112,7 +107,7 @@ def made(ids: Sequence[str]) -> list[Enqueued]:
     return answers
 
 
-def _fields(job: NewJob, phase: str, has_rules: bool, own_id: str = "") -> str:
+def _fields(job: NewJob, phase: str, flags: int, own_id: str = "") -> str:
     """All fields of a line between the id and the arguments."""
     correlation = job.correlation_id
     return "\t".join(
@@ -120,7 +115,7 @@ def _fields(job: NewJob, phase: str, has_rules: bool, own_id: str = "") -> str:
             "",
             str(HIGHEST_PRIORITY - job.priority),
             str(job.max_attempts),
-            str(int(Flag.RULES)) if has_rules else "0",
+            str(flags),
             _escaped(job.kind),
             _escaped(phase),
             "\\N" if correlation is None or correlation == own_id else _escaped(str(correlation)),

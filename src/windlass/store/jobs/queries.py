@@ -3,40 +3,29 @@
 from __future__ import annotations
 
 import heapq
-import json
-import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from windlass.arguments.encoding import body_hash
-from windlass.dependencies.linking import Dependencies, counts
 from windlass.errors import (
     ConfigError,
     JobNotFoundError,
-    KeyConflictError,
-    PrincipalErasedError,
     StoreError,
     did_you_mean,
 )
-from windlass.limits import store as limits
 from windlass.model import (
     ON_REQUEST,
     Attempt,
     CancelAnswer,
-    DependencyPolicy,
-    Flag,
     Job,
     JobFilter,
-    KeyScope,
     Page,
     Progress,
     Span,
     State,
-    has_flag,
     lifecycle,
 )
 from windlass.store.database import Database, Row, Transaction
+from windlass.store.feature import EndedJob, PutOff, Recording, RetriedJob, Retrying, features, retry
 from windlass.store.ids import LARGEST, is_id
 from windlass.store.jobs import lines, progress
 from windlass.store.jobs.enqueue import Enqueuer
@@ -45,7 +34,6 @@ from windlass.store.jobs.record import after_end
 from windlass.store.jobs.rows import MAX_MESSAGE, clean, to_attempt, to_job, to_span
 
 MAX_PAGE = 1000
-_PATIENCE = 60.0  # seconds without progress of another instance that is letting children know
 _LOOKS = 5  # a job in the middle of a move can be missed by a look at one table after another
 
 _REASONS = {
@@ -168,23 +156,9 @@ class Jobs:
                     lines.retried(job)
                     return job
                 looks += 1
-            except _HalfSettled as found:
-                self._settle(found.jobs)
+            except PutOff as put_off:
+                put_off.finish(self._db, self._enqueuer)
         raise StoreError(f"job {job_id} moves too fast to be retried; nothing was changed, try again")
-
-    def _settle(self, jobs: Sequence[str]) -> None:
-        """Let all children know of these ended jobs, beside whoever is at it."""
-        dependencies, deadline = Dependencies(self._db, self._enqueuer), time.monotonic() + _PATIENCE
-        while left := self._db.read("settle.left", ids=list(jobs)):
-            if dependencies.settle(1, parent=left[0][0]):
-                deadline = time.monotonic() + _PATIENCE
-            elif time.monotonic() > deadline:
-                raise StoreError(
-                    f"job {left[0][0]} has ended, and jobs that waited for it are still being told by another instance, which has "
-                    f"made no progress for {_PATIENCE:.0f} seconds; nothing was changed, try again"
-                )
-            else:
-                time.sleep(0.02)
 
     def _looks(self, state: State | None) -> Sequence[_Look]:
         def live(held: bool | None) -> _Look:
@@ -214,17 +188,18 @@ class Jobs:
         error = cancelled_error(reason)
         live = tx.run("cancel.live", id=job_id, reason=clean(reason, MAX_MESSAGE))
         if live and live[0][0] is not None:
-            tx.run("cancel.throttle", id=job_id)
+            _cancelled(tx, job_id)
             return CancelAnswer.REQUESTED
         rows = tx.run("cancel.queued", id=job_id, error=error) if live else []
         rows = rows or tx.run("cancel.later", ids=[job_id], error=error, reasons=_ANY_REASON)
         if rows:
-            tx.run("cancel.throttle", id=job_id)
-            after_end(self._enqueuer, tx, [(row[0], Flag(row[1]), State.CANCELLED) for row in rows])
+            _cancelled(tx, job_id)
+            ended = [EndedJob(row[0], row[1], State.CANCELLED) for row in rows]
+            after_end(Recording(tx, self._enqueuer, self._db), ended)
             return CancelAnswer.CANCELLED
-        ended = tx.run("retry.peek", id=job_id)
-        if ended:
-            lifecycle.require("cancel", job_id, State(ended[0][0]))
+        states = tx.run("retry.peek", id=job_id)
+        if states:
+            lifecycle.require("cancel", job_id, State(states[0][0]))
         if not tx.run("enqueue.present", ids=[job_id]):
             raise JobNotFoundError(job_id)
         return None
@@ -241,56 +216,11 @@ class Jobs:
             lifecycle.require("retry", job_id, to_job(self._db, rows[0]).state)
             return False
         for _, kind, phase, flags, args, key in tx.run("retry.take", id=job_id):
-            if Flag(flags) & Flag.KEY:
-                self._retake_key(tx, job_id, key, body_hash(kind, args))
-            if has_flag(flags, Flag.PRINCIPAL) and not tx.run("principal.list", ids=[job_id]):
-                raise PrincipalErasedError(job_id)
-            _require_settled(tx, [(job_id, Flag(flags))])
-            children = [row[0] for row in tx.run("retry.edges", ids=[job_id])]
-            while dependents and children:  # one generation after the other, down the graph
-                children = [row[0] for row in tx.run("retry.edges", ids=self._revive(tx, children))]
+            retry(Retrying(tx, self._db, dependents), [RetriedJob(job_id, kind, flags, args, key)])
             self._db.tell(tx, [phase])
-            if Flag(flags) & Flag.LIMIT:
-                limits.park(self._db, tx, [job_id])
         return True
 
-    def _revive(self, tx: Transaction, children: Sequence[str]) -> Sequence[str]:
-        """Bring back children that were cancelled because of a parent, where no other parent stands in the way."""
-        pending, doomed = Counter[str](), set[str]()
-        for child, policy, state in tx.run("revive.edges", ids=sorted(set(children))):
-            if state is None or (state != State.COMPLETED and policy == DependencyPolicy.WAIT):
-                pending[child] += 1
-            elif state != State.COMPLETED and policy == DependencyPolicy.CANCEL:
-                doomed.add(child)
-        rows = tx.run(
-            "revive.take", children=counts({c: n for c, n in pending.items() if c not in doomed}, "pending")
-        )
-        _require_settled(tx, [(row[0], Flag(row[2])) for row in rows])
-        for child, kind, flags, args, key in rows:
-            if Flag(flags) & Flag.KEY:
-                self._retake_key(tx, child, key, body_hash(kind, args))
-        return [row[0] for row in rows]
 
-    def _retake_key(self, tx: Transaction, job_id: str, key: str, body: str) -> None:
-        """A retried job needs its live key again; if another job took it meanwhile, the retry is refused."""
-        row = json.dumps(
-            {"scope": KeyScope.LIVE, "key": key, "job": job_id, "body_hash": body, "lasts": None}
-        )
-        holder = tx.run("enqueue.keys", keys=f"[{row}]")[0][2]
-        if holder != job_id:
-            raise KeyConflictError(key, holder)
-
-
-class _HalfSettled(Exception):  # noqa: N818  a signal within this module
-    """Ended jobs some of whose children are still to be let know of that: they cannot live again before."""
-
-    def __init__(self, jobs: Sequence[str]) -> None:
-        super().__init__(", ".join(jobs))
-        self.jobs = jobs
-
-
-def _require_settled(tx: Transaction, ended: Sequence[tuple[str, Flag]]) -> None:
-    parents = [job_id for job_id, flags in ended if flags & Flag.DEPENDENTS]
-    left = [row[0] for row in tx.run("settle.left", ids=parents)] if parents else []
-    if left:
-        raise _HalfSettled(left)
+def _cancelled(tx: Transaction, job_id: str) -> None:
+    for feature in features():
+        feature.on_cancel(tx, job_id)

@@ -20,8 +20,6 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from windlass.dependencies import linking as dependencies
-from windlass.limits import store as limits
 from windlass.model import (
     ON_REQUEST,
     SIDE_ROWS,
@@ -37,9 +35,9 @@ from windlass.model import (
     State,
     Verdict,
 )
-from windlass.rules.on_end import fire
 from windlass.store.database import Database, Transaction
-from windlass.store.jobs.enqueue import Enqueuer
+from windlass.store.feature import EndedJob, MovedJob, Recording, carry
+from windlass.store.jobs.enqueue import Inserter
 from windlass.store.jobs.finish_rows import finish_row
 from windlass.store.jobs.outputs import output_row
 from windlass.store.jobs.routes import routed
@@ -57,9 +55,8 @@ class _Writes:
     advances: list[str] = field(default_factory=list)
     releases: list[str] = field(default_factory=list)
     finishes: list[str] = field(default_factory=list)
-    ended: list[tuple[str, Flag, State]] = field(default_factory=list)
-    left: list[str] = field(default_factory=list)  # retried or advanced, and may have had a place
-    parked: list[str] = field(default_factory=list)  # advanced, and may be limited there
+    ended: list[EndedJob] = field(default_factory=list)
+    moved: list[MovedJob] = field(default_factory=list)
     told: set[str] = field(default_factory=set)
     nudged: set[str] = field(default_factory=set)
     is_later: bool = False
@@ -67,7 +64,7 @@ class _Writes:
 
 def apply(
     db: Database,
-    enqueuer: Enqueuer,
+    inserter: Inserter,
     tx: Transaction,
     outcomes: Sequence[Outcome],
     *,
@@ -101,7 +98,7 @@ def apply(
         verdicts[outcome.lease.id] = (
             Verdict.REROUTED if is_elsewhere and verdict is Verdict.RECORDED else verdict
         )
-    _write(db, enqueuer, tx, writes, is_foreign)
+    _write(db, inserter, tx, writes, is_foreign)
     if missing:
         verdicts.update(resolve(tx, missing))
     return verdicts
@@ -138,9 +135,7 @@ def _sort(writes: _Writes, outcome: Outcome, flags: Flag, cancel: str | None, re
                     f"{run_json(outcome.run)}}}"
                 )
                 writes.told.add(outcome.phase)
-                if flags & Flag.LIMIT:
-                    writes.left.append(lease.id)
-                    writes.parked.append(lease.id)
+                writes.moved.append(MovedJob(lease.id, flags, is_advanced=True))
                 return Verdict.RECORDED
             flags |= Flag.OUTPUT
         case Retried():
@@ -157,8 +152,7 @@ def _sort(writes: _Writes, outcome: Outcome, flags: Flag, cancel: str | None, re
                     f"{run_json(outcome.run)}}}"
                 )
                 writes.is_later = True
-                if flags & Flag.LIMIT:
-                    writes.left.append(lease.id)
+                writes.moved.append(MovedJob(lease.id, flags, is_advanced=False))
                 return Verdict.RECORDED
         case Released():
             if not cancel_asked:
@@ -182,11 +176,11 @@ def release_row(outcome: Released) -> str:
 def _end(writes: _Writes, outcome: Completed | Failed | Cancelled, flags: Flag, recovered: bool) -> Verdict:
     state = {Completed: State.COMPLETED, Failed: State.FAILED, Cancelled: State.CANCELLED}[type(outcome)]
     writes.finishes.append(finish_row(outcome, recovered=recovered))
-    writes.ended.append((outcome.lease.id, flags, state))
+    writes.ended.append(EndedJob(outcome.lease.id, flags, state))
     return Verdict.RECORDED
 
 
-def _write(db: Database, enqueuer: Enqueuer, tx: Transaction, writes: _Writes, is_foreign: bool) -> None:
+def _write(db: Database, inserter: Inserter, tx: Transaction, writes: _Writes, is_foreign: bool) -> None:
     # Every row is locked already, in id order; from here on the order of verbs is free.
     if writes.outputs:
         tx.run("output.put", outputs=array(writes.outputs))
@@ -198,37 +192,16 @@ def _write(db: Database, enqueuer: Enqueuer, tx: Transaction, writes: _Writes, i
         tx.run("record.release", outcomes=array(writes.releases))
     if writes.finishes:
         tx.run("record.finish", outcomes=array(writes.finishes))
-    if writes.parked:
-        limits.park(db, tx, writes.parked)
-    after_end(enqueuer, tx, writes.ended, left=writes.left, is_foreign=is_foreign)
+    after_end(Recording(tx, inserter, db, is_foreign), writes.ended, writes.moved)
     if writes.told or writes.is_later:
         db.tell(tx, writes.told | ({"@later"} if writes.is_later else set()))
     if writes.nudged:
         db.tell(tx, writes.nudged, nudge=True)
 
 
-def after_end(
-    enqueuer: Enqueuer,
-    tx: Transaction,
-    ended: Sequence[tuple[str, Flag, State]],
-    *,
-    left: Sequence[str] = (),
-    is_foreign: bool = False,
-) -> None:
-    """What an end owes to other tables: side rows go, children are counted down or cancelled, and theirs in turn; and rules make
-    children of all that ended. Places of limited jobs are freed last, those of jobs that only ``left`` their phase with them: gates
-    come last in the order of locks."""
-    tidy = [job_id for job_id, flags, _ in ended if flags & SIDE_ROWS]
+def after_end(call: Recording, ended: Sequence[EndedJob], moved: Sequence[MovedJob] = ()) -> None:
+    """What ends and moves owe to other tables: side rows go, and the features do their part in the order of their locks."""
+    tidy = [job.id for job in ended if job.flags & SIDE_ROWS]
     if tidy:
-        tx.run("record.tidy", ids=tidy)
-    parents = [dependencies.Ended(job_id, state) for job_id, flags, state in ended if flags & Flag.DEPENDENTS]
-    ruled = [job_id for job_id, flags, _ in ended if flags & Flag.RULES]
-    if parents:
-        ruled += dependencies.settle(tx, parents)
-    if ruled:
-        fire(enqueuer, tx, ruled, inbox=is_foreign)
-    limited = [job_id for job_id, flags, _ in ended if flags & Flag.LIMIT]
-    if (limited or left) and is_foreign:
-        limits.free_later(tx, ended=limited, moved=left)
-    elif limited or left:
-        limits.free(tx, ended=limited, moved=left)
+        call.tx.run("record.tidy", ids=tidy)
+    carry(call, ended, moved)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -13,9 +13,11 @@ from typing import Any
 from windlass.errors import ConfigError
 from windlass.model import Archived, Attempt, MergeStep, Retention
 from windlass.store.database import Database, Row, Transaction
+from windlass.store.feature import features
 from windlass.store.ids import SMALLEST, is_id
 from windlass.store.jobs.low_water import LowWaterMarks, as_text
 from windlass.store.jobs.rows import to_attempt, to_job
+from windlass.store.schema.statements import columns
 
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 Archive = Callable[[Sequence[Archived]], None]
@@ -23,21 +25,20 @@ Archive = Callable[[Sequence[Archived]], None]
 
 @dataclass(frozen=True, slots=True)
 class AgendaItems:
-    """What there is to see to. ``due_in`` is None when nothing is scheduled, ``tick_in`` when no schedule fires,
-    ``resume_in`` when no pause ends by itself, ``expires_in`` (when the next lease can run out) when no instance lives."""
+    """What there is to do. ``due_in`` is None when nothing is scheduled, ``resume_in`` when no pause ends by itself, ``expires_in`` (when
+    the next lease can run out) when no instance lives. ``features`` has what features say of themselves, by the names of their columns
+    (``-- column: agenda.NAME`` in their SQL)."""
 
     due_in: float | None
-    has_unlinked: bool
     has_dead: bool
     has_counts: bool
-    tick_in: float | None = None
-    has_new_kinds: bool = False
-    has_parked: bool = False
-    has_paced: bool = False
-    has_flow: bool = False
     resume_in: float | None = None
     expires_in: float | None = None
-    has_settling: bool = False
+    features: Mapping[str, Any] = field(default_factory=dict)
+
+    def has(self, name: str) -> bool:
+        """Whether a feature has something to do, by the name of its column."""
+        return bool(self.features.get(name))
 
 
 class Upkeep:
@@ -67,34 +68,10 @@ class Upkeep:
 
     def agenda(self) -> AgendaItems:
         """Everything an instance should see to, in one read."""
-        (row,) = self._db.read("agenda")
-        (
-            due_in,
-            unlinked,
-            settling,
-            dead,
-            counted,
-            tick_in,
-            kinds,
-            parked,
-            paced,
-            flow,
-            resume_in,
-            expires_in,
-        ) = row
+        ((due_in, dead, counted, resume_in, expires_in, *rest),) = self._db.read("agenda")
+        names = columns(self._db.dialect, "agenda")
         return AgendaItems(
-            due_in=due_in,
-            has_unlinked=bool(unlinked),
-            has_settling=bool(settling),
-            has_dead=bool(dead),
-            has_counts=bool(counted),
-            tick_in=tick_in,
-            has_new_kinds=bool(kinds),
-            has_parked=bool(parked),
-            has_paced=bool(paced),
-            has_flow=bool(flow),
-            resume_in=resume_in,
-            expires_in=expires_in,
+            due_in, bool(dead), bool(counted), resume_in, expires_in, dict(zip(names, rest, strict=True))
         )
 
     def fold(self, limit: int = 10_000) -> None:
@@ -163,10 +140,8 @@ class Upkeep:
             time.sleep(time.monotonic() - began if pause is None else pause)
         if archive:
             self._db.drop_history(keep, only_empty=True)
-        self._db.run("prune.edges")
-        self._db.run("prune.keys")
-        self._db.run("prune.hits")
-        self._db.run("prune.fan_ins")
+        for feature in features():
+            feature.on_pruned(self._db)
         return removed
 
     def _prune(

@@ -12,6 +12,8 @@ from datetime import UTC, date, datetime, timedelta
 import psycopg
 from psycopg import errors as pg
 
+from windlass.store.schema.statements import expand
+
 DAYS_AHEAD = 7
 _LOCK_TIMEOUT = "2s"
 _LOCK_KEY = 0x77696E6470617274
@@ -180,16 +182,9 @@ def _is_empty(connection: psycopg.Connection, name: str) -> bool:
 
 
 def _is_looked_at(connection: psycopg.Connection, name: str, now: datetime | None) -> bool:
-    """Whether a child waits for a job of this day (or, with policy `wait`, for the retry of one), or a key leads to one: what
-    ``prune.page`` (upkeep.sql) asks of each job. The two must agree."""
-    row = connection.execute(
-        f"SELECT EXISTS (SELECT FROM windlass.job_dep AS e JOIN windlass.{name} AS d ON d.id = e.parent WHERE e.parent_state IS NULL "
-        "OR (e.policy = 'wait' AND e.parent_state <> 'completed' "
-        "AND EXISTS (SELECT FROM windlass.job_later AS l WHERE l.id = e.child AND l.reason IN ('waiting', 'unlinked')))) "
-        f"OR EXISTS (SELECT FROM windlass.job_key AS k JOIN windlass.{name} AS d ON d.id = k.job "
-        "WHERE k.scope IN ('idempotent', 'throttle') AND k.expires_at > COALESCE(%s::timestamptz, clock_timestamp()))",
-        (now,),
-    ).fetchone()
+    """Whether a feature needs a job of this day: a child waits for it, or a key leads to it."""
+    statement = expand("postgres", f"SELECT FALSE {{{{looked_at(windlass.{name})}}}}")
+    row = connection.execute(statement.pyformat().encode(), {"now": now}).fetchone()
     return bool(row and row[0])
 
 
@@ -220,11 +215,7 @@ def _drop(connection: psycopg.Connection, name: str) -> dict[tuple[str, str], in
                 (phase, -n),
             )
         connection.execute(f"DELETE FROM windlass.attempt AS a USING windlass.{name} AS d WHERE a.job = d.id")
-        connection.execute(
-            f"DELETE FROM windlass.job_dep AS e USING windlass.{name} AS d WHERE e.child = d.id"
-        )
-        connection.execute(
-            f"DELETE FROM windlass.principal AS p USING windlass.{name} AS d WHERE p.job = d.id"
-        )
+        gone = f"WITH gone AS (SELECT d.id FROM windlass.{name} AS d) {{{{pruned}}}} SELECT 1"
+        connection.execute(expand("postgres", gone).pyformat().encode())
         connection.execute(f"DROP TABLE windlass.{name}")
     return held

@@ -15,7 +15,7 @@ from windlass.clock import Clock
 from windlass.errors import StoreError
 from windlass.store.database import EFFECT, ENDED_BY_HANDLER, Row
 from windlass.store.postgres.errors import translated
-from windlass.store.schema.statements import load
+from windlass.store.schema.statements import load, on_change
 
 
 class PostgresTransaction:
@@ -97,14 +97,16 @@ class _JsonbText(Loader):
         return bytes(data)[1:].decode()
 
 
-def _compiled() -> dict[str, list[tuple[bytes, frozenset[str]]]]:
-    return {
-        name: [(statement.pyformat().encode(), statement.names) for statement in verb.statements]
-        for name, verb in load("postgres").items()
-    }
+STATEMENTS: dict[str, list[tuple[bytes, frozenset[str]]]] = {}
+"""The statements of each verb as psycopg is given them, with the names of their parameters."""
 
 
-STATEMENTS = _compiled()
+def _compile() -> None:
+    for name, verb in load("postgres").items():
+        STATEMENTS[name] = [(one.pyformat().encode(), one.names) for one in verb.statements]
+
+
+on_change(_compile)
 INSERTS = {"enqueue"}  # looks nothing up
 BINARY = {"step"}  # its answer has many times in it: to write and read them as text costs 1 us a job
 

@@ -27,7 +27,7 @@ from windlass.store.jobs.enqueue import RepeatRaced
 from windlass.store.jobs.finish_rows import finish_lines
 from windlass.store.open_effects import OpenEffect, OpenEffects
 from windlass.store.schema.migrations import available, require_current
-from windlass.store.schema.statements import load
+from windlass.store.schema.statements import Verb, load, on_change
 from windlass.store.sqlite.connection import (
     BUSY_TIMEOUT,
     LONG_LOG_PAGES,
@@ -79,7 +79,8 @@ class SqliteTransaction:
         return rows
 
 
-STATEMENTS = dict(load("sqlite"))
+STATEMENTS: dict[str, Verb] = {}
+on_change(lambda: STATEMENTS.update(load("sqlite")))
 
 
 def _bind(value: object) -> Any:

@@ -8,14 +8,14 @@
 -- Makes a new instance known; its lease starts now.
 INSERT INTO windlass.instance (id, started_at, heartbeat_at, lease, info)
 SELECT :instance::uuid, c.at, c.at, :lease::double precision * interval '1 second', :info::jsonb
-FROM (SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at) AS c;
+FROM (SELECT {{now}} AS at) AS c;
 
 -- name: beat
 -- Renews all leases of a living instance; no row means it was declared dead and holds nothing any more. Answers the
 -- tokens of own claims that the instance does not know (their reply was lost), once they are older than the grace.
 WITH beaten AS (
     UPDATE windlass.instance AS i
-    SET heartbeat_at = COALESCE(:now::timestamptz, clock_timestamp())
+    SET heartbeat_at = {{now}}
     WHERE i.id = :instance::uuid
         AND i.dead_at IS NULL
     RETURNING i.heartbeat_at
@@ -54,7 +54,7 @@ WITH gone AS (
         AND NOT EXISTS (SELECT FROM windlass.claim AS c WHERE c.instance = i.id)
 )
 UPDATE windlass.instance AS i
-SET dead_at = COALESCE(:now::timestamptz, clock_timestamp())
+SET dead_at = {{now}}
 WHERE i.id = :instance::uuid
     AND i.dead_at IS NULL
     AND EXISTS (SELECT FROM windlass.claim AS c WHERE c.instance = i.id);
@@ -81,7 +81,7 @@ WHERE c.token = ANY(:tokens::bigint[])
 -- round of recovery with nothing to do costs one statement instead of four. Who asks (:own) knows better than its row whether it lives.
 SELECT 1
 FROM windlass.instance AS i
-CROSS JOIN (SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at) AS clock
+CROSS JOIN (SELECT {{now}} AS at) AS clock
 WHERE (i.dead_at IS NULL AND i.heartbeat_at + i.lease < clock.at AND i.id IS DISTINCT FROM :own::uuid)
     OR (i.dead_at IS NOT NULL AND EXISTS (SELECT FROM windlass.claim AS c WHERE c.instance = i.id))
     OR i.dead_at < clock.at - interval '1 hour'
@@ -98,13 +98,13 @@ WITH late AS MATERIALIZED (
     SELECT i.id
     FROM windlass.instance AS i
     WHERE i.dead_at IS NULL
-        AND i.heartbeat_at + i.lease < (SELECT COALESCE(:now::timestamptz, clock_timestamp()))
+        AND i.heartbeat_at + i.lease < (SELECT {{now}})
         AND i.id IS DISTINCT FROM :own::uuid
     ORDER BY i.id
     FOR UPDATE SKIP LOCKED
 )
 UPDATE windlass.instance AS i
-SET dead_at = COALESCE(:now::timestamptz, clock_timestamp())
+SET dead_at = {{now}}
 FROM late AS l
 WHERE i.id = l.id
 RETURNING i.id;
@@ -118,7 +118,7 @@ SELECT j.id, j.token, j.kind, j.phase, j.lane, j.generation, j.attempt, j.max_at
     GREATEST(LEAST(j.ready_at, '9999-01-01'), '0002-01-01') AS ready_at,
     GREATEST(LEAST(j.claimed_at, '9999-01-01'), '0002-01-01') AS claimed_at, j.cancel_at IS NOT NULL AS cancel_asked,
     o.job IS NOT NULL AS has_output, o.value AS output, o.next_phase, o.next_max_attempts,
-    CASE WHEN j.flags & 512 <> 0 THEN (
+    CASE WHEN j.flags & {RECOVERED} <> 0 THEN (
         SELECT count(*)
         FROM windlass.attempt AS a
         WHERE a.job = j.id
@@ -159,7 +159,7 @@ LIMIT :limit;
 -- holder is fenced from here on, and the attempt is not counted again.
 WITH held AS (
     INSERT INTO windlass.claim (instance, at, lanes, los, his, phase)
-    SELECT :instance::uuid, COALESCE(:now::timestamptz, clock_timestamp()), ARRAY[j.lane], ARRAY[j.ready_at], ARRAY[j.ready_at], j.phase
+    SELECT :instance::uuid, {{now}}, ARRAY[j.lane], ARRAY[j.ready_at], ARRAY[j.ready_at], j.phase
     FROM windlass.job AS j
     WHERE j.id = :id::uuid
         AND j.token = :token::bigint
@@ -199,7 +199,7 @@ WITH dead AS MATERIALIZED (
         )
 )
 DELETE FROM windlass.instance AS i
-WHERE i.dead_at < (SELECT COALESCE(:now::timestamptz, clock_timestamp())) - interval '1 hour'
+WHERE i.dead_at < (SELECT {{now}}) - interval '1 hour'
     AND NOT EXISTS (SELECT FROM windlass.claim AS c WHERE c.instance = i.id);
 
 -- name: recover.orphans
@@ -228,7 +228,7 @@ WITH page AS MATERIALIZED (
 SELECT p.id, o.token, o.kind, o.phase, o.lane, o.generation, o.attempt, o.max_attempts, o.crashes, o.flags, o.correlation,
     o.created_at, o.ready_at, o.claimed_at, o.cancel_asked, u.job IS NOT NULL AS has_output,
     u.value AS output, u.next_phase, u.next_max_attempts,
-    CASE WHEN o.flags & 512 <> 0 THEN (
+    CASE WHEN o.flags & {RECOVERED} <> 0 THEN (
         SELECT count(*)
         FROM windlass.attempt AS a
         WHERE a.job = o.id

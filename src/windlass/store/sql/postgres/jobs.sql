@@ -26,16 +26,16 @@ WITH given AS MATERIALIZED (
         CASE
             WHEN g.pending > 0 THEN 'unlinked'
             WHEN g.due > g.moment THEN 'scheduled'
-            WHEN g.flags & 128 <> 0 THEN 'limited'
+            WHEN g.flags & {LIMIT} <> 0 THEN 'limited'
             WHEN g.inbox THEN 'inbox'
             ELSE 'job'
         END AS place,
-        CASE WHEN g.kind IN (SELECT k.kind FROM windlass.rule_kind AS k) THEN 64 ELSE 0 END AS rules
+        0 {{new_flags(g.kind)}} AS added
     FROM (
         SELECT r.*,
             COALESCE(r.run_at, r.moment + r.delay * interval '1 second') AS due
         FROM (
-            SELECT j.*, COALESCE(:now::timestamptz, clock_timestamp()) AS moment
+            SELECT j.*, {{now}} AS moment
             FROM json_to_recordset(:jobs::json) AS j (
                 id uuid, kind text, phase text, lane smallint, max_attempts smallint, flags smallint, correlation text,
                 args jsonb, delay double precision, run_at timestamptz, pending integer, inbox boolean, tell boolean
@@ -44,13 +44,13 @@ WITH given AS MATERIALIZED (
     ) AS g
 ), live AS (
     INSERT INTO windlass.job (id, created_at, ready_at, lane, max_attempts, flags, kind, phase, correlation, args)
-    SELECT g.id, g.moment, g.moment, g.lane, g.max_attempts, g.flags | g.rules, g.kind, g.phase, g.correlation, g.args
+    SELECT g.id, g.moment, g.moment, g.lane, g.max_attempts, g.flags | g.added, g.kind, g.phase, g.correlation, g.args
     FROM given AS g
     WHERE g.place = 'job'
 ), later AS (
     INSERT INTO windlass.job_later
         (id, created_at, run_at, pending, lane, max_attempts, flags, reason, kind, phase, correlation, args)
-    SELECT g.id, g.moment, COALESCE(g.due, g.moment), g.pending, g.lane, g.max_attempts, g.flags | g.rules, g.place, g.kind, g.phase,
+    SELECT g.id, g.moment, COALESCE(g.due, g.moment), g.pending, g.lane, g.max_attempts, g.flags | g.added, g.place, g.kind, g.phase,
         g.correlation, g.args
     FROM given AS g
     WHERE g.place <> 'job'
@@ -113,19 +113,11 @@ SELECT pg_advisory_xact_lock(g.hash)::text
 FROM given AS g
 WHERE cardinality(:ids::text[]) <= 64;
 
--- name: enqueue.keys
--- Takes unique keys in sorted order and answers who holds each: a caller that finds its own job's id has won it. Waits
--- for another caller's uncommitted key, because uniqueness is a wait; an expired key changes hands.
-INSERT INTO windlass.job_key AS k (scope, key, job, body_hash, expires_at)
-SELECT g.scope, g.key, g.job, g.body_hash,
-    COALESCE(:now::timestamptz, clock_timestamp()) + g.lasts * interval '1 second'
-FROM json_to_recordset(:keys::json) AS g (scope text, key text, job uuid, body_hash text, lasts double precision)
-ORDER BY g.scope, g.key
-ON CONFLICT (scope, key) DO UPDATE
-SET job = CASE WHEN k.expires_at <= COALESCE(:now::timestamptz, clock_timestamp()) THEN excluded.job ELSE k.job END,
-    body_hash = CASE WHEN k.expires_at <= COALESCE(:now::timestamptz, clock_timestamp()) THEN excluded.body_hash ELSE k.body_hash END,
-    expires_at = CASE WHEN k.expires_at <= COALESCE(:now::timestamptz, clock_timestamp()) THEN excluded.expires_at ELSE k.expires_at END
-RETURNING k.scope, k.key, k.job::text, k.body_hash;
+-- name: enqueue.parents
+-- Which of these jobs exist, their correlation ids, and their flags.
+SELECT j.id::text, j.correlation, j.flags
+FROM windlass.jobs AS j
+WHERE j.id = ANY(:ids::uuid[]);
 
 -- name: enqueue.present
 -- Which of these ids exist, and in how many tables; more than one means a repeated enqueue raced its first self.
@@ -144,7 +136,7 @@ GROUP BY id;
 -- Outcomes come as columns, which are read in half the time of JSON; those that no outcome has anything in are left empty.
 WITH clock AS MATERIALIZED (
     SELECT c.at, CASE WHEN :quiet::double precision > 0 THEN c.at - :quiet::double precision * interval '1 second' ELSE 'infinity' END AS upto
-    FROM (SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at) AS c
+    FROM (SELECT {{now}} AS at) AS c
 ), given AS MATERIALIZED (
     SELECT g.id, g.token, COALESCE(g.state, 'completed') AS state, g.result::jsonb, g.error::jsonb, g.traceback, g.p, g.w, g.r
     FROM unnest(
@@ -183,7 +175,7 @@ WITH clock AS MATERIALIZED (
             AND j.ready_at >= l.mark
             AND j.ready_at <= (SELECT upto FROM clock)
             AND j.token IS NULL
-            AND (:suspects::boolean OR j.flags & 1 = 0)
+            AND (:suspects::boolean OR j.flags & {SUSPECT} = 0)
         ORDER BY j.ready_at, j.id
         LIMIT :limit -- belt: the outer one decides; this one bounds what a plan that reads ahead may lock
         FOR UPDATE SKIP LOCKED
@@ -215,7 +207,7 @@ WITH clock AS MATERIALIZED (
     SET token = h.token,
         claimed_at = h.at,
         attempt = LEAST(j.attempt + 1, 32767),
-        flags = CASE WHEN j.flags & 513 <> 0 OR (j.lane, j.ready_at, j.id) >= (p.lane, p.ready_at, p.id) THEN j.flags & ~2 ELSE j.flags | 2 END
+        flags = CASE WHEN j.flags & ({SUSPECT} | {RECOVERED}) <> 0 OR (j.lane, j.ready_at, j.id) >= (p.lane, p.ready_at, p.id) THEN j.flags & ~{STARTED} ELSE j.flags | {STARTED} END
     FROM held AS h
     LEFT JOIN prefetched AS p ON TRUE
     WHERE j.ctid = ANY(ARRAY(SELECT tid FROM picked))
@@ -265,7 +257,7 @@ CROSS JOIN LATERAL (
 WHERE NOT EXISTS (
         SELECT FROM windlass.phase AS p
         WHERE p.name = l.phase
-            AND (p.paused_until IS NULL OR p.paused_until > (SELECT COALESCE(:now::timestamptz, clock_timestamp())))
+            AND (p.paused_until IS NULL OR p.paused_until > (SELECT {{now}}))
     );
 
 -- name: record.resolve
@@ -300,7 +292,7 @@ CROSS JOIN LATERAL (
 -- An end decided by recovery is written under the negative token, or the old holder would take it for its own. The
 -- instance is the one that claimed the job, whoever decides.
 WITH clock AS MATERIALIZED (
-    SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at
+    SELECT {{now}} AS at
 ), finished AS (
     DELETE FROM windlass.job AS j
     USING json_to_recordset(:outcomes::json) AS g (
@@ -313,7 +305,7 @@ WITH clock AS MATERIALIZED (
 ), history AS (
     INSERT INTO windlass.job_done (id, created_at, finished_at, claimed_at, started_at, token, lane, generation, attempt,
         crashes, max_attempts, flags, state, kind, phase, correlation, args, result, error, traceback,
-        instance, processor, waited_ms, ran_ms, outputs, progress, key, limits)
+        instance, processor, waited_ms, ran_ms, outputs, progress{{history.names}})
     SELECT f.id, f.created_at, c.at, f.claimed_at, f.started_at, CASE WHEN f.recovered THEN -f.token ELSE f.token END,
         f.lane, f.generation, f.attempt, LEAST(f.crashes, 32766) + COALESCE(f.crashed, 0), f.max_attempts, f.flags, f.state, f.kind,
         f.phase, f.correlation, f.args, f.result, f.error, f.traceback,
@@ -328,18 +320,8 @@ WITH clock AS MATERIALIZED (
             SELECT jsonb_build_object('done', p.done, 'total', p.total, 'position', p.position)
             FROM windlass.checkpoint AS p
             WHERE p.job = f.id
-        ),
-        (
-            SELECT k.key
-            FROM windlass.job_key AS k
-            WHERE k.job = f.id
-                AND k.scope = 'live'
-        ),
-        CASE WHEN f.flags & 128 <> 0 THEN (
-            SELECT jsonb_agg(jsonb_build_object('phase', t.phase, 'key', t.key, 'lim', t.lim, 'rate', t.rate, 'burst', t.burst))
-            FROM windlass.job_limit AS t
-            WHERE t.job = f.id
-        ) END
+        )
+        {{history.values(f)}}
     FROM finished AS f
     CROSS JOIN clock AS c
     LEFT JOIN windlass.claim AS h ON h.token = ANY(ARRAY[f.token])
@@ -364,14 +346,14 @@ WITH outputs AS (
     DELETE FROM windlass.checkpoint AS p
     WHERE p.job = ANY(:ids::uuid[])
 )
-DELETE FROM windlass.job_key AS k
-WHERE k.job = ANY(:ids::uuid[])
-    AND k.scope || '' = 'live';
+{{tidied}}
+SELECT 1
+WHERE FALSE; -- belt: a statement of its own, which returns nothing
 
 -- name: record.retry
 -- Moves held jobs to a later run and keeps what went wrong. A job that crashed its process becomes a suspect.
 WITH clock AS MATERIALIZED (
-    SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at
+    SELECT {{now}} AS at
 ), moved AS (
     DELETE FROM windlass.job AS j
     USING json_to_recordset(:outcomes::json) AS g (
@@ -386,7 +368,7 @@ WITH clock AS MATERIALIZED (
         flags, reason, kind, phase, correlation, args)
     SELECT m.id, m.created_at, c.at + m.delay * interval '1 second', COALESCE(m.started_at, m.claimed_at), m.lane,
         m.generation, m.attempt - m.returned, LEAST(m.crashes, 32766) + m.crashed, m.max_attempts,
-        (m.flags & ~2) | m.crashed, 'retry', m.kind, m.phase, m.correlation, m.args
+        (m.flags & ~{STARTED}) | m.crashed, 'retry', m.kind, m.phase, m.correlation, m.args
     FROM moved AS m
     CROSS JOIN clock AS c
 ), tried AS (
@@ -410,7 +392,7 @@ FROM moved AS m;
 -- Moves held jobs to the next phase's queue with a fresh budget; their outputs were stored by output.put before, in the
 -- same transaction. A checkpoint belongs to the phase that wrote it and goes.
 WITH clock AS MATERIALIZED (
-    SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at
+    SELECT {{now}} AS at
 ), given AS MATERIALIZED (
     SELECT g.*
     FROM json_to_recordset(:outcomes::json) AS g (
@@ -433,7 +415,7 @@ WITH clock AS MATERIALIZED (
         attempt = 0,
         crashes = 0,
         risen = NULL,
-        flags = (j.flags & ~(1 | 2 | 4 | 512)) | 32
+        flags = (j.flags & ~({SUSPECT} | {STARTED} | {CHECKPOINT} | {RECOVERED})) | {OUTPUT}
     FROM given AS g
     CROSS JOIN clock AS c
     WHERE j.id = ANY(ARRAY[g.id])
@@ -466,7 +448,7 @@ FROM moved AS m;
 -- Gives held jobs back to their queue at their old place (ready_at stays). `returned` gives the attempt back, `marks` are flags to
 -- set; a release that spent its attempt, or has an error, leaves a trace.
 WITH clock AS MATERIALIZED (
-    SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at
+    SELECT {{now}} AS at
 ), given AS MATERIALIZED (
     SELECT g.*
     FROM json_to_recordset(:outcomes::json) AS g (
@@ -485,7 +467,7 @@ WITH clock AS MATERIALIZED (
         claimed_at = NULL,
         started_at = CASE WHEN g.returned = 1 AND g.error IS NULL THEN j.started_at ELSE COALESCE(j.started_at, j.claimed_at) END,
         attempt = j.attempt - g.returned,
-        flags = (j.flags & ~2) | g.marks
+        flags = (j.flags & ~{STARTED}) | g.marks
     FROM given AS g
     WHERE j.id = ANY(ARRAY[g.id])
         AND j.token = g.token
@@ -517,7 +499,7 @@ WHERE NOT s.own BETWEEN 1 AND :milliseconds::double precision;
 -- name: start
 -- Notes durably that held jobs are being run now; asked for where a crash must be counted exactly.
 UPDATE windlass.job AS j
-SET flags = j.flags | 2
+SET flags = j.flags | {STARTED}
 FROM json_to_recordset(:leases::json) AS g (id uuid, token bigint)
 WHERE j.id = ANY(ARRAY[g.id])
     AND j.token = g.token
@@ -535,7 +517,7 @@ WITH held AS MATERIALIZED (
     FOR NO KEY UPDATE
 ), saved AS (
     INSERT INTO windlass.checkpoint AS p (job, generation, token, done, total, at, position)
-    SELECT h.id, h.generation, h.token, :done::bigint, :total::bigint, COALESCE(:now::timestamptz, clock_timestamp()), :position::jsonb
+    SELECT h.id, h.generation, h.token, :done::bigint, :total::bigint, {{now}}, :position::jsonb
     FROM held AS h
     ON CONFLICT (job) DO UPDATE
     SET generation = excluded.generation,
@@ -553,7 +535,7 @@ FROM held AS h;
 -- name: checkpoint.flag
 -- Notes on the job row that a checkpoint exists, once per job, so that its end folds it into history.
 UPDATE windlass.job AS j
-SET flags = j.flags | 4
+SET flags = j.flags | {CHECKPOINT}
 WHERE j.id = :id::uuid
     AND j.token = :token::bigint;
 
@@ -562,12 +544,6 @@ WHERE j.id = :id::uuid
 SELECT p.done, p.total, p.position, p.at
 FROM windlass.checkpoint AS p
 WHERE p.job = :id::uuid;
-
--- name: cancel.throttle
--- Frees the key of a throttled job that is cancelled: its period is over, and the next submit makes a job.
-DELETE FROM windlass.job_key AS k
-WHERE k.job = :id::uuid
-    AND k.scope || '' = 'throttle';
 
 -- name: cancel.live
 -- Locks a queued or processing job and, where it is held, notes that it should stop and tells its holder. Two statements:
@@ -597,8 +573,8 @@ WITH ended AS (
     RETURNING j.*
 ), history AS (
     INSERT INTO windlass.job_done (id, created_at, finished_at, started_at, lane, generation, attempt, crashes, max_attempts,
-        flags, state, kind, phase, correlation, args, error, outputs, progress, key, limits)
-    SELECT e.id, e.created_at, COALESCE(:now::timestamptz, clock_timestamp()), e.started_at, e.lane, e.generation, e.attempt,
+        flags, state, kind, phase, correlation, args, error, outputs, progress{{history.names}})
+    SELECT e.id, e.created_at, {{now}}, e.started_at, e.lane, e.generation, e.attempt,
         e.crashes, e.max_attempts, e.flags, 'cancelled', e.kind, e.phase, e.correlation, e.args,
         :error::jsonb || jsonb_build_object('phase', e.phase, 'attempt', e.attempt, 'correlation_id', COALESCE(e.correlation, e.id::text)),
         (
@@ -610,18 +586,8 @@ WITH ended AS (
             SELECT jsonb_build_object('done', p.done, 'total', p.total, 'position', p.position)
             FROM windlass.checkpoint AS p
             WHERE p.job = e.id
-        ),
-        (
-            SELECT k.key
-            FROM windlass.job_key AS k
-            WHERE k.job = e.id
-                AND k.scope = 'live'
-        ),
-        CASE WHEN e.flags & 128 <> 0 THEN (
-            SELECT jsonb_agg(jsonb_build_object('phase', t.phase, 'key', t.key, 'lim', t.lim, 'rate', t.rate, 'burst', t.burst))
-            FROM windlass.job_limit AS t
-            WHERE t.job = e.id
-        ) END
+        )
+        {{history.values(e)}}
     FROM ended AS e
 ), counted AS (
     INSERT INTO windlass.delta (phase, queued, cancelled)
@@ -651,22 +617,10 @@ WITH found AS MATERIALIZED (
     RETURNING l.*
 ), history AS (
     INSERT INTO windlass.job_done (id, created_at, finished_at, started_at, lane, generation, attempt, crashes, max_attempts,
-        flags, state, kind, phase, correlation, args, error, outputs, progress, key, limits)
-    SELECT e.id, e.created_at, COALESCE(:now::timestamptz, clock_timestamp()), e.started_at, e.lane, e.generation, e.attempt,
+        flags, state, kind, phase, correlation, args, error, outputs, progress{{history.names}})
+    SELECT e.id, e.created_at, {{now}}, e.started_at, e.lane, e.generation, e.attempt,
         e.crashes, e.max_attempts, e.flags, 'cancelled', e.kind, e.phase, e.correlation, e.args,
-        :error::jsonb || jsonb_build_object('phase', e.phase, 'attempt', e.attempt, 'correlation_id', COALESCE(e.correlation, e.id::text)) || COALESCE((
-            SELECT jsonb_build_object(
-                'message', 'job ' || d.parent || ', which this job waited for, did not complete: ' || d.parent_state,
-                'details', jsonb_build_object('parent', d.parent, 'parent_state', d.parent_state)
-            )
-            FROM windlass.job_dep AS d
-            WHERE d.child = e.id
-                AND d.policy = 'cancel'
-                AND d.parent_state <> 'completed'
-                AND :error::jsonb ->> 'code' = 'parent_not_completed'
-            ORDER BY d.parent_ended_at, d.parent
-            LIMIT 1
-        ), '{}'),
+        :error::jsonb || jsonb_build_object('phase', e.phase, 'attempt', e.attempt, 'correlation_id', COALESCE(e.correlation, e.id::text)) || COALESCE({{cancel_details(e)}} '{}'),
         (
             SELECT jsonb_agg(jsonb_build_object('phase', o.phase, 'name', o.name, 'value', o.value) ORDER BY o.at, o.phase, o.name)
             FROM windlass.output AS o
@@ -676,18 +630,8 @@ WITH found AS MATERIALIZED (
             SELECT jsonb_build_object('done', p.done, 'total', p.total, 'position', p.position)
             FROM windlass.checkpoint AS p
             WHERE p.job = e.id
-        ),
-        (
-            SELECT k.key
-            FROM windlass.job_key AS k
-            WHERE k.job = e.id
-                AND k.scope = 'live'
-        ),
-        CASE WHEN e.flags & 128 <> 0 THEN (
-            SELECT jsonb_agg(jsonb_build_object('phase', t.phase, 'key', t.key, 'lim', t.lim, 'rate', t.rate, 'burst', t.burst))
-            FROM windlass.job_limit AS t
-            WHERE t.job = e.id
-        ) END
+        )
+        {{history.values(e)}}
     FROM ended AS e
 ), counted AS (
     INSERT INTO windlass.delta (phase, waiting, scheduled, queued, cancelled)
@@ -707,7 +651,7 @@ FROM ended AS e;
 -- the phases before stay, and of a failed or cancelled job the checkpoint and the named outputs of its phase too, so that it goes on where it
 -- was. The output without a name goes: it would say that the phase is done.
 WITH clock AS MATERIALIZED (
-    SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at
+    SELECT {{now}} AS at
 ), taken AS (
     DELETE FROM windlass.job_done AS d
     WHERE d.id = :id::uuid
@@ -715,14 +659,14 @@ WITH clock AS MATERIALIZED (
 ), live AS (
     INSERT INTO windlass.job (id, created_at, ready_at, lane, generation, max_attempts, flags, kind, phase, correlation, args)
     SELECT t.id, t.created_at, c.at, t.lane, t.generation + 1, t.max_attempts,
-        (t.flags & (16 | 128 | 256))
-            | CASE WHEN t.kind IN (SELECT k.kind FROM windlass.rule_kind AS k) THEN 64 ELSE 0 END
-            | CASE WHEN EXISTS (SELECT FROM windlass.job_dep AS e WHERE e.parent = t.id OFFSET 0) THEN 8 ELSE 0 END
+        (t.flags & {SURVIVES})
+            {{new_flags(t.kind)}}
+            {{revived_flags(t)}}
             | CASE WHEN EXISTS (
                 SELECT FROM jsonb_array_elements(t.outputs) AS o
                 WHERE (o ->> 'phase' <> t.phase OR (o ->> 'name' <> '' AND t.state <> 'completed'))
-            ) THEN 32 ELSE 0 END
-            | CASE WHEN t.progress IS NOT NULL AND t.state <> 'completed' THEN 4 ELSE 0 END,
+            ) THEN {OUTPUT} ELSE 0 END
+            | CASE WHEN t.progress IS NOT NULL AND t.state <> 'completed' THEN {CHECKPOINT} ELSE 0 END,
         t.kind, t.phase, t.correlation, t.args
     FROM taken AS t
     CROSS JOIN clock AS c
@@ -748,14 +692,9 @@ WITH clock AS MATERIALIZED (
     CROSS JOIN LATERAL jsonb_to_record(t.progress) AS p (done bigint, total bigint, position jsonb)
     WHERE t.state <> 'completed'
         AND t.progress IS NOT NULL
-), limits AS (
-    INSERT INTO windlass.job_limit AS o (job, phase, key, lim, rate, burst)
-    SELECT t.id, l.phase, l.key, l.lim, l.rate, l.burst
-    FROM taken AS t
-    CROSS JOIN LATERAL jsonb_to_recordset(t.limits) AS l (phase text, key text, lim integer, rate double precision, burst integer)
-    ON CONFLICT (job, phase) DO UPDATE -- its place is still to be freed: wait for whoever removes the limits of an ended job just now
-    SET gone = o.gone
-), counted AS (
+)
+{{retried}}
+, counted AS (
     INSERT INTO windlass.delta (phase, queued, completed, failed, cancelled)
     SELECT t.phase, 1, -(t.state = 'completed')::int, -(t.state = 'failed')::int, -(t.state = 'cancelled')::int
     FROM taken AS t
@@ -792,7 +731,7 @@ SELECT j.id, j.kind, j.phase, j.state, j.lane, j.generation, j.attempt, j.crashe
     COALESCE(j.progress, CASE WHEN p.job IS NOT NULL THEN jsonb_build_object('done', p.done, 'total', p.total, 'position', p.position) END) AS progress,
     COALESCE(j.finished_at, a.ended_at) AS error_at, p.at AS saved_at
 FROM windlass.jobs AS j
-CROSS JOIN (SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at) AS clock
+CROSS JOIN (SELECT {{now}} AS at) AS clock
 LEFT JOIN windlass.checkpoint AS p ON p.job = j.id
 LEFT JOIN LATERAL (
     SELECT t.ended_at, t.error, t.traceback
@@ -840,7 +779,7 @@ ORDER BY t.token;
 -- Claims one job by its id, if it is queued, its phase is not paused, and this instance is not dead. Answers it as `step` does. A
 -- correlation id that is given becomes the job's.
 WITH clock AS MATERIALIZED (
-    SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at
+    SELECT {{now}} AS at
 ), picked AS MATERIALIZED (
     SELECT j.ctid AS tid, j.lane, j.ready_at, j.phase
     FROM windlass.job AS j
@@ -868,7 +807,7 @@ WITH clock AS MATERIALIZED (
     SET token = h.token,
         claimed_at = h.at,
         attempt = LEAST(j.attempt + 1, 32767),
-        flags = j.flags | 2,
+        flags = j.flags | {STARTED},
         correlation = COALESCE(:correlation::text, j.correlation)
     FROM held AS h
     WHERE j.ctid = ANY(ARRAY(SELECT tid FROM picked))
@@ -886,8 +825,8 @@ FROM claimed;
 -- name: hurry
 -- Makes a scheduled or retrying job due now; answers it if there is such a one.
 UPDATE windlass.job_later AS l
-SET run_at = COALESCE(:now::timestamptz, clock_timestamp())
+SET run_at = {{now}}
 WHERE l.id = :id::uuid
     AND l.reason IN ('scheduled', 'retry')
-    AND l.run_at > COALESCE(:now::timestamptz, clock_timestamp())
+    AND l.run_at > {{now}}
 RETURNING l.id;

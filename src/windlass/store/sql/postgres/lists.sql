@@ -25,12 +25,12 @@ LEFT JOIN LATERAL (
     FROM windlass.checkpoint AS c
     WHERE c.job = j.id
     LIMIT 1 -- belt: the job is its key; keeps the look-up from becoming a join
-) AS p ON j.flags & 4 <> 0
+) AS p ON j.flags & {CHECKPOINT} <> 0
 LEFT JOIN LATERAL (
     SELECT 'paused'::text AS reason
     FROM windlass.phase AS o
     WHERE o.name = j.phase
-        AND (o.paused_until IS NULL OR o.paused_until > (SELECT COALESCE(:now::timestamptz, clock_timestamp())))
+        AND (o.paused_until IS NULL OR o.paused_until > (SELECT {{now}}))
     LIMIT 1 -- belt: the name is its key; keeps the look-up from becoming a join
 ) AS w ON j.token IS NULL
 ORDER BY j.id DESC;
@@ -55,13 +55,13 @@ FROM (
     ORDER BY l.id DESC
     LIMIT :limit
 ) AS j
-CROSS JOIN (SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at) AS clock
+CROSS JOIN (SELECT {{now}} AS at) AS clock
 LEFT JOIN LATERAL (
     SELECT c.at, jsonb_build_object('done', c.done, 'total', c.total, 'position', c.position) AS progress
     FROM windlass.checkpoint AS c
     WHERE c.job = j.id
     LIMIT 1 -- belt: the job is its key; keeps the look-up from becoming a join
-) AS p ON j.flags & 4 <> 0
+) AS p ON j.flags & {CHECKPOINT} <> 0
 LEFT JOIN LATERAL (
     SELECT t.ended_at, t.error, t.traceback
     FROM windlass.attempt AS t

@@ -28,16 +28,16 @@ WITH given AS MATERIALIZED (
     ) AS j
 ), stored AS (
     INSERT INTO windlass.output (job, generation, phase, name, at, value, next_phase, next_max_attempts)
-    SELECT h.id, h.generation, h.phase, h.name, COALESCE(:now::timestamptz, clock_timestamp()), h.value, h.next_phase, h.next_max_attempts
+    SELECT h.id, h.generation, h.phase, h.name, {{now}}, h.value, h.next_phase, h.next_max_attempts
     FROM held AS h
     ON CONFLICT (job, generation, phase, name) DO NOTHING
     RETURNING job, name
 ), flagged AS (
     UPDATE windlass.job AS j
-    SET flags = j.flags | 32
+    SET flags = j.flags | {OUTPUT}
     FROM held AS h
     WHERE j.id = ANY(ARRAY[h.id])
-        AND j.flags & 32 = 0 -- belt: saves the row's copy where the flag is there already
+        AND j.flags & {OUTPUT} = 0 -- belt: saves the row's copy where the flag is there already
 )
 SELECT h.id, h.phase, h.name, (h.id, h.name) IN (SELECT s.job, s.name FROM stored AS s) AS created, COALESCE(o.value, h.value) AS value
 FROM held AS h

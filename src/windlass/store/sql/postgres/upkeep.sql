@@ -5,9 +5,9 @@
 -- waits. It is flagged here for rules that were defined while it waited, or while the transaction that enqueued it was open. A job that is in its queue already (an enqueue repeated across a due time) is not put there twice, and stops nobody.
 -- One with a limit is parked instead. Answers for each phase how many moved or were parked, and the last due time among them.
 WITH clock AS MATERIALIZED (
-    SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at
+    SELECT {{now}} AS at
 ), due AS MATERIALIZED (
-    SELECT l.id, l.flags & 128 <> 0 AS is_limited
+    SELECT l.id, l.flags & {LIMIT} <> 0 AS is_limited
     FROM windlass.job_later AS l
     WHERE l.reason IN ('scheduled', 'retry', 'inbox')
         AND l.run_at >= :mark::timestamptz
@@ -33,7 +33,7 @@ WITH clock AS MATERIALIZED (
         kind, phase, correlation, args)
     SELECT m.id, m.created_at, c.at + (row_number() OVER (ORDER BY m.run_at, m.id) - 1) * interval '1 microsecond',
         m.started_at, m.lane, m.generation, m.attempt,
-        m.crashes, m.max_attempts, m.flags | CASE WHEN m.kind IN (SELECT k.kind FROM windlass.rule_kind AS k) THEN 64 ELSE 0 END,
+        m.crashes, m.max_attempts, m.flags {{new_flags(m.kind)}},
         m.kind, m.phase, m.correlation, m.args
     FROM moved AS m
     CROSS JOIN clock AS c
@@ -113,14 +113,14 @@ FROM (
     UNION
     SELECT d.phase FROM windlass.delta AS d
 ) AS s
-CROSS JOIN (SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at) AS clock
+CROSS JOIN (SELECT {{now}} AS at) AS clock
 ORDER BY s.phase;
 
 -- name: pause
 -- Stops claims of a phase until it is resumed or the time comes.
 INSERT INTO windlass.phase AS p (name, paused_at, paused_until, reason)
 SELECT :phase, c.at, c.at + :seconds::double precision * interval '1 second', :reason
-FROM (SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at) AS c
+FROM (SELECT {{now}} AS at) AS c
 ON CONFLICT (name) DO UPDATE
 SET paused_at = excluded.paused_at,
     paused_until = excluded.paused_until,
@@ -140,7 +140,7 @@ FROM resumed AS r;
 -- Phases that are paused now.
 SELECT p.name, p.paused_at, p.paused_until, p.reason
 FROM windlass.phase AS p
-WHERE p.paused_until IS NULL OR p.paused_until > (SELECT COALESCE(:now::timestamptz, clock_timestamp()))
+WHERE p.paused_until IS NULL OR p.paused_until > (SELECT {{now}})
 ORDER BY p.name;
 
 -- name: prune.page
@@ -154,27 +154,7 @@ WHERE d.id > :after::uuid
         OR (d.state = 'failed' AND d.finished_at < :failed_before::timestamptz)
         OR (d.state = 'cancelled' AND d.finished_at < :cancelled_before::timestamptz)
     )
-    AND NOT EXISTS (
-        SELECT FROM windlass.job_dep AS e
-        WHERE e.parent = d.id
-            AND (
-                e.parent_state IS NULL
-                OR (
-                    e.policy = 'wait'
-                    AND e.parent_state <> 'completed'
-                    AND EXISTS (SELECT FROM windlass.job_later AS l WHERE l.id = e.child AND l.reason IN ('waiting', 'unlinked'))
-                )
-            )
-        OFFSET 0
-    )
-    AND NOT EXISTS (
-        SELECT
-        FROM windlass.job_key AS k
-        WHERE k.job = d.id
-            AND k.scope IN ('idempotent', 'throttle')
-            AND k.expires_at > COALESCE(:now::timestamptz, clock_timestamp())
-        OFFSET 0
-    )
+    {{kept(d)}}
 ORDER BY d.id
 LIMIT :limit
 FOR UPDATE SKIP LOCKED;
@@ -207,15 +187,9 @@ WITH gone AS (
     DELETE FROM windlass.attempt AS a
     USING gone AS g
     WHERE a.job = g.id
-), edges AS (
-    DELETE FROM windlass.job_dep AS e
-    USING gone AS g
-    WHERE e.child = g.id
-), principals AS (
-    DELETE FROM windlass.principal AS p
-    USING gone AS g
-    WHERE p.job = g.id
-), counted AS (
+)
+{{pruned}}
+, counted AS (
     INSERT INTO windlass.delta (phase, completed, failed, cancelled)
     SELECT g.phase,
         -count(*) FILTER (WHERE g.state = 'completed'),
@@ -227,15 +201,3 @@ WITH gone AS (
 SELECT count(*)
 FROM gone;
 
--- name: prune.edges
--- Removes consumed edges of parents and children that are gone.
-DELETE FROM windlass.job_dep AS e
-WHERE e.parent_state IS NOT NULL
-    AND NOT EXISTS (SELECT FROM windlass.job_later AS l WHERE l.id = e.child)
-    AND NOT EXISTS (SELECT FROM windlass.job AS j WHERE j.id = e.child)
-    AND NOT EXISTS (SELECT FROM windlass.job_done AS d WHERE d.id = e.child);
-
--- name: prune.keys
--- Removes idempotency keys whose time is over.
-DELETE FROM windlass.job_key AS k
-WHERE k.expires_at < (SELECT COALESCE(:now::timestamptz, clock_timestamp()));

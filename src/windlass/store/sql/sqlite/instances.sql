@@ -79,7 +79,7 @@ RETURNING id;
 SELECT j.id, j.token, j.kind, j.phase, j.lane, j.generation, j.attempt, j.max_attempts, j.crashes, j.flags, j.args,
     j.correlation, j.created_at, j.ready_at, j.claimed_at, j.cancel_at IS NOT NULL AS cancel_asked, o.job IS NOT NULL AS has_output,
     o.value AS output, o.next_phase, o.next_max_attempts,
-    CASE WHEN j.flags & 512 <> 0 THEN (
+    CASE WHEN j.flags & {RECOVERED} <> 0 THEN (
         SELECT count(*)
         FROM windlass_attempt AS a
         WHERE a.job = j.id
@@ -130,7 +130,7 @@ WHERE dead_at < :now - 3600000000
 SELECT p.id, CASE WHEN p.orphan THEN p.token END AS token, p.kind, p.phase, p.lane, p.generation, p.attempt, p.max_attempts, p.crashes,
     p.flags, p.correlation, p.created_at, p.ready_at, p.claimed_at, p.cancel_at IS NOT NULL AS cancel_asked,
     u.job IS NOT NULL AS has_output, u.value AS output, u.next_phase, u.next_max_attempts,
-    CASE WHEN p.flags & 512 <> 0 THEN (
+    CASE WHEN p.flags & {RECOVERED} <> 0 THEN (
         SELECT count(*)
         FROM windlass_attempt AS a
         WHERE a.job = p.id

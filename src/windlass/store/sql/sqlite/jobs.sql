@@ -7,23 +7,23 @@
 -- Inserts jobs and their counts; those whose kind is some rule's parent are flagged. Jobs of one call become ready a microsecond apart, in the order they were given.
 INSERT INTO windlass_job (id, created_at, ready_at, lane, max_attempts, flags, kind, phase, correlation, args)
 SELECT g.value ->> '$.id', :now, :now + g.key, g.value ->> '$.lane', g.value ->> '$.max_attempts',
-    (g.value ->> '$.flags') | CASE WHEN g.value ->> '$.kind' IN (SELECT k.kind FROM windlass_rule_kind AS k) THEN 64 ELSE 0 END,
+    (g.value ->> '$.flags') {{new_flags(g.value ->> '$.kind')}},
     g.value ->> '$.kind', g.value ->> '$.phase', g.value ->> '$.correlation', g.value -> '$.args'
 FROM json_each(:jobs) AS g
 WHERE g.value ->> '$.pending' = 0
     AND COALESCE(g.value ->> '$.run_at', :now + (g.value ->> '$.delay') * 1000000, 0) <= :now
     AND NOT COALESCE(g.value ->> '$.inbox', 0)
-    AND g.value ->> '$.flags' & 128 = 0
+    AND g.value ->> '$.flags' & {LIMIT} = 0
 ORDER BY g.key;
 INSERT INTO windlass_job_later
     (id, created_at, run_at, pending, lane, max_attempts, flags, reason, kind, phase, correlation, args)
 SELECT g.value ->> '$.id', :now, CAST(COALESCE(g.value ->> '$.run_at', :now + (g.value ->> '$.delay') * 1000000, :now) AS INTEGER),
     g.value ->> '$.pending', g.value ->> '$.lane', g.value ->> '$.max_attempts',
-    (g.value ->> '$.flags') | CASE WHEN g.value ->> '$.kind' IN (SELECT k.kind FROM windlass_rule_kind AS k) THEN 64 ELSE 0 END,
+    (g.value ->> '$.flags') {{new_flags(g.value ->> '$.kind')}},
     CASE
         WHEN g.value ->> '$.pending' > 0 THEN 'unlinked'
         WHEN COALESCE(g.value ->> '$.run_at', :now + (g.value ->> '$.delay') * 1000000, 0) > :now THEN 'scheduled'
-        WHEN g.value ->> '$.flags' & 128 <> 0 THEN 'limited'
+        WHEN g.value ->> '$.flags' & {LIMIT} <> 0 THEN 'limited'
         ELSE 'inbox'
     END,
     g.value ->> '$.kind', g.value ->> '$.phase', g.value ->> '$.correlation', g.value -> '$.args'
@@ -31,7 +31,7 @@ FROM json_each(:jobs) AS g
 WHERE g.value ->> '$.pending' > 0
     OR COALESCE(g.value ->> '$.run_at', :now + (g.value ->> '$.delay') * 1000000, 0) > :now
     OR COALESCE(g.value ->> '$.inbox', 0)
-    OR g.value ->> '$.flags' & 128 <> 0
+    OR g.value ->> '$.flags' & {LIMIT} <> 0
 ORDER BY g.key;
 INSERT INTO windlass_delta (phase, waiting, scheduled, queued)
 SELECT s.phase, sum(s.place = 'waiting'), sum(s.place = 'scheduled'), sum(s.place = 'queued')
@@ -40,7 +40,7 @@ FROM (
         CASE
             WHEN g.value ->> '$.pending' > 0 THEN 'waiting'
             WHEN COALESCE(g.value ->> '$.run_at', :now + (g.value ->> '$.delay') * 1000000, 0) > :now THEN 'scheduled'
-            WHEN g.value ->> '$.flags' & 128 <> 0 THEN 'waiting'
+            WHEN g.value ->> '$.flags' & {LIMIT} <> 0 THEN 'waiting'
             ELSE 'queued'
         END AS place
     FROM json_each(:jobs) AS g
@@ -52,19 +52,13 @@ GROUP BY s.phase;
 SELECT NULL
 WHERE FALSE; -- belt: answers nothing by design
 
--- name: enqueue.keys
--- Takes unique keys and answers who holds each: a caller that finds its own job's id has won it; an expired key changes
--- hands.
-INSERT INTO windlass_job_key AS k (scope, key, job, body_hash, expires_at)
-SELECT g.value ->> '$.scope', g.value ->> '$.key', g.value ->> '$.job', g.value ->> '$.body_hash',
-    CAST(:now + (g.value ->> '$.lasts') * 1000000 AS INTEGER)
-FROM json_each(:keys) AS g
-WHERE TRUE -- belt: SQLite's grammar needs a WHERE between SELECT and ON CONFLICT
-ON CONFLICT (scope, key) DO UPDATE
-SET job = CASE WHEN k.expires_at <= :now THEN excluded.job ELSE k.job END,
-    body_hash = CASE WHEN k.expires_at <= :now THEN excluded.body_hash ELSE k.body_hash END,
-    expires_at = CASE WHEN k.expires_at <= :now THEN excluded.expires_at ELSE k.expires_at END
-RETURNING scope, key, job, body_hash;
+-- name: enqueue.parents
+-- Which of these jobs exist, their correlation ids, and their flags.
+SELECT j.id, j.correlation, j.flags FROM windlass_job AS j WHERE j.id IN (SELECT g.value FROM json_each(:ids) AS g)
+UNION ALL
+SELECT l.id, l.correlation, l.flags FROM windlass_job_later AS l WHERE l.id IN (SELECT g.value FROM json_each(:ids) AS g)
+UNION ALL
+SELECT d.id, d.correlation, d.flags FROM windlass_job_done AS d WHERE d.id IN (SELECT g.value FROM json_each(:ids) AS g);
 
 -- name: enqueue.present
 -- Which of these ids exist, and in how many tables. Not through the view: SQLite does not push IN (SELECT …) into it and
@@ -86,7 +80,7 @@ FROM windlass_job AS j
 WHERE j.phase = :phase
     AND j.token IS NULL
     AND j.ready_at <= :upto
-    AND (:suspects OR j.flags & 1 = 0)
+    AND (:suspects OR j.flags & {SUSPECT} = 0)
 LIMIT 1;
 
 -- name: look
@@ -120,7 +114,7 @@ UPDATE windlass_job
 SET token = :token,
     claimed_at = :now,
     attempt = attempt + 1,
-    flags = CASE WHEN windlass_job.flags & 513 <> 0 OR picked.place > :starting THEN windlass_job.flags & ~2 ELSE windlass_job.flags | 2 END
+    flags = CASE WHEN windlass_job.flags & ({SUSPECT} | {RECOVERED}) <> 0 OR picked.place > :starting THEN windlass_job.flags & ~{STARTED} ELSE windlass_job.flags | {STARTED} END
 FROM (
     SELECT j.rowid AS row, row_number() OVER () AS place
     FROM (
@@ -129,7 +123,7 @@ FROM (
         WHERE r.phase = :phase
             AND r.token IS NULL
             AND r.ready_at <= :upto
-            AND (:suspects OR r.flags & 1 = 0)
+            AND (:suspects OR r.flags & {SUSPECT} = 0)
         ORDER BY r.lane, r.ready_at, r.id
         LIMIT :limit
     ) AS j
@@ -236,7 +230,7 @@ ORDER BY j.id;
 -- instance is the one that claimed the job, whoever decides.
 INSERT INTO windlass_job_done (id, created_at, finished_at, claimed_at, started_at, token, lane, generation, attempt, crashes,
     max_attempts, flags, state, kind, phase, correlation, args, result, error, traceback, instance, processor, waited_ms, ran_ms,
-    outputs, progress, key, limits)
+    outputs, progress{{history.names}})
 SELECT j.id, j.created_at, :now, j.claimed_at, j.started_at,
     CASE WHEN g.value ->> '$.recovered' THEN -j.token ELSE j.token END, j.lane, j.generation, j.attempt,
     j.crashes + COALESCE(g.value ->> '$.crashed', 0), j.max_attempts,
@@ -250,18 +244,8 @@ SELECT j.id, j.created_at, :now, j.claimed_at, j.started_at,
         SELECT json_object('done', p.done, 'total', p.total, 'position', json(p.position))
         FROM windlass_checkpoint AS p
         WHERE p.job = j.id
-    ),
-    (
-        SELECT k.key
-        FROM windlass_job_key AS k
-        WHERE k.job = j.id
-            AND k.scope = 'live'
-    ),
-    CASE WHEN j.flags & 128 <> 0 THEN (
-        SELECT json_group_array(json_object('phase', t.phase, 'key', t.key, 'lim', t.lim, 'rate', t.rate, 'burst', t.burst))
-        FROM windlass_job_limit AS t
-        WHERE t.job = j.id
-    ) END
+    )
+    {{history.values(j)}}
 FROM json_each(:outcomes) AS g
 CROSS JOIN windlass_job AS j ON j.id = g.value ->> '$.id'
 LEFT JOIN windlass_claim AS h ON h.token = j.token
@@ -288,9 +272,7 @@ DELETE FROM windlass_output
 WHERE job IN (SELECT g.value FROM json_each(:ids) AS g);
 DELETE FROM windlass_checkpoint
 WHERE job IN (SELECT g.value FROM json_each(:ids) AS g);
-DELETE FROM windlass_job_key
-WHERE job IN (SELECT g.value FROM json_each(:ids) AS g)
-    AND scope = 'live';
+{{tidied}}
 
 -- name: record.retry
 -- Moves held jobs to a later run and keeps what went wrong. A job that crashed its process becomes a suspect.
@@ -298,7 +280,7 @@ INSERT INTO windlass_job_later (id, created_at, run_at, started_at, lane, genera
     reason, kind, phase, correlation, args)
 SELECT j.id, j.created_at, CAST(:now + (g.value ->> '$.delay') * 1000000 AS INTEGER), COALESCE(j.started_at, j.claimed_at), j.lane,
     j.generation, j.attempt - (g.value ->> '$.returned'), j.crashes + (g.value ->> '$.crashed'), j.max_attempts,
-    (j.flags & ~2) | (g.value ->> '$.crashed'), 'retry', j.kind, j.phase, j.correlation, j.args
+    (j.flags & ~{STARTED}) | (g.value ->> '$.crashed'), 'retry', j.kind, j.phase, j.correlation, j.args
 FROM json_each(:outcomes) AS g
 CROSS JOIN windlass_job AS j ON j.id = g.value ->> '$.id'
 WHERE j.token = g.value ->> '$.token';
@@ -365,7 +347,7 @@ SET phase = g.value ->> '$.phase',
     attempt = 0,
     crashes = 0,
     risen = NULL,
-    flags = (flags & ~(1 | 2 | 4 | 512)) | 32
+    flags = (flags & ~({SUSPECT} | {STARTED} | {CHECKPOINT} | {RECOVERED})) | {OUTPUT}
 FROM json_each(:outcomes) AS g
 WHERE windlass_job.id = g.value ->> '$.id'
     AND windlass_job.token = g.value ->> '$.token'
@@ -397,7 +379,7 @@ SET token = NULL,
     claimed_at = NULL,
     started_at = CASE WHEN g.value ->> '$.returned' = 1 AND g.value ->> '$.error' IS NULL THEN started_at ELSE COALESCE(started_at, claimed_at) END,
     attempt = attempt - (g.value ->> '$.returned'),
-    flags = (flags & ~2) | (g.value ->> '$.marks')
+    flags = (flags & ~{STARTED}) | (g.value ->> '$.marks')
 FROM json_each(:outcomes) AS g
 WHERE windlass_job.id = g.value ->> '$.id'
     AND windlass_job.token = g.value ->> '$.token'
@@ -412,7 +394,7 @@ WHERE FALSE; -- belt: the lock is all that is wanted
 -- name: start
 -- Notes durably that held jobs are being run now; asked for where a crash must be counted exactly.
 UPDATE windlass_job
-SET flags = flags | 2
+SET flags = flags | {STARTED}
 FROM json_each(:leases) AS g
 WHERE windlass_job.id = g.value ->> '$.id'
     AND windlass_job.token = g.value ->> '$.token'
@@ -442,7 +424,7 @@ WHERE j.id = :id
 -- name: checkpoint.flag
 -- Notes on the job row that a checkpoint exists, once per job, so that its end folds it into history.
 UPDATE windlass_job
-SET flags = flags | 4
+SET flags = flags | {CHECKPOINT}
 WHERE id = :id
     AND token = :token;
 
@@ -451,12 +433,6 @@ WHERE id = :id
 SELECT p.done, p.total, p.position, p.at
 FROM windlass_checkpoint AS p
 WHERE p.job = :id;
-
--- name: cancel.throttle
--- Frees the key of a throttled job that is cancelled: its period is over, and the next submit makes a job.
-DELETE FROM windlass_job_key
-WHERE job = :id
-    AND scope || '' = 'throttle';
 
 -- name: cancel.live
 -- Notes on a held job that it should stop; answers token and flags of a queued or processing job.
@@ -472,7 +448,7 @@ WHERE j.id = :id;
 -- name: cancel.queued
 -- Ends a queued job.
 INSERT INTO windlass_job_done (id, created_at, finished_at, started_at, lane, generation, attempt, crashes, max_attempts, flags,
-    state, kind, phase, correlation, args, error, outputs, progress, key, limits)
+    state, kind, phase, correlation, args, error, outputs, progress{{history.names}})
 SELECT j.id, j.created_at, :now, j.started_at, j.lane, j.generation, j.attempt, j.crashes, j.max_attempts, j.flags, 'cancelled',
     j.kind, j.phase, j.correlation, j.args,
     json_set(:error, '$.phase', j.phase, '$.attempt', j.attempt, '$.correlation_id', COALESCE(j.correlation, j.id)),
@@ -484,18 +460,8 @@ SELECT j.id, j.created_at, :now, j.started_at, j.lane, j.generation, j.attempt, 
         SELECT json_object('done', p.done, 'total', p.total, 'position', json(p.position))
         FROM windlass_checkpoint AS p
         WHERE p.job = j.id
-    ),
-    (
-        SELECT k.key
-        FROM windlass_job_key AS k
-        WHERE k.job = j.id
-            AND k.scope = 'live'
-    ),
-    CASE WHEN j.flags & 128 <> 0 THEN (
-        SELECT json_group_array(json_object('phase', t.phase, 'key', t.key, 'lim', t.lim, 'rate', t.rate, 'burst', t.burst))
-        FROM windlass_job_limit AS t
-        WHERE t.job = j.id
-    ) END
+    )
+    {{history.values(j)}}
 FROM windlass_job AS j
 WHERE j.id = :id
     AND j.token IS NULL;
@@ -513,24 +479,12 @@ RETURNING id, flags;
 -- Ends jobs that wait for one of these reasons. One that ends because of a parent names the first that did not complete; its edge was marked
 -- before, in the same transaction.
 INSERT INTO windlass_job_done (id, created_at, finished_at, started_at, lane, generation, attempt, crashes, max_attempts, flags,
-    state, kind, phase, correlation, args, error, outputs, progress, key, limits)
+    state, kind, phase, correlation, args, error, outputs, progress{{history.names}})
 SELECT l.id, l.created_at, :now, l.started_at, l.lane, l.generation, l.attempt, l.crashes, l.max_attempts, l.flags, 'cancelled',
     l.kind, l.phase, l.correlation, l.args,
     json_patch(
         json_set(:error, '$.phase', l.phase, '$.attempt', l.attempt, '$.correlation_id', COALESCE(l.correlation, l.id)),
-        COALESCE((
-            SELECT json_object(
-                'message', 'job ' || d.parent || ', which this job waited for, did not complete: ' || d.parent_state,
-                'details', json_object('parent', d.parent, 'parent_state', d.parent_state)
-            )
-            FROM windlass_job_dep AS d
-            WHERE d.child = l.id
-                AND d.policy = 'cancel'
-                AND d.parent_state <> 'completed'
-                AND :error ->> '$.code' = 'parent_not_completed'
-            ORDER BY d.parent_ended_at, d.parent
-            LIMIT 1
-        ), '{}')
+        COALESCE({{cancel_details(l)}} '{}', '{}')
     ),
     (
         SELECT CASE WHEN count(*) > 0 THEN json_group_array(json_object('phase', o.phase, 'name', o.name, 'value', json(o.value))) END
@@ -540,18 +494,8 @@ SELECT l.id, l.created_at, :now, l.started_at, l.lane, l.generation, l.attempt, 
         SELECT json_object('done', p.done, 'total', p.total, 'position', json(p.position))
         FROM windlass_checkpoint AS p
         WHERE p.job = l.id
-    ),
-    (
-        SELECT k.key
-        FROM windlass_job_key AS k
-        WHERE k.job = l.id
-            AND k.scope = 'live'
-    ),
-    CASE WHEN l.flags & 128 <> 0 THEN (
-        SELECT json_group_array(json_object('phase', t.phase, 'key', t.key, 'lim', t.lim, 'rate', t.rate, 'burst', t.burst))
-        FROM windlass_job_limit AS t
-        WHERE t.job = l.id
-    ) END
+    )
+    {{history.values(l)}}
 FROM windlass_job_later AS l
 WHERE l.id IN (SELECT g.value FROM json_each(:ids) AS g)
     AND l.reason IN (SELECT r.value FROM json_each(:reasons) AS r);
@@ -572,14 +516,14 @@ RETURNING id, flags;
 -- was. The output without a name goes: it would say that the phase is done.
 INSERT INTO windlass_job (id, created_at, ready_at, lane, generation, max_attempts, flags, kind, phase, correlation, args)
 SELECT d.id, d.created_at, :now, d.lane, d.generation + 1, d.max_attempts,
-    (d.flags & (16 | 128 | 256))
-        | CASE WHEN d.kind IN (SELECT k.kind FROM windlass_rule_kind AS k) THEN 64 ELSE 0 END
-        | CASE WHEN EXISTS (SELECT 1 FROM windlass_job_dep AS e WHERE e.parent = d.id) THEN 8 ELSE 0 END
+    (d.flags & {SURVIVES})
+        {{new_flags(d.kind)}}
+        {{revived_flags(d)}}
         | CASE WHEN EXISTS (
             SELECT 1 FROM json_each(d.outputs) AS o
             WHERE (o.value ->> '$.phase' <> d.phase OR (o.value ->> '$.name' <> '' AND d.state <> 'completed'))
-        ) THEN 32 ELSE 0 END
-        | CASE WHEN d.progress IS NOT NULL AND d.state <> 'completed' THEN 4 ELSE 0 END,
+        ) THEN {OUTPUT} ELSE 0 END
+        | CASE WHEN d.progress IS NOT NULL AND d.state <> 'completed' THEN {CHECKPOINT} ELSE 0 END,
     d.kind, d.phase, d.correlation, d.args
 FROM windlass_job_done AS d
 WHERE d.id = :id;
@@ -602,12 +546,7 @@ FROM windlass_job_done AS d
 WHERE d.id = :id
     AND d.progress IS NOT NULL
     AND d.state <> 'completed';
-INSERT INTO windlass_job_limit (job, phase, key, lim, rate, burst)
-SELECT d.id, l.value ->> '$.phase', l.value ->> '$.key', l.value ->> '$.lim', l.value ->> '$.rate', l.value ->> '$.burst'
-FROM windlass_job_done AS d
-CROSS JOIN json_each(d.limits) AS l
-WHERE d.id = :id
-ON CONFLICT (job, phase) DO NOTHING; -- its place is still to be freed
+{{retried}}
 INSERT INTO windlass_delta (phase, queued, completed, failed, cancelled)
 SELECT d.phase, 1, -(d.state = 'completed'), -(d.state = 'failed'), -(d.state = 'cancelled')
 FROM windlass_job_done AS d
@@ -709,7 +648,7 @@ UPDATE windlass_job
 SET token = (SELECT max(c.token) FROM windlass_claim AS c),
     claimed_at = :now,
     attempt = attempt + 1,
-    flags = flags | 2,
+    flags = flags | {STARTED},
     correlation = COALESCE(:correlation, correlation)
 WHERE id = :id
     AND changes() = 1

@@ -25,7 +25,7 @@ CROSS JOIN windlass_job AS j ON j.id = g.value ->> '$.id'
 WHERE j.token = g.value ->> '$.token'
 ON CONFLICT (job, generation, phase, name) DO NOTHING;
 UPDATE windlass_job
-SET flags = flags | 32
+SET flags = flags | {OUTPUT}
 FROM json_each(:outputs) AS g
 WHERE windlass_job.id = g.value ->> '$.id'
     AND windlass_job.token = g.value ->> '$.token';

@@ -36,7 +36,7 @@ FROM (
     LIMIT :limit
 ) AS due
 CROSS JOIN windlass_job_later AS l ON l.rowid = due.row
-WHERE l.flags & 128 = 0;
+WHERE l.flags & {LIMIT} = 0;
 INSERT INTO windlass_delta (phase, scheduled, queued)
 SELECT l.phase, -count(*), count(*)
 FROM (
@@ -49,7 +49,7 @@ FROM (
 ) AS due
 CROSS JOIN windlass_job_later AS l ON l.rowid = due.row
 WHERE l.reason <> 'inbox'
-    AND l.flags & 128 = 0
+    AND l.flags & {LIMIT} = 0
 GROUP BY l.phase;
 DELETE FROM windlass_job_later
 WHERE rowid IN (
@@ -60,19 +60,19 @@ WHERE rowid IN (
         ORDER BY d.run_at, d.id
         LIMIT :limit
     )
-    AND flags & 128 = 0;
+    AND flags & {LIMIT} = 0;
 INSERT INTO windlass_delta (phase, waiting, scheduled)
 SELECT l.phase, count(*), -count(*)
 FROM windlass_job_later AS l
 WHERE l.reason IN ('scheduled', 'retry', 'inbox')
     AND l.run_at <= :now
-    AND l.flags & 128 <> 0
+    AND l.flags & {LIMIT} <> 0
 GROUP BY l.phase;
 UPDATE windlass_job_later
 SET reason = 'limited'
 WHERE reason IN ('scheduled', 'retry', 'inbox') -- the words of the partial index; none with a limit passes through the inbox
     AND run_at <= :now
-    AND flags & 128 <> 0;
+    AND flags & {LIMIT} <> 0;
 
 -- name: fold.due
 -- Whether there is anything to fold.
@@ -165,19 +165,7 @@ WHERE (
         OR (d.state = 'cancelled' AND d.finished_at < :cancelled_before)
     )
     AND d.id > :after
-    AND NOT EXISTS (
-        SELECT 1 FROM windlass_job_dep AS e
-        WHERE e.parent = d.id
-            AND (
-                e.parent_state IS NULL
-                OR (
-                    e.policy = 'wait'
-                    AND e.parent_state <> 'completed'
-                    AND EXISTS (SELECT 1 FROM windlass_job_later AS l WHERE l.id = e.child AND l.reason IN ('waiting', 'unlinked'))
-                )
-            )
-    )
-    AND NOT EXISTS (SELECT 1 FROM windlass_job_key AS k WHERE k.job = d.id AND k.scope IN ('idempotent', 'throttle') AND k.expires_at > :now)
+    {{kept(d)}}
 ORDER BY d.id
 LIMIT :limit;
 
@@ -207,23 +195,8 @@ WHERE d.id IN (SELECT g.value FROM json_each(:ids) AS g)
 GROUP BY d.phase;
 DELETE FROM windlass_attempt
 WHERE job IN (SELECT g.value FROM json_each(:ids) AS g);
-DELETE FROM windlass_job_dep
-WHERE child IN (SELECT g.value FROM json_each(:ids) AS g);
-DELETE FROM windlass_principal
-WHERE job IN (SELECT g.value FROM json_each(:ids) AS g);
+{{pruned}}
 DELETE FROM windlass_job_done
 WHERE id IN (SELECT g.value FROM json_each(:ids) AS g);
 SELECT json_array_length(:ids);
 
--- name: prune.edges
--- Removes consumed edges of parents and children that are gone.
-DELETE FROM windlass_job_dep
-WHERE parent_state IS NOT NULL
-    AND NOT EXISTS (SELECT 1 FROM windlass_job_later AS l WHERE l.id = windlass_job_dep.child)
-    AND NOT EXISTS (SELECT 1 FROM windlass_job AS j WHERE j.id = windlass_job_dep.child)
-    AND NOT EXISTS (SELECT 1 FROM windlass_job_done AS d WHERE d.id = windlass_job_dep.child);
-
--- name: prune.keys
--- Removes idempotency keys whose time is over.
-DELETE FROM windlass_job_key
-WHERE expires_at < :now;

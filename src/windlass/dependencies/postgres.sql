@@ -2,12 +2,6 @@
 -- ones; a flagged parent's end reads its edges in a statement of its own, with a fresh snapshot. Counters go down on the
 -- locked child row, each edge once.
 
--- name: enqueue.parents
--- Which of these jobs exist, their correlation ids, and their flags.
-SELECT j.id::text, j.correlation, j.flags
-FROM windlass.jobs AS j
-WHERE j.id = ANY(:ids::uuid[]);
-
 -- name: enqueue.edges
 -- Inserts edges.
 INSERT INTO windlass.job_dep (parent, child, policy)
@@ -39,7 +33,7 @@ WITH parent AS MATERIALIZED (
     CROSS JOIN LATERAL (SELECT l.id FROM windlass.job AS l WHERE l.id = g.id FOR NO KEY UPDATE SKIP LOCKED) AS j
 )
 UPDATE windlass.job AS j
-SET flags = j.flags | 8
+SET flags = j.flags | {DEPENDENTS}
 FROM parent AS p
 WHERE j.id = ANY(ARRAY[p.id])
 RETURNING j.id, CASE WHEN j.token IS NULL THEN j.phase END AS phase;
@@ -52,7 +46,7 @@ WITH parent AS MATERIALIZED (
     CROSS JOIN LATERAL (SELECT w.id FROM windlass.job_later AS w WHERE w.id = g.id FOR NO KEY UPDATE SKIP LOCKED) AS l
 )
 UPDATE windlass.job_later AS l
-SET flags = l.flags | 8
+SET flags = l.flags | {DEPENDENTS}
 FROM parent AS p
 WHERE l.id = ANY(ARRAY[p.id])
 RETURNING l.id;
@@ -142,7 +136,7 @@ WITH ended AS MATERIALIZED (
 ), consumed AS (
     UPDATE windlass.job_dep AS d
     SET parent_state = o.state,
-        parent_ended_at = COALESCE(:now::timestamptz, clock_timestamp())
+        parent_ended_at = {{now}}
     FROM open AS o
     WHERE d.ctid = o.tid -- locked, and whoever changes an open edge of an ended parent consumes it
     RETURNING d.parent, d.child, d.policy, d.parent_state
@@ -246,13 +240,13 @@ WHERE d.pending = 0;
 -- Moves given children that are due into their queues and tells whoever waits; one whose run_at is still to come stays, and one
 -- with a limit is parked.
 WITH clock AS MATERIALIZED (
-    SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at
+    SELECT {{now}} AS at
 ), moved AS (
     DELETE FROM windlass.job_later AS l
     WHERE l.id = ANY(:ids::uuid[])
         AND l.reason || '' = 'scheduled'
         AND l.run_at <= (SELECT at FROM clock)
-        AND l.flags & 128 = 0
+        AND l.flags & {LIMIT} = 0
     RETURNING l.*
 ), parked AS (
     UPDATE windlass.job_later AS l
@@ -260,13 +254,13 @@ WITH clock AS MATERIALIZED (
     WHERE l.id = ANY(:ids::uuid[])
         AND l.reason || '' = 'scheduled'
         AND l.run_at <= (SELECT at FROM clock)
-        AND l.flags & 128 <> 0
+        AND l.flags & {LIMIT} <> 0
     RETURNING l.phase
 ), live AS (
     INSERT INTO windlass.job (id, created_at, ready_at, started_at, lane, generation, attempt, crashes, max_attempts, flags,
         kind, phase, correlation, args)
-    SELECT m.id, m.created_at, COALESCE(:now::timestamptz, clock_timestamp()), m.started_at, m.lane, m.generation, m.attempt,
-        m.crashes, m.max_attempts, m.flags | CASE WHEN m.kind IN (SELECT k.kind FROM windlass.rule_kind AS k) THEN 64 ELSE 0 END,
+    SELECT m.id, m.created_at, {{now}}, m.started_at, m.lane, m.generation, m.attempt,
+        m.crashes, m.max_attempts, m.flags {{new_flags(m.kind)}},
         m.kind, m.phase, m.correlation, m.args
     FROM moved AS m
     ORDER BY m.id
@@ -332,18 +326,15 @@ WITH taken AS (
 ), later AS (
     INSERT INTO windlass.job_later (id, created_at, run_at, pending, lane, generation, max_attempts, flags, reason, kind, phase,
         correlation, args)
-    SELECT t.id, t.created_at, COALESCE(:now::timestamptz, clock_timestamp()), t.pending, t.lane, t.generation + 1, t.max_attempts,
-        (t.flags & (16 | 128 | 256))
-            | CASE WHEN t.kind IN (SELECT k.kind FROM windlass.rule_kind AS k) THEN 64 ELSE 0 END
-            | CASE WHEN EXISTS (SELECT FROM windlass.job_dep AS e WHERE e.parent = t.id OFFSET 0) THEN 8 ELSE 0 END,
+    SELECT t.id, t.created_at, {{now}}, t.pending, t.lane, t.generation + 1, t.max_attempts,
+        (t.flags & {SURVIVES})
+            {{new_flags(t.kind)}}
+            {{revived_flags(t)}},
         'waiting', t.kind, t.phase, t.correlation, t.args
     FROM taken AS t
-), limits AS (
-    INSERT INTO windlass.job_limit (job, phase, key, lim, rate, burst)
-    SELECT t.id, l.phase, l.key, l.lim, l.rate, l.burst
-    FROM taken AS t
-    CROSS JOIN LATERAL jsonb_to_recordset(t.limits) AS l (phase text, key text, lim integer, rate double precision, burst integer)
-), counted AS (
+)
+{{revived}}
+, counted AS (
     INSERT INTO windlass.delta (phase, waiting, cancelled)
     SELECT t.phase, count(*), -count(*)
     FROM taken AS t
@@ -361,12 +352,79 @@ UNION ALL
 SELECT d.parent, d.child, d.policy, d.parent_state, NULL
 FROM windlass.job_dep AS d
 WHERE d.parent = :id::uuid
-UNION ALL
-SELECT h.parent, h.child, NULL, h.state, h.rule
-FROM windlass.rule_hit AS h
-WHERE h.child = :id::uuid
-UNION ALL
-SELECT h.parent, h.child, NULL, h.state, h.rule
-FROM windlass.rule_hit AS h
-WHERE h.parent = :id::uuid
-    AND h.child IS NOT NULL;
+{{further_edges}};
+
+-- name: prune.edges
+-- Removes consumed edges of parents and children that are gone.
+DELETE FROM windlass.job_dep AS e
+WHERE e.parent_state IS NOT NULL
+    AND NOT EXISTS (SELECT FROM windlass.job_later AS l WHERE l.id = e.child)
+    AND NOT EXISTS (SELECT FROM windlass.job AS j WHERE j.id = e.child)
+    AND NOT EXISTS (SELECT FROM windlass.job_done AS d WHERE d.id = e.child);
+
+-- column: agenda.unlinked
+-- Whether there are children to link.
+EXISTS (SELECT FROM windlass.job_later AS l WHERE l.reason = 'unlinked')
+
+-- column: agenda.settling
+-- Whether there are ended parents whose children are still to be told.
+EXISTS (SELECT FROM windlass.settling)
+
+-- fragment: further_edges
+-- Edges of other features, as further SELECTs: "UNION ALL SELECT ...".
+
+-- fragment: revived_flags(job)
+-- A job that is retried has dependents where edges name it as parent.
+| CASE WHEN EXISTS (SELECT FROM windlass.job_dep AS e WHERE e.parent = {job}.id OFFSET 0) THEN {DEPENDENTS} ELSE 0 END
+
+-- fragment: cancel_details(job)
+-- A job that ends because of a parent names the first parent that did not complete; the edge was marked before, in the same transaction.
+(
+            SELECT jsonb_build_object(
+                'message', 'job ' || d.parent || ', which this job waited for, did not complete: ' || d.parent_state,
+                'details', jsonb_build_object('parent', d.parent, 'parent_state', d.parent_state)
+            )
+            FROM windlass.job_dep AS d
+            WHERE d.child = {job}.id
+                AND d.policy = 'cancel'
+                AND d.parent_state <> 'completed'
+                AND :error::jsonb ->> 'code' = 'parent_not_completed'
+            ORDER BY d.parent_ended_at, d.parent
+            LIMIT 1
+        ),
+
+-- fragment: is_waited_for(edge)
+-- Whether the child of an edge waits for the end of the parent, or for its retry.
+(
+    {edge}.parent_state IS NULL
+    OR (
+        {edge}.policy = 'wait'
+        AND {edge}.parent_state <> 'completed'
+        AND EXISTS (SELECT FROM windlass.job_later AS l WHERE l.id = {edge}.child AND l.reason IN ('waiting', 'unlinked'))
+    )
+)
+
+-- fragment: kept(job)
+-- A job is not pruned while a child waits for it.
+AND NOT EXISTS (
+    SELECT FROM windlass.job_dep AS e
+    WHERE e.parent = {job}.id
+        AND {{is_waited_for(e)}}
+    OFFSET 0
+)
+
+-- fragment: looked_at(table)
+-- The same for a whole table of history: whether a child waits for one of its jobs.
+OR EXISTS (
+    SELECT FROM windlass.job_dep AS e
+    JOIN {table} AS d ON d.id = e.parent
+    WHERE {{is_waited_for(e)}}
+)
+
+-- fragment: pruned
+-- The edges of a pruned child go with it.
+, pruned_edges AS (
+    DELETE FROM windlass.job_dep AS e
+    USING gone AS g
+    WHERE e.child = g.id
+)

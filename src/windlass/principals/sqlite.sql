@@ -61,3 +61,8 @@ WHERE windlass_principal.job = g.value ->> '$.job';
 -- Removes principals, with the tokens kept beside them.
 DELETE FROM windlass_principal
 WHERE job IN (SELECT g.value FROM json_each(:ids) AS g);
+
+-- fragment: pruned
+-- The principal of a pruned job goes with it.
+DELETE FROM windlass_principal
+WHERE job IN (SELECT g.value FROM json_each(:ids) AS g);

@@ -1,14 +1,6 @@
 -- Jobs that wait for jobs; the PostgreSQL file tells the protocol. With one writer at a time no parent can end between
 -- two statements here, so nothing is left out and linking always succeeds at once.
 
--- name: enqueue.parents
--- Which of these jobs exist, their correlation ids, and their flags.
-SELECT j.id, j.correlation, j.flags FROM windlass_job AS j WHERE j.id IN (SELECT g.value FROM json_each(:ids) AS g)
-UNION ALL
-SELECT l.id, l.correlation, l.flags FROM windlass_job_later AS l WHERE l.id IN (SELECT g.value FROM json_each(:ids) AS g)
-UNION ALL
-SELECT d.id, d.correlation, d.flags FROM windlass_job_done AS d WHERE d.id IN (SELECT g.value FROM json_each(:ids) AS g);
-
 -- name: enqueue.edges
 -- Inserts edges.
 INSERT INTO windlass_job_dep (parent, child, policy)
@@ -33,14 +25,14 @@ LIMIT 1;
 -- Flags queued and processing parents; answers those that carry the flag now, and no phases: there is one writer, so no claim passes
 -- over a row that is locked.
 UPDATE windlass_job
-SET flags = flags | 8
+SET flags = flags | {DEPENDENTS}
 WHERE id IN (SELECT g.value FROM json_each(:parents) AS g)
 RETURNING id, NULL AS phase;
 
 -- name: link.flag_later
 -- Flags waiting and scheduled parents; answers those that carry the flag now.
 UPDATE windlass_job_later
-SET flags = flags | 8
+SET flags = flags | {DEPENDENTS}
 WHERE id IN (SELECT g.value FROM json_each(:parents) AS g)
 RETURNING id;
 
@@ -160,10 +152,10 @@ FROM windlass_job_later AS l
 WHERE l.id IN (SELECT g.value FROM json_each(:ids) AS g)
     AND l.reason = 'scheduled'
     AND l.run_at <= :now
-    AND l.flags & 128 = 0
+    AND l.flags & {LIMIT} = 0
 ORDER BY l.id;
 INSERT INTO windlass_delta (phase, waiting, scheduled, queued)
-SELECT l.phase, sum(l.flags & 128 <> 0), -count(*), sum(l.flags & 128 = 0)
+SELECT l.phase, sum(l.flags & {LIMIT} <> 0), -count(*), sum(l.flags & {LIMIT} = 0)
 FROM windlass_job_later AS l
 WHERE l.id IN (SELECT g.value FROM json_each(:ids) AS g)
     AND l.reason = 'scheduled'
@@ -173,7 +165,7 @@ DELETE FROM windlass_job_later
 WHERE id IN (SELECT g.value FROM json_each(:ids) AS g)
     AND reason = 'scheduled'
     AND run_at <= :now
-    AND flags & 128 = 0;
+    AND flags & {LIMIT} = 0;
 UPDATE windlass_job_later
 SET reason = 'limited'
 WHERE id IN (SELECT g.value FROM json_each(:ids) AS g)
@@ -212,9 +204,9 @@ ORDER BY d.child, d.parent;
 INSERT INTO windlass_job_later (id, created_at, run_at, pending, lane, generation, max_attempts, flags, reason, kind, phase,
     correlation, args)
 SELECT d.id, d.created_at, :now, g.value ->> '$.pending', d.lane, d.generation + 1, d.max_attempts,
-    (d.flags & (16 | 128 | 256))
-        | CASE WHEN d.kind IN (SELECT k.kind FROM windlass_rule_kind AS k) THEN 64 ELSE 0 END
-        | CASE WHEN EXISTS (SELECT 1 FROM windlass_job_dep AS e WHERE e.parent = d.id) THEN 8 ELSE 0 END,
+    (d.flags & {SURVIVES})
+        {{new_flags(d.kind)}}
+        {{revived_flags(d)}},
     'waiting', d.kind, d.phase, d.correlation, d.args
 FROM json_each(:children) AS g
 CROSS JOIN windlass_job_done AS d ON d.id = g.value ->> '$.id'
@@ -227,13 +219,7 @@ CROSS JOIN windlass_job_done AS d ON d.id = g.value ->> '$.id'
 WHERE d.state = 'cancelled'
     AND d.error ->> '$.code' = 'parent_not_completed'
 GROUP BY d.phase;
-INSERT INTO windlass_job_limit (job, phase, key, lim, rate, burst)
-SELECT d.id, l.value ->> '$.phase', l.value ->> '$.key', l.value ->> '$.lim', l.value ->> '$.rate', l.value ->> '$.burst'
-FROM json_each(:children) AS g
-CROSS JOIN windlass_job_done AS d ON d.id = g.value ->> '$.id'
-CROSS JOIN json_each(d.limits) AS l
-WHERE d.state = 'cancelled'
-    AND d.error ->> '$.code' = 'parent_not_completed';
+{{revived}}
 DELETE FROM windlass_job_done
 WHERE id IN (SELECT g.value ->> '$.id' FROM json_each(:children) AS g)
     AND state = 'cancelled'
@@ -249,12 +235,67 @@ UNION ALL
 SELECT d.parent, d.child, d.policy, d.parent_state, NULL
 FROM windlass_job_dep AS d
 WHERE d.parent = :id
-UNION ALL
-SELECT h.parent, h.child, NULL, h.state, h.rule
-FROM windlass_rule_hit AS h
-WHERE h.child = :id
-UNION ALL
-SELECT h.parent, h.child, NULL, h.state, h.rule
-FROM windlass_rule_hit AS h
-WHERE h.parent = :id
-    AND h.child IS NOT NULL;
+{{further_edges}};
+
+-- name: prune.edges
+-- Removes consumed edges of parents and children that are gone.
+DELETE FROM windlass_job_dep
+WHERE parent_state IS NOT NULL
+    AND NOT EXISTS (SELECT 1 FROM windlass_job_later AS l WHERE l.id = windlass_job_dep.child)
+    AND NOT EXISTS (SELECT 1 FROM windlass_job AS j WHERE j.id = windlass_job_dep.child)
+    AND NOT EXISTS (SELECT 1 FROM windlass_job_done AS d WHERE d.id = windlass_job_dep.child);
+
+-- column: agenda.unlinked
+-- Whether there are children to link.
+EXISTS (SELECT 1 FROM windlass_job_later AS l WHERE l.reason = 'unlinked')
+
+-- column: agenda.settling
+-- Whether there are ended parents whose children are still to be told.
+EXISTS (SELECT 1 FROM windlass_settling)
+
+-- fragment: further_edges
+-- Edges of other features, as further SELECTs: "UNION ALL SELECT ...".
+
+-- fragment: revived_flags(job)
+-- A job that is retried has dependents where edges name it as parent.
+| CASE WHEN EXISTS (SELECT 1 FROM windlass_job_dep AS e WHERE e.parent = {job}.id) THEN {DEPENDENTS} ELSE 0 END
+
+-- fragment: cancel_details(job)
+-- A job that ends because of a parent names the first parent that did not complete; the edge was marked before, in the same transaction.
+(
+            SELECT json_object(
+                'message', 'job ' || d.parent || ', which this job waited for, did not complete: ' || d.parent_state,
+                'details', json_object('parent', d.parent, 'parent_state', d.parent_state)
+            )
+            FROM windlass_job_dep AS d
+            WHERE d.child = {job}.id
+                AND d.policy = 'cancel'
+                AND d.parent_state <> 'completed'
+                AND :error ->> '$.code' = 'parent_not_completed'
+            ORDER BY d.parent_ended_at, d.parent
+            LIMIT 1
+        ),
+
+-- fragment: is_waited_for(edge)
+-- Whether the child of an edge waits for the end of the parent, or for its retry.
+(
+    {edge}.parent_state IS NULL
+    OR (
+        {edge}.policy = 'wait'
+        AND {edge}.parent_state <> 'completed'
+        AND EXISTS (SELECT 1 FROM windlass_job_later AS l WHERE l.id = {edge}.child AND l.reason IN ('waiting', 'unlinked'))
+    )
+)
+
+-- fragment: kept(job)
+-- A job is not pruned while a child waits for it.
+AND NOT EXISTS (
+    SELECT 1 FROM windlass_job_dep AS e
+    WHERE e.parent = {job}.id
+        AND {{is_waited_for(e)}}
+)
+
+-- fragment: pruned
+-- The edges of a pruned child go with it.
+DELETE FROM windlass_job_dep
+WHERE child IN (SELECT g.value FROM json_each(:ids) AS g);

@@ -44,28 +44,6 @@ FROM json_each(:limits) AS g;
 DELETE FROM windlass_job_limit
 WHERE job IN (SELECT g.value FROM json_each(:ids) AS g);
 
--- name: debounce.replace
--- Gives the scheduled job of a debounced key new arguments and a new time; no row where it is no longer scheduled.
-UPDATE windlass_job_later
-SET args = :job -> '$.args',
-    run_at = CAST(COALESCE(:job ->> '$.run_at', :now + (:job ->> '$.delay') * 1000000) AS INTEGER),
-    lane = :job ->> '$.lane',
-    max_attempts = :job ->> '$.max_attempts',
-    flags = (flags & ~(128 | 256)) | (:job ->> '$.flags' & (128 | 256))
-WHERE id = :id
-    AND reason = 'scheduled'
-RETURNING id, NULL;
-
--- name: debounce.keep
--- Has a debounced key lead to a job that waits, for as long as it may wait and a month more.
-UPDATE windlass_job_key
-SET job = l.id,
-    expires_at = l.run_at + 2592000000000
-FROM windlass_job_later AS l
-WHERE windlass_job_key.scope = 'debounce'
-    AND windlass_job_key.key = :key
-    AND l.id = :job;
-
 -- name: park
 -- Takes queued jobs that have come to a phase where they are limited out of their queue again; answers how many.
 INSERT INTO windlass_job_later (id, created_at, run_at, started_at, lane, generation, attempt, crashes, max_attempts, flags, reason,
@@ -483,3 +461,43 @@ WHERE (phase, key) IN (SELECT w.value ->> '$.phase', w.value ->> '$.key' FROM js
             AND l.phase = windlass_gate.phase
             AND l.gate = windlass_gate.key
     );
+
+-- column: agenda.parked
+-- Whether limited jobs wait that are at no gate yet, or places were given up.
+EXISTS (SELECT 1 FROM windlass_job_later AS l WHERE l.reason = 'limited' AND l.gate IS NULL)
+    OR EXISTS (SELECT 1 FROM windlass_job_limit AS t WHERE t.gone)
+
+-- column: agenda.paced
+-- Whether jobs wait for the rate of their phase.
+EXISTS (SELECT 1 FROM windlass_job_later AS l WHERE l.reason = 'paced')
+
+-- column: agenda.flowing
+-- Whether any phase has flow control.
+EXISTS (SELECT 1 FROM windlass_flow)
+
+-- column: history.limits(job)
+-- The limits of a job that ends, so that a retry by hand brings them along again.
+CASE WHEN {job}.flags & {LIMIT} <> 0 THEN (
+    SELECT json_group_array(json_object('phase', t.phase, 'key', t.key, 'lim', t.lim, 'rate', t.rate, 'burst', t.burst))
+    FROM windlass_job_limit AS t
+    WHERE t.job = {job}.id
+) END
+
+-- fragment: retried
+-- A job that is retried by hand has its limits again.
+INSERT INTO windlass_job_limit (job, phase, key, lim, rate, burst)
+SELECT d.id, l.value ->> '$.phase', l.value ->> '$.key', l.value ->> '$.lim', l.value ->> '$.rate', l.value ->> '$.burst'
+FROM windlass_job_done AS d
+CROSS JOIN json_each(d.limits) AS l
+WHERE d.id = :id
+ON CONFLICT (job, phase) DO NOTHING; -- its place is still to be freed
+
+-- fragment: revived
+-- Children that come back with their parent have their limits again.
+INSERT INTO windlass_job_limit (job, phase, key, lim, rate, burst)
+SELECT d.id, l.value ->> '$.phase', l.value ->> '$.key', l.value ->> '$.lim', l.value ->> '$.rate', l.value ->> '$.burst'
+FROM json_each(:children) AS g
+CROSS JOIN windlass_job_done AS d ON d.id = g.value ->> '$.id'
+CROSS JOIN json_each(d.limits) AS l
+WHERE d.state = 'cancelled'
+    AND d.error ->> '$.code' = 'parent_not_completed';

@@ -22,7 +22,7 @@ FROM json_to_recordset(:schedules::json) AS g (
     kind text, phase text, expression text, tz text, source text, definition text, correlation text, due_as text, args jsonb,
     principal jsonb
 )
-CROSS JOIN (SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at) AS c
+CROSS JOIN (SELECT {{now}} AS at) AS c
 ORDER BY g.name
 ON CONFLICT (name) DO UPDATE
 SET updated_at = excluded.updated_at,
@@ -55,7 +55,7 @@ RETURNING s.name, s.generation;
 -- name: schedule.vanish
 -- Stops schedules whose code is gone; they stay, to be seen and to come back.
 UPDATE windlass.schedule AS s
-SET gone_at = (SELECT COALESCE(:now::timestamptz, clock_timestamp())),
+SET gone_at = (SELECT {{now}}),
     next_at = NULL
 WHERE s.name = ANY(:names::text[])
     AND s.gone_at IS NULL
@@ -94,7 +94,7 @@ WHERE t.schedule = :name;
 -- process that stops in the middle of this transaction frees them after five seconds.
 SELECT set_config('idle_in_transaction_session_timeout', '5000', true);
 WITH clock AS MATERIALIZED (
-    SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at
+    SELECT {{now}} AS at
 )
 SELECT s.name, s.kind, s.phase, s.args, s.expression, s.tz, s.missed, s.cap, s.jitter, s.lane, s.max_attempts, s.correlation,
     s.due_as, s.source, s.definition, s.generation, s.created_at, s.updated_at, s.next_at, s.last_at, s.last_job, s.paused_at,
@@ -130,7 +130,7 @@ WHERE s.name = g.name;
 
 -- name: fire.next
 -- Seconds until the next tick is due that is not left to others; NULL when no schedule fires.
-SELECT EXTRACT(epoch FROM min(s.next_at) - COALESCE(:now::timestamptz, clock_timestamp()))::double precision AS tick_in
+SELECT EXTRACT(epoch FROM min(s.next_at) - {{now}})::double precision AS tick_in
 FROM windlass.schedule AS s
 WHERE s.name <> ALL(:without::text[]);
 
@@ -163,3 +163,7 @@ WITH gone AS (
 )
 SELECT count(*) AS removed
 FROM gone;
+
+-- column: agenda.tick_in
+-- Seconds until the next tick is due; NULL where no schedule fires.
+EXTRACT(epoch FROM (SELECT min(s.next_at) FROM windlass.schedule AS s) - clock.at)::double precision

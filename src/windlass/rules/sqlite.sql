@@ -92,20 +92,20 @@ WHERE kind IN (SELECT g.value FROM json_each(:kinds) AS g)
 -- Flags jobs of these kinds that are queued or processing, a page of the table at a time; answers where the page ends (NULL at the end of
 -- the table), no phases and none left out: there is one writer, so nobody passes over a row that is locked.
 UPDATE windlass_job
-SET flags = flags | 64
+SET flags = flags | {RULES}
 WHERE id IN (SELECT j.id FROM windlass_job AS j WHERE j.id > :after ORDER BY j.id LIMIT :limit)
     AND kind IN (SELECT g.value FROM json_each(:kinds) AS g)
-    AND flags & 64 = 0; -- belt: saves the write where the flag is there already
+    AND flags & {RULES} = 0; -- belt: saves the write where the flag is there already
 SELECT CASE WHEN count(*) = :limit THEN max(p.id) END AS next, NULL AS phases, 0 AS left_out
 FROM (SELECT j.id FROM windlass_job AS j WHERE j.id > :after ORDER BY j.id LIMIT :limit) AS p;
 
 -- name: rule.flag_later
 -- The same for jobs that wait or are scheduled.
 UPDATE windlass_job_later
-SET flags = flags | 64
+SET flags = flags | {RULES}
 WHERE id IN (SELECT l.id FROM windlass_job_later AS l WHERE l.id > :after ORDER BY l.id LIMIT :limit)
     AND kind IN (SELECT g.value FROM json_each(:kinds) AS g)
-    AND flags & 64 = 0; -- belt: saves the write where the flag is there already
+    AND flags & {RULES} = 0; -- belt: saves the write where the flag is there already
 SELECT CASE WHEN count(*) = :limit THEN max(p.id) END AS next, NULL AS phases, 0 AS left_out
 FROM (SELECT l.id FROM windlass_job_later AS l WHERE l.id > :after ORDER BY l.id LIMIT :limit) AS p;
 
@@ -116,13 +116,13 @@ FROM windlass_job_done AS d
 WHERE d.kind IN (SELECT g.value FROM json_each(:kinds) AS g)
     AND d.finished_at >= :since
     AND d.id > :after
-    AND (d.flags & 64 = 0 OR NOT :unflagged)
+    AND (d.flags & {RULES} = 0 OR NOT :unflagged)
 ORDER BY d.id
 LIMIT :limit;
 
 -- name: rule.ended
 -- Ended jobs as their rules see them.
-SELECT d.id, d.kind, d.generation, d.state, d.flags & 256 <> 0 AS asked, d.correlation, d.args, d.result
+SELECT d.id, d.kind, d.generation, d.state, d.flags & {PRINCIPAL} <> 0 AS asked, d.correlation, d.args, d.result
 FROM windlass_job_done AS d
 WHERE d.id IN (SELECT g.value FROM json_each(:ids) AS g)
 ORDER BY d.id;
@@ -303,3 +303,27 @@ WHERE NOT EXISTS (SELECT 1 FROM windlass_job_done AS d WHERE d.id = windlass_rul
     AND NOT EXISTS (SELECT 1 FROM windlass_job AS j WHERE j.id = windlass_rule_hit.parent)
     AND NOT EXISTS (SELECT 1 FROM windlass_job_later AS l WHERE l.id = windlass_rule_hit.parent)
     AND NOT EXISTS (SELECT 1 FROM windlass_fan_in AS f WHERE f.id = windlass_rule_hit.fan_in AND f.round = windlass_rule_hit.round);
+
+-- column: agenda.new_kinds
+-- Whether kinds have new rules, so that their jobs are to be scanned (as rule.kinds.new judges it).
+EXISTS (
+        SELECT 1 FROM windlass_rule_kind AS k
+        WHERE k.looks = 0
+            OR (k.looks = 1 AND k.since < :now - 15000000)
+    )
+
+-- fragment: new_flags(kind)
+-- A job is flagged whose kind is the parent of a rule.
+| CASE WHEN {kind} IN (SELECT k.kind FROM windlass_rule_kind AS k) THEN {RULES} ELSE 0 END
+
+-- fragment: further_edges
+-- The jobs that a rule made a job of, and those that it made of a job.
+UNION ALL
+SELECT h.parent, h.child, NULL, h.state, h.rule
+FROM windlass_rule_hit AS h
+WHERE h.child = :id
+UNION ALL
+SELECT h.parent, h.child, NULL, h.state, h.rule
+FROM windlass_rule_hit AS h
+WHERE h.parent = :id
+    AND h.child IS NOT NULL

@@ -157,3 +157,7 @@ WHERE (schedule, at) IN (
         AND t.at <= o.upto
 );
 SELECT changes() AS removed;
+
+-- column: agenda.tick_in
+-- Seconds until the next tick is due; NULL where no schedule fires.
+((SELECT min(s.next_at) FROM windlass_schedule AS s) - :now) / 1000000.0

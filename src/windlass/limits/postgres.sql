@@ -16,7 +16,7 @@ ORDER BY f.phase;
 INSERT INTO windlass.flow AS f (phase, told_at, filled_at, tokens, rate, age, lim, burst, key)
 SELECT g.phase, c.at, c.at, COALESCE(g.burst, 0), g.rate, g.age, g.lim, g.burst, g.key
 FROM json_to_recordset(:phases::json) AS g (phase text, rate double precision, age double precision, lim integer, burst integer, key text)
-CROSS JOIN (SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at) AS c
+CROSS JOIN (SELECT {{now}} AS at) AS c
 ORDER BY g.phase
 ON CONFLICT (phase) DO UPDATE
 SET told_at = excluded.told_at,
@@ -35,7 +35,7 @@ RETURNING f.phase;
 INSERT INTO windlass.flow (phase, told_at, filled_at, tokens, rate, lim, burst)
 SELECT g.phase, c.at, c.at, COALESCE(g.burst, 0), g.rate, g.lim, g.burst
 FROM json_to_recordset(:phases::json) AS g (phase text, rate double precision, lim integer, burst integer)
-CROSS JOIN (SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at) AS c
+CROSS JOIN (SELECT {{now}} AS at) AS c
 ORDER BY g.phase
 ON CONFLICT (phase) DO NOTHING;
 
@@ -49,41 +49,6 @@ FROM json_to_recordset(:limits::json) AS g (job uuid, phase text, key text, lim 
 -- Removes the limits of jobs that have no place.
 DELETE FROM windlass.job_limit AS t
 WHERE t.job = ANY(:ids::uuid[]);
-
--- name: debounce.replace
--- Gives the scheduled job of a debounced key new arguments and a new time (what stands beside it is the caller's), and tells whoever waits for that; no row where it is no longer
--- scheduled. Waits for whoever is moving it.
-WITH replaced AS (
-    UPDATE windlass.job_later AS l
-    SET args = g.args,
-        run_at = COALESCE(g.run_at, COALESCE(:now::timestamptz, clock_timestamp()) + g.delay * interval '1 second'),
-        lane = g.lane,
-        max_attempts = g.max_attempts,
-        flags = (l.flags & ~(128 | 256)) | (g.flags & (128 | 256))
-    FROM json_to_record(:job::json) AS g (
-        args jsonb, run_at timestamptz, delay double precision, lane smallint, max_attempts smallint, flags smallint
-    )
-    WHERE l.id = :id::uuid
-        AND l.reason = 'scheduled'
-    RETURNING l.id
-)
-SELECT r.id::text, (
-        SELECT pg_notify('windlass', w.phase)::text
-        FROM windlass.wake AS w
-        WHERE w.phase = '@later'
-            AND w.waiting_until > clock_timestamp()
-    )
-FROM replaced AS r;
-
--- name: debounce.keep
--- Has a debounced key lead to a job that waits, for as long as it may wait and a month more.
-UPDATE windlass.job_key AS k
-SET job = l.id,
-    expires_at = l.run_at + interval '30 days'
-FROM windlass.job_later AS l
-WHERE k.scope = 'debounce'
-    AND k.key = :key
-    AND l.id = :job::uuid;
 
 -- name: park
 -- Takes queued jobs that have come to a phase where they are limited out of their queue again; answers how many.
@@ -133,7 +98,7 @@ WHERE l.id = ANY(ARRAY[g.id]);
 -- name: gate.open
 -- Makes the gates that are missing. Those that are there are left out first: an insert that conflicts waits for whoever is updating the row.
 INSERT INTO windlass.gate (phase, key, used_at, admitted)
-SELECT g.phase, g.key, COALESCE(:now::timestamptz, clock_timestamp()), 0
+SELECT g.phase, g.key, {{now}}, 0
 FROM json_to_recordset(:gates::json) AS g (phase text, key text)
 WHERE NOT EXISTS (SELECT FROM windlass.gate AS o WHERE o.phase = g.phase AND o.key = g.key OFFSET 0)
 ORDER BY g.phase, g.key
@@ -244,7 +209,7 @@ WHERE g.ctid = l.tid; -- the row is locked, so it is where it was
 -- is in its queue, whether it waits for a rate, and whether there may be more to let in at its gate. Rows are named by arrays and single
 -- looks: joins would be planned for as many as wait, and read whole tables beside a crowd.
 WITH clock AS MATERIALIZED (
-    SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at
+    SELECT {{now}} AS at
 ), gone AS (
     DELETE FROM windlass.job_limit AS t
     WHERE t.job = ANY(:ended::uuid[])
@@ -326,7 +291,7 @@ WITH clock AS MATERIALIZED (
     INSERT INTO windlass.job (id, created_at, ready_at, started_at, lane, generation, attempt, crashes, max_attempts, flags,
         kind, phase, correlation, args)
     SELECT m.id, m.created_at, c.at + (m.place - 1) * interval '1 microsecond', m.started_at, m.lane, m.generation, m.attempt,
-        m.crashes, m.max_attempts, m.flags | CASE WHEN m.kind IN (SELECT k.kind FROM windlass.rule_kind AS k) THEN 64 ELSE 0 END,
+        m.crashes, m.max_attempts, m.flags {{new_flags(m.kind)}},
         m.kind, m.phase, m.correlation, m.args
     FROM moved AS m
     CROSS JOIN clock AS c
@@ -348,7 +313,7 @@ FROM placed AS p;
 -- name: let_in
 -- Moves jobs that passed their gates into their queues with a fresh ready_at, in the order they are given, and tells whoever waits.
 WITH clock AS MATERIALIZED (
-    SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at
+    SELECT {{now}} AS at
 ), moved AS (
     DELETE FROM windlass.job_later AS l
     USING unnest(:ids::uuid[]) WITH ORDINALITY AS g (id, place)
@@ -359,7 +324,7 @@ WITH clock AS MATERIALIZED (
     INSERT INTO windlass.job (id, created_at, ready_at, started_at, lane, generation, attempt, crashes, max_attempts, flags,
         kind, phase, correlation, args)
     SELECT m.id, m.created_at, c.at + (m.place - 1) * interval '1 microsecond', m.started_at, m.lane, m.generation, m.attempt,
-        m.crashes, m.max_attempts, m.flags | CASE WHEN m.kind IN (SELECT k.kind FROM windlass.rule_kind AS k) THEN 64 ELSE 0 END,
+        m.crashes, m.max_attempts, m.flags {{new_flags(m.kind)}},
         m.kind, m.phase, m.correlation, m.args
     FROM moved AS m
     CROSS JOIN clock AS c
@@ -387,7 +352,7 @@ WHERE EXISTS (SELECT FROM windlass.job_later AS l WHERE l.reason = 'paced' AND l
     AND NOT EXISTS (
         SELECT FROM windlass.phase AS p
         WHERE p.name = f.phase
-            AND (p.paused_until IS NULL OR p.paused_until > (SELECT COALESCE(:now::timestamptz, clock_timestamp())))
+            AND (p.paused_until IS NULL OR p.paused_until > (SELECT {{now}}))
     )
 ORDER BY f.phase;
 
@@ -397,7 +362,7 @@ ORDER BY f.phase;
 SELECT f.rate, f.burst, LEAST(f.burst, f.tokens + GREATEST(0, EXTRACT(EPOCH FROM c.at - f.filled_at)) * f.rate)::double precision AS tokens, c.at,
     f.filled_at > c.at AS is_ahead, q.queued
 FROM windlass.flow AS f
-CROSS JOIN (SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at) AS c
+CROSS JOIN (SELECT {{now}} AS at) AS c
 CROSS JOIN LATERAL (
     SELECT count(*) AS queued
     FROM (SELECT FROM windlass.job AS j WHERE j.phase = f.phase AND j.token IS NULL LIMIT COALESCE(f.burst, 0)) AS j
@@ -425,7 +390,7 @@ WHERE f.phase = :phase;
 -- name: age
 -- Moves queued jobs of a phase up one lane for every :age seconds they have waited, a page of them; they keep their ready_at. Answers how many.
 WITH clock AS MATERIALIZED (
-    SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at
+    SELECT {{now}} AS at
 ), old AS MATERIALIZED (
     SELECT w.id, LEAST(w.lane, GREATEST(1, floor(EXTRACT(EPOCH FROM c.at - w.ready_at) / :age::double precision) - COALESCE(w.risen, 0)))::smallint AS lanes
     FROM clock AS c
@@ -456,7 +421,7 @@ FROM raised;
 -- name: age.later
 -- The same for jobs of a phase that wait at its gates or for its rate.
 WITH clock AS MATERIALIZED (
-    SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at
+    SELECT {{now}} AS at
 ), old AS MATERIALIZED (
     SELECT l.id, LEAST(l.lane, GREATEST(1, floor(EXTRACT(EPOCH FROM c.at - l.run_at) / :age::double precision) - COALESCE(l.risen, 0)))::smallint AS lanes
     FROM windlass.job_later AS l
@@ -603,7 +568,7 @@ WHERE g.phase = w.phase
 SELECT g.phase, g.key
 FROM windlass.gate AS g
 WHERE g.admitted = 0
-    AND g.used_at < (SELECT COALESCE(:now::timestamptz, clock_timestamp())) - interval '1 hour'
+    AND g.used_at < (SELECT {{now}}) - interval '1 hour'
 ORDER BY g.phase, g.key
 LIMIT :limit
 FOR UPDATE SKIP LOCKED;
@@ -615,3 +580,44 @@ USING json_to_recordset(:gates::json) AS w (phase text, key text)
 WHERE g.phase = w.phase
     AND g.key = w.key
     AND NOT EXISTS (SELECT FROM windlass.job_later AS l WHERE l.reason = 'limited' AND l.phase = g.phase AND l.gate = g.key);
+
+-- column: agenda.parked
+-- Whether limited jobs wait that are at no gate yet, or places were given up.
+(SELECT l.id FROM windlass.job_later AS l WHERE l.reason = 'limited' AND l.gate IS NULL ORDER BY l.id LIMIT 1) IS NOT NULL
+    OR EXISTS (SELECT FROM windlass.job_limit AS t WHERE t.gone)
+
+-- column: agenda.paced
+-- Whether jobs wait for the rate of their phase.
+(SELECT l.phase FROM windlass.job_later AS l WHERE l.reason = 'paced' ORDER BY l.phase LIMIT 1) IS NOT NULL
+
+-- column: agenda.flowing
+-- Whether any phase has flow control.
+EXISTS (SELECT FROM windlass.flow)
+
+-- column: history.limits(job)
+-- The limits of a job that ends, so that a retry by hand brings them along again.
+CASE WHEN {job}.flags & {LIMIT} <> 0 THEN (
+    SELECT jsonb_agg(jsonb_build_object('phase', t.phase, 'key', t.key, 'lim', t.lim, 'rate', t.rate, 'burst', t.burst))
+    FROM windlass.job_limit AS t
+    WHERE t.job = {job}.id
+) END
+
+-- fragment: retried
+-- A job that is retried by hand has its limits again.
+, retried_limits AS (
+    INSERT INTO windlass.job_limit AS o (job, phase, key, lim, rate, burst)
+    SELECT t.id, l.phase, l.key, l.lim, l.rate, l.burst
+    FROM taken AS t
+    CROSS JOIN LATERAL jsonb_to_recordset(t.limits) AS l (phase text, key text, lim integer, rate double precision, burst integer)
+    ON CONFLICT (job, phase) DO UPDATE -- its place is still to be freed: wait for the transaction that removes the limits of an ended job
+    SET gone = o.gone
+)
+
+-- fragment: revived
+-- Children that come back with their parent have their limits again.
+, revived_limits AS (
+    INSERT INTO windlass.job_limit (job, phase, key, lim, rate, burst)
+    SELECT t.id, l.phase, l.key, l.lim, l.rate, l.burst
+    FROM taken AS t
+    CROSS JOIN LATERAL jsonb_to_recordset(t.limits) AS l (phase text, key text, lim integer, rate double precision, burst integer)
+)

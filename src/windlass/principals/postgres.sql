@@ -4,14 +4,14 @@
 -- name: enqueue.principals
 -- Stores the principals of jobs that are inserted by the same transaction.
 INSERT INTO windlass.principal (job, alive_at, expires_at, key_id, token, claims)
-SELECT g.job, COALESCE(:now::timestamptz, clock_timestamp()), g.expires_at, g.key_id, g.token, g.claims
+SELECT g.job, {{now}}, g.expires_at, g.key_id, g.token, g.claims
 FROM json_to_recordset(:principals::json) AS g (job uuid, expires_at timestamptz, key_id text, token text, claims jsonb);
 
 -- name: principal.get
 -- The principal of a job, whether its time is over by this database's clock, and that clock.
 SELECT p.claims::text AS claims, COALESCE(p.expires_at <= c.at, FALSE) AS is_expired, c.at, p.key_id, p.token
 FROM windlass.principal AS p
-CROSS JOIN (SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at) AS c
+CROSS JOIN (SELECT {{now}} AS at) AS c
 WHERE p.job = :id::uuid;
 
 -- name: principal.list
@@ -47,7 +47,7 @@ FOR KEY SHARE SKIP LOCKED;
 -- name: erase.living
 -- Notes that these jobs live, those that do, and answers them.
 UPDATE windlass.principal AS p
-SET alive_at = COALESCE(:now::timestamptz, clock_timestamp())
+SET alive_at = {{now}}
 WHERE p.job = ANY(:ids::uuid[])
     AND (
         EXISTS (SELECT FROM windlass.job AS j WHERE j.id = p.job OFFSET 0)
@@ -66,3 +66,11 @@ WHERE p.job = ANY(ARRAY[g.job]);
 -- Removes principals, with the tokens kept beside them.
 DELETE FROM windlass.principal AS p
 WHERE p.job = ANY(:ids::uuid[]);
+
+-- fragment: pruned
+-- The principal of a pruned job goes with it.
+, pruned_principals AS (
+    DELETE FROM windlass.principal AS p
+    USING gone AS g
+    WHERE p.job = g.id
+)

@@ -39,7 +39,7 @@ FROM json_to_recordset(:rules::json) AS g (
     name text, lane smallint, max_attempts smallint, inherit boolean, policy text, kind text, phase text, source text, parents json,
     key json, args jsonb
 )
-CROSS JOIN (SELECT COALESCE(:now::timestamptz, clock_timestamp()) AS at) AS c
+CROSS JOIN (SELECT {{now}} AS at) AS c
 ORDER BY g.name
 ON CONFLICT (name) DO UPDATE
 SET changed_at = excluded.changed_at,
@@ -58,7 +58,7 @@ SET changed_at = excluded.changed_at,
 -- name: rule.vanish
 -- Notes that the code of these rules is gone. They go on firing.
 UPDATE windlass.rule AS r
-SET gone_at = COALESCE(:now::timestamptz, clock_timestamp())
+SET gone_at = {{now}}
 WHERE r.name = ANY(:names::text[]);
 
 -- name: rule.remove
@@ -77,7 +77,7 @@ FROM windlass.rule_kind AS k;
 DELETE FROM windlass.rule_kind AS k
 WHERE NOT EXISTS (SELECT FROM windlass.rule AS r WHERE k.kind = ANY(r.parents));
 INSERT INTO windlass.rule_kind (kind, since)
-SELECT DISTINCT p.kind, COALESCE(:now::timestamptz, clock_timestamp())
+SELECT DISTINCT p.kind, {{now}}
 FROM windlass.rule AS r
 CROSS JOIN unnest(r.parents) AS p (kind)
 ON CONFLICT (kind) DO NOTHING;
@@ -88,7 +88,7 @@ ON CONFLICT (kind) DO NOTHING;
 SELECT k.kind, k.since, k.looks
 FROM windlass.rule_kind AS k
 WHERE k.looks = 0
-    OR (k.looks = 1 AND k.since < (SELECT COALESCE(:now::timestamptz, clock_timestamp()) - interval '15 seconds'))
+    OR (k.looks = 1 AND k.since < (SELECT {{now}} - interval '15 seconds'))
 ORDER BY k.since, k.looks, k.kind;
 
 -- name: rule.kinds.looked
@@ -112,7 +112,7 @@ WITH page AS MATERIALIZED (
     SELECT p.id
     FROM page AS p
     WHERE p.kind = ANY(:kinds::text[])
-        AND p.flags & 64 = 0
+        AND p.flags & {RULES} = 0
 ), found AS MATERIALIZED (
     SELECT j.id
     FROM windlass.job AS j
@@ -121,7 +121,7 @@ WITH page AS MATERIALIZED (
     FOR NO KEY UPDATE OF j SKIP LOCKED
 ), flagged AS (
     UPDATE windlass.job AS j
-    SET flags = j.flags | 64
+    SET flags = j.flags | {RULES}
     FROM found AS f
     WHERE j.id = f.id
     RETURNING j.phase, j.token
@@ -143,7 +143,7 @@ WITH page AS MATERIALIZED (
     SELECT p.id
     FROM page AS p
     WHERE p.kind = ANY(:kinds::text[])
-        AND p.flags & 64 = 0
+        AND p.flags & {RULES} = 0
 ), found AS MATERIALIZED (
     SELECT l.id
     FROM windlass.job_later AS l
@@ -152,7 +152,7 @@ WITH page AS MATERIALIZED (
     FOR NO KEY UPDATE OF l SKIP LOCKED
 ), flagged AS (
     UPDATE windlass.job_later AS l
-    SET flags = l.flags | 64
+    SET flags = l.flags | {RULES}
     FROM found AS f
     WHERE l.id = f.id
 )
@@ -167,22 +167,22 @@ FROM windlass.job_done AS d
 WHERE d.kind = ANY(:kinds::text[])
     AND d.finished_at >= :since::timestamptz
     AND d.id > :after::uuid
-    AND (d.flags & 64 = 0 OR NOT :unflagged)
+    AND (d.flags & {RULES} = 0 OR NOT :unflagged)
 ORDER BY d.id
 LIMIT :limit;
 
 -- name: rule.ended
 -- Ended jobs as their rules see them.
-SELECT d.id, d.kind, d.generation, d.state, d.flags & 256 <> 0 AS asked, d.correlation, d.args::text, d.result::text
+SELECT d.id, d.kind, d.generation, d.state, d.flags & {PRINCIPAL} <> 0 AS asked, d.correlation, d.args::text, d.result::text
 FROM windlass.job_done AS d
 WHERE d.id = ANY(:ids::uuid[])
-    AND d.finished_at >= COALESCE(:since::timestamptz, (SELECT COALESCE(:now::timestamptz, clock_timestamp()) - interval '1 hour')) -- belt: prunes partitions
+    AND d.finished_at >= COALESCE(:since::timestamptz, (SELECT {{now}} - interval '1 hour')) -- belt: prunes partitions
 ORDER BY d.id;
 
 -- name: hit.put
 -- Notes ends that rules have seen, each once; answers those that were not known.
 INSERT INTO windlass.rule_hit (parent, child, at, fan_in, round, generation, counts, asked, rule, kind, state, error, data)
-SELECT g.parent, g.child, COALESCE(:now::timestamptz, clock_timestamp()), g.fan_in, g.round, g.generation, g.counts, g.asked, g.rule,
+SELECT g.parent, g.child, {{now}}, g.fan_in, g.round, g.generation, g.counts, g.asked, g.rule,
     g.kind, g.state, g.error, g.data
 FROM json_to_recordset(:hits::json) AS g (
     parent uuid, child uuid, fan_in bigint, round integer, generation smallint, counts boolean, asked boolean, rule text, kind text, state text,
@@ -386,3 +386,27 @@ WHERE NOT EXISTS (SELECT FROM windlass.job_done AS d WHERE d.id = h.parent)
     AND NOT EXISTS (SELECT FROM windlass.job AS j WHERE j.id = h.parent)
     AND NOT EXISTS (SELECT FROM windlass.job_later AS l WHERE l.id = h.parent)
     AND NOT EXISTS (SELECT FROM windlass.fan_in AS f WHERE f.id = h.fan_in AND f.round = h.round);
+
+-- column: agenda.new_kinds
+-- Whether kinds have new rules, so that their jobs are to be scanned (as rule.kinds.new judges it).
+EXISTS (
+        SELECT FROM windlass.rule_kind AS k
+        WHERE k.looks = 0
+            OR (k.looks = 1 AND k.since < clock.at - interval '15 seconds')
+    )
+
+-- fragment: new_flags(kind)
+-- A job is flagged whose kind is the parent of a rule.
+| CASE WHEN {kind} IN (SELECT k.kind FROM windlass.rule_kind AS k) THEN {RULES} ELSE 0 END
+
+-- fragment: further_edges
+-- The jobs that a rule made a job of, and those that it made of a job.
+UNION ALL
+SELECT h.parent, h.child, NULL, h.state, h.rule
+FROM windlass.rule_hit AS h
+WHERE h.child = :id::uuid
+UNION ALL
+SELECT h.parent, h.child, NULL, h.state, h.rule
+FROM windlass.rule_hit AS h
+WHERE h.parent = :id::uuid
+    AND h.child IS NOT NULL

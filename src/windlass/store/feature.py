@@ -1,0 +1,240 @@
+"""The seam between the life of a job and the features that hang on it.
+
+The core knows one job's life: it is stored, claimed, recorded, recovered, retried, pruned. A feature adds something to some jobs: a
+key, parents, a principal, a limit. It sets its flag on the rows of these jobs, keeps rows of its own for them, and is called when
+something happens to them. A job without flags is plain: no feature is called for it.
+
+Features are called in the order in which they are registered (``windlass.features``). This order is the order of locks: a feature may lock
+rows of its own tables only after those of the features before it.
+
+A feature also has SQL: ``postgres.sql`` and ``sqlite.sql`` in its folder, with verbs of its own and texts for the slots of the core's verbs
+(``sql/*/fragments.sql``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+
+from windlass.model import Flag, NewJob, State
+from windlass.store.database import Database, Transaction
+from windlass.store.schema import statements
+
+if TYPE_CHECKING:
+    from windlass.store.jobs.checked import CheckedJob
+    from windlass.store.jobs.enqueue import Inserter
+
+
+class EndedJob(NamedTuple):
+    """A job that ended. ``has_waited`` says that it never came into its queue: it waited for other jobs."""
+
+    id: str
+    flags: int
+    state: State
+    has_waited: bool = False
+
+
+class MovedJob(NamedTuple):
+    """A job that left its phase without an end: for a retry, or for its next phase (``is_advanced``)."""
+
+    id: str
+    flags: int
+    is_advanced: bool
+
+
+class RetriedJob(NamedTuple):
+    """An ended job that somebody brings back, with what its history says. ``is_waiting``: it waits for its parents again."""
+
+    id: str
+    kind: str
+    flags: int
+    args: str
+    key: str | None
+    is_waiting: bool = False
+
+
+@dataclass(slots=True)
+class Insertion:
+    """One call that stores jobs. ``instead`` names, for a request that made no job, the job that stands for it; those of its keys that are in
+    ``replaced`` changed that job."""
+
+    tx: Transaction
+    inserter: Inserter
+    is_ours: bool
+    """The store makes these jobs by itself, and not an application that knows what their phases allow."""
+    instead: dict[str, str] = field(default_factory=dict)
+    replaced: set[str] = field(default_factory=set)
+    notes: dict[str, Any] = field(default_factory=dict)
+    """What a feature notes before the insert for after it, by the feature's name."""
+
+    @property
+    def stamp(self) -> Callable[[datetime], Any]:
+        return self.inserter.stamp
+
+
+@dataclass(slots=True)
+class Recording:
+    """One transaction that records ends. ``is_foreign``: somebody else commits it, who may take a while."""
+
+    tx: Transaction
+    inserter: Inserter
+    db: Database
+    is_foreign: bool = False
+
+
+@dataclass(slots=True)
+class Retrying:
+    """One retry by hand; ``dependents``: of the jobs that were cancelled because of it, too."""
+
+    tx: Transaction
+    db: Database
+    dependents: bool
+
+
+class Agenda(Protocol):
+    """What there is to do, as one read of the database said it (``AgendaItems``)."""
+
+    def has(self, name: str) -> bool:
+        """Whether the column of that name says that there is something to do."""
+
+
+class FeatureDuty(NamedTuple):
+    """Something that a feature does in the background, on any instance. ``run`` returns the seconds until there may be more to do, or
+    None. Duties that take long (``is_long``) run behind the others."""
+
+    name: str
+    is_due: Callable[[Agenda], bool]
+    run: Callable[[Agenda], float | None]
+    is_long: bool = False
+
+
+class PutOff(Exception):  # noqa: N818  a signal between a feature and the core, never seen by callers
+    """A retry that has to wait until the feature has finished something about the job; ``finish`` does that, outside the transaction."""
+
+    def __init__(self, finish: Callable[[Database, Inserter], None]) -> None:
+        super().__init__()
+        self.finish = finish
+
+
+class Feature:
+    """What may be done at each point of a job's life; a feature overrides what it needs."""
+
+    name: ClassVar[str]
+    flag: ClassVar[Flag]
+    is_alone: ClassVar[bool] = False
+    """Whether an enqueue with this feature reads before and after its insert, so that a repeat must be found out."""
+
+    # ---------------------------------------------------------------- storing
+
+    def is_asked(self, job: NewJob) -> bool:
+        """Whether a request asks for this feature."""
+        return False
+
+    def check(self, job: CheckedJob) -> CheckedJob:
+        """Refuse a request that cannot work (``ConfigError``), before anything is written; set the flag where rows will be there."""
+        return job
+
+    def check_all(self, jobs: Sequence[CheckedJob]) -> None:
+        """The same for what is wrong only with several requests of one call."""
+
+    def may_wait(self, job: NewJob) -> bool:
+        """Whether somebody else's open transaction can keep this job from being stored."""
+        return False
+
+    def before_insert(self, call: Insertion, jobs: list[CheckedJob]) -> list[CheckedJob]:
+        """Called with the jobs that are to be stored; returns those that still are."""
+        return jobs
+
+    def after_insert(self, call: Insertion, jobs: Sequence[CheckedJob]) -> None:
+        """Called when the rows of the jobs are there."""
+
+    def on_replaced(self, call: Insertion, job: CheckedJob) -> None:
+        """A later request gave a waiting job (of this id) its own arguments: what the feature keeps for it is replaced, too."""
+
+    def kind_flags(self, db: Database) -> Mapping[str, int]:
+        """Flags that jobs get by their kind; for jobs that are streamed into their queue."""
+        return {}
+
+    # ---------------------------------------------------------------- living
+
+    def on_recorded(
+        self, call: Recording, ended: Sequence[EndedJob], moved: Sequence[MovedJob]
+    ) -> Sequence[EndedJob]:
+        """Jobs with the flag ended, or left their phase; returns jobs that end because of that, for the features behind this one."""
+        return ()
+
+    def on_cancel(self, tx: Transaction, job_id: str) -> None:
+        """Somebody cancels a job: it has ended, or its holder will be told."""
+
+    def on_retried(self, call: Retrying, jobs: Sequence[RetriedJob]) -> None:
+        """Jobs are brought back by hand, whatever their flags; raises to refuse that."""
+
+    # ---------------------------------------------------------------- upkeep
+
+    def duties(self, db: Database, inserter: Inserter, every: float) -> Sequence[FeatureDuty]:
+        """What is to be done in the background, at least every so many seconds."""
+        return ()
+
+    def on_pruned(self, db: Database) -> None:
+        """Old jobs were removed: remove what nobody needs any more."""
+
+
+_registered: list[Feature] = []
+
+
+def register(*features: Feature) -> None:
+    """Have these features called from now on, behind those that are registered already."""
+    for feature in features:
+        if all(feature.name != known.name for known in _registered):
+            _registered.append(feature)
+            statements.add_folder(type(feature).__module__.rpartition(".")[0])
+
+
+def features() -> Sequence[Feature]:
+    """All features, in the order of their locks."""
+    return _registered
+
+
+def carry(
+    call: Recording,
+    ended: Sequence[EndedJob],
+    moved: Sequence[MovedJob] = (),
+    *,
+    behind: str | None = None,
+) -> None:
+    """Tell features of jobs that ended or left their phase, and of jobs that end because of that; only those behind the feature of that
+    name, where one is given."""
+    known = list(ended)
+    names = [feature.name for feature in _registered]
+    for feature in _registered[names.index(behind) + 1 if behind else 0 :]:
+        mine = [job for job in known if int.__and__(job.flags, feature.flag)]
+        left = [job for job in moved if int.__and__(job.flags, feature.flag)]
+        if mine or left:
+            known += feature.on_recorded(call, mine, left)
+
+
+def retry(call: Retrying, jobs: Iterable[RetriedJob]) -> None:
+    """Tell features of jobs that are brought back."""
+    given = list(jobs)
+    for feature in _registered:
+        feature.on_retried(call, given)
+
+
+__all__ = [
+    "Agenda",
+    "EndedJob",
+    "Feature",
+    "FeatureDuty",
+    "Insertion",
+    "MovedJob",
+    "PutOff",
+    "Recording",
+    "RetriedJob",
+    "Retrying",
+    "carry",
+    "features",
+    "register",
+    "retry",
+]
