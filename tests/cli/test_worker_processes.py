@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -23,10 +24,12 @@ from windlass.store.migrate import migrate
 pytestmark = pytest.mark.timing
 
 
-def test_processes_share_the_work_and_a_dead_one_is_replaced(lone: Bench) -> None:
-    app = lone.app()
+def test_processes_share_the_work_and_a_dead_one_is_replaced(lone: Bench, tmp_path: Path) -> None:
+    app, together = lone.app(), tmp_path / "together"
+    together.mkdir()
     deadly = app.die.enqueue()
-    jobs = [app.wait.enqueue(seconds=0.05) for _ in range(60)]
+    jobs = [app.wait.enqueue(seconds=0.05) for _ in range(20)]
+    jobs += [app.meet.enqueue(folder=str(together)) for _ in range(2)]
     worker = lone.worker("--processes", "2", "--drain", *QUICK)
     _, errors = worker.communicate(timeout=PATIENCE)
     assert worker.returncode == 0, errors

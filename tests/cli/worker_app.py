@@ -37,6 +37,14 @@ def wait(seconds: float, ctx: Context, begun: str = "") -> str:
 
 
 @app.job(processors=1)
+def meet(folder: str, ctx: Context) -> None:
+    """Wait until jobs of two processes are here; a process runs one of them at a time."""
+    Path(folder, str(os.getpid())).touch()
+    while len([*Path(folder).iterdir()]) < 2:
+        ctx.sleep(0.05)
+
+
+@app.job(processors=1)
 def stubborn(seconds: float) -> None:
     time.sleep(seconds)
 

@@ -231,7 +231,7 @@ def test_on_sqlite_a_reader_does_not_wait_for_a_writer_that_waits_for_it(sqlite_
 @pytest.mark.slow
 def test_on_sqlite_a_heartbeat_has_its_turn_beside_many_handlers_that_write(sqlite_path: Path) -> None:
     """I-11: threads that ask the file itself look for its lock less and less often, and a beat waited for ten seconds and more."""
-    with open_store(f"sqlite:///{sqlite_path}") as store:
+    with open_store(f"sqlite:///{sqlite_path}", busy_timeout=PATIENCE) as store:
         enqueue(store, n=600)
         holder = store.join()
         leases = SimpleQueue[Lease]()

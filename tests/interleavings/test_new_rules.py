@@ -29,6 +29,8 @@ from windlass.model import (
     NewJob,
     Verdict,
 )
+from windlass.rules import duty as duty_module
+from windlass.rules.store import Rules
 from windlass.store.ids import SMALLEST
 from windlass.store.jobs.checked import check
 from windlass.upkeep import agenda as agenda_module
@@ -125,6 +127,7 @@ def test_upkeep_looks_again_soon_and_then_less_often(
     upkeep has other things to see to, and a look that takes long is made more seldom."""
     hands = Hands()
     monkeypatch.setattr(agenda_module, "time", hands)
+    monkeypatch.setattr(duty_module, "time", hands)
     store = stores(postgres_dsn)
     (locked,) = enqueue(store, kind="a")
     recoverer = Recoverer(
@@ -138,14 +141,14 @@ def test_upkeep_looks_again_soon_and_then_less_often(
     )
     agenda = Agenda(store, recoverer, every=5.0, on_promoted=lambda _phase, _count: None)
     looks, took = [], 0.0
-    real = store.rules.catch_up
+    real = Rules.catch_up
 
-    def catch_up() -> int:
+    def catch_up(rules: Rules) -> int:
         looks.append(hands.now)
         hands.now += took
-        return real()
+        return real(rules)
 
-    monkeypatch.setattr(store.rules, "catch_up", catch_up)
+    monkeypatch.setattr(Rules, "catch_up", catch_up)
     with psycopg.connect(postgres_dsn) as other:
         assert other.execute("SELECT FROM windlass.job WHERE id = %s FOR UPDATE", (locked,)).rowcount
         store.rules.define([EACH])
