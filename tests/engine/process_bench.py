@@ -14,11 +14,10 @@ import pytest
 
 from tests.engine.leases import lease as make_lease
 from tests.waiting import PATIENCE, eventually
-from windlass.engine.attempt import RunningAttempt, Stop
-from windlass.engine.executors.contract import Bench, Ended
+from windlass.engine.attempt import AttemptRunner
+from windlass.engine.executors.contract import Ended
 from windlass.engine.processes.executor import ProcessExecutor
-from windlass.engine.runner import Runner
-from windlass.engine.workload.pool import Processor
+from windlass.engine.running_attempt import Processor, RunningAttempt, Stop
 from windlass.handlers.context import Context
 from windlass.handlers.registry import Phase, Registry, Where
 from windlass.model import Completed, Failed, Json, Lease, Outcome, Retried
@@ -65,9 +64,9 @@ class ProcessBench:
         self.batches: list[Sequence[Ended]] = []
         self._ends: dict[int, Ended] = {}
         self._changed = threading.Condition()
-        no_hold: Any = None
+        no_store: Any = None
         self.executor = ProcessExecutor(
-            Bench(Runner(self.registry), no_hold),
+            AttemptRunner(lambda running: no_store),
             self._on_ended,
             on_recorded=self.recorded.append,
             **{"cancel_grace": 30.0, **options},

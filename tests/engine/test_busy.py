@@ -16,11 +16,12 @@ import pytest
 from tests.engine.leases import lease
 from tests.engine.shop import Shop
 from tests.waiting import PATIENCE
-from windlass.engine.runner import Runner
+from windlass.engine.attempt import AttemptRunner
+from windlass.engine.running_attempt import Processor, RunningAttempt
 from windlass.errors import StoreBusyError
 from windlass.handlers.context import Context
-from windlass.handlers.registry import Registry
-from windlass.model import Retried, State
+from windlass.handlers.registry import Phase, Registry
+from windlass.model import Lease, Retried, State
 from windlass.model.retry import fixed
 
 pytestmark = pytest.mark.timing
@@ -119,18 +120,29 @@ def test_a_transaction_that_cannot_begin_does_not_spend_the_attempt(
         shop.close()
 
 
-def test_a_job_that_locks_the_database_itself_does_not_come_back_for_ever() -> None:
-    registry = Registry()
-    phase = registry.define("work", lambda: None, injected=lambda annotation: False, retry=fixed(2))
-    runner, held = Runner(registry), lease("work")
-    outcomes = [runner.raised(held, phase, StoreBusyError("locked")) for _ in range(12)]
-    counted = [outcome.counted for outcome in outcomes if isinstance(outcome, Retried)]
+def raised(runner: AttemptRunner, lease: Lease, phase: Phase) -> Retried:
+    """What comes of an attempt that met a locked database."""
+    running = RunningAttempt(lease, phase, Processor(phase.name, 1), 0.0, 0.0, False)
+    outcome = runner.raised(running, StoreBusyError("locked"))
+    assert isinstance(outcome, Retried)
+    return outcome
+
+
+def test_a_job_that_locks_the_database_itself_does_not_come_back_for_ever(runner: AttemptRunner) -> None:
+    phase = Registry().define("work", lambda: None, injected=lambda annotation: False, retry=fixed(2))
+    held = lease("work")
+    counted = [raised(runner, held, phase).counted for _ in range(12)]
     assert counted == [False] * 10 + [True, False], "and the next attempt begins anew"
 
 
-def test_a_job_of_one_attempt_that_met_a_locked_database_is_not_run_twice() -> None:
+def test_a_job_of_one_attempt_that_met_a_locked_database_is_not_run_twice(runner: AttemptRunner) -> None:
     """I-14: nobody knows what it did before."""
-    registry = Registry()
-    phase = registry.define("work", lambda: None, injected=lambda annotation: False, retry=fixed(1))
-    outcome = Runner(registry).raised(replace(lease("work"), max_attempts=1), phase, StoreBusyError("locked"))
-    assert isinstance(outcome, Retried) and outcome.counted, "which is a failure"
+    phase = Registry().define("work", lambda: None, injected=lambda annotation: False, retry=fixed(1))
+    outcome = raised(runner, replace(lease("work"), max_attempts=1), phase)
+    assert outcome.counted, "which is a failure"
+
+
+@pytest.fixture
+def runner() -> AttemptRunner:
+    no_store: Any = None
+    return AttemptRunner(lambda running: no_store)

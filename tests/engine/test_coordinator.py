@@ -8,8 +8,9 @@ import pytest
 
 from tests.engine.leases import lease
 from windlass.engine.discovery import Discovery
+from windlass.engine.running_attempt import ProcessorState
 from windlass.engine.workload.coordinator import Coordinator
-from windlass.engine.workload.pool import Pool, ProcessorState
+from windlass.engine.workload.pool import Pool
 from windlass.engine.workload.queue import Queue, Refusal
 from windlass.engine.workload.workload import Workload
 from windlass.handlers.registry import Registry

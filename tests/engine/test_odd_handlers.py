@@ -18,8 +18,8 @@ import pytest
 from tests.engine.shop import Shop
 from tests.waiting import PATIENCE
 from windlass import Context
+from windlass.engine.executors.fault import Fault
 from windlass.engine.executors.threads import ThreadExecutor
-from windlass.engine.fault import Fault
 from windlass.engine.recorder import Recorder
 from windlass.engine.stats import Stats
 from windlass.errors import ConfigError, WindlassError
@@ -99,7 +99,7 @@ def test_one_odd_end_is_told_and_its_neighbours_are_recorded(
     shop: Shop, colour: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One such end kept the others of its batch from being written: they had run, and stayed `processing`."""
-    monkeypatch.setattr("windlass.engine.runner.STAND_IN", fixed(2, wait=0.01))
+    monkeypatch.setattr("windlass.engine.attempt.STAND_IN", fixed(2, wait=0.01))
     odd, neighbours = {}, []
     for number, (make, policy, told) in enumerate(RAISED.values()):
         work = shop.app.job(name=f"work{number}", retry=policy, processors=20)(handler_of(colour, make))

@@ -13,7 +13,7 @@ import pytest
 from tests.engine.line import break_beats
 from tests.engine.shop import Shop
 from tests.waiting import PATIENCE
-from windlass.engine.runner import SELF_STOPS_SPARED
+from windlass.engine.attempt import SELF_STOPS_SPARED
 from windlass.handlers.context import Context
 from windlass.model import NewJob, State
 from windlass.model.retry import fixed

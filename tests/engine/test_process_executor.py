@@ -30,10 +30,10 @@ from tests.engine.process_bench import (
 )
 from tests.waiting import PATIENCE
 from windlass.arguments import importable as address
-from windlass.engine.attempt import RunningAttempt
 from windlass.engine.processes import children as children
 from windlass.engine.processes.child_process import KEPT_OUTPUT, Child
 from windlass.engine.processes.exceptions import RemoteError
+from windlass.engine.running_attempt import RunningAttempt
 from windlass.handlers.registry import Phase, Registry
 from windlass.model import (
     Advanced,

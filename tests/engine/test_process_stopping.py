@@ -27,9 +27,9 @@ from tests.engine.process_bench import (
     retried,
     wait_until,
 )
-from windlass.engine.attempt import Stop
 from windlass.engine.processes import executor as process_executor
 from windlass.engine.processes.child_process import Child
+from windlass.engine.running_attempt import Stop
 from windlass.errors import ConfigError
 from windlass.model import (
     Cancelled,

@@ -16,16 +16,15 @@ from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
-from windlass.engine.attempt import Stop
+from windlass.engine.attempt import AttemptRunner, Wrapper
 from windlass.engine.discovery import Discovery
 from windlass.engine.duties import Duties
 from windlass.engine.executors.choice import Executors
-from windlass.engine.executors.contract import Bench
 from windlass.engine.heartbeat import Heartbeat
 from windlass.engine.hold import InstanceHold
 from windlass.engine.listener import Listening
 from windlass.engine.recorder import Recorder
-from windlass.engine.runner import Runner, Wrapper
+from windlass.engine.running_attempt import Stop
 from windlass.engine.stats import Stats
 from windlass.engine.step import Stepper
 from windlass.engine.switchboard import Switchboard
@@ -35,6 +34,7 @@ from windlass.engine.workload.places import Places
 from windlass.engine.workload.workload import Workload
 from windlass.errors import ConfigError, WindlassError, did_you_mean
 from windlass.features import Store
+from windlass.forking import Process
 from windlass.handlers.definitions import sync
 from windlass.handlers.registry import Registry
 from windlass.model import Lease, Run
@@ -94,7 +94,8 @@ class Engine:
         self._recorder = Recorder(self.stats)
         self._discovery = Discovery(self.phases, settings)
         self._registry = registry
-        self._runner = Runner(registry, wrap=wrap, authority=authority)
+        hold = InstanceHold(store, lambda: self._heartbeat.holder, self.run_of)
+        self._runner = AttemptRunner(lambda running: hold, wrap=wrap, authority=authority, stats=self.stats)
         self._board = Switchboard(
             workload=self._workload,
             recorder=self._recorder,
@@ -137,16 +138,15 @@ class Engine:
             on_good=board.on_good,
         )
         undo.callback(self._leave)
-        hold = InstanceHold(self._store, lambda: self._heartbeat.holder, self.run_of)
+        self._runner.pid = Process.pid  # an engine may be made before a fork and started after it
         self._hosts = Executors(
-            Bench(self._runner, hold, on_duplicate=board.on_duplicate),
+            self._runner,
             phases,
             settings,
             self._store,
             board.on_ended,
             board.on_recorded,
             on_crash=board.on_crash,
-            on_duplicate=board.on_duplicate,
             on_unstarted=board.on_unstarted,
         )
         undo.callback(self._hosts.close)

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 
-from windlass.engine.attempt import RunningAttempt, Stop
 from windlass.engine.heartbeat import Heartbeat
+from windlass.engine.running_attempt import RunningAttempt, Stop
 from windlass.engine.stats import Stats
 from windlass.features import Store
 from windlass.observe.report import EngineReport

@@ -21,16 +21,15 @@ from enum import StrEnum
 from typing import Any, Protocol, Self, TypeVar
 
 from windlass.arguments.asyncness import is_async
-from windlass.engine.attempt import RunningAttempt, Stop
-from windlass.engine.executors.contract import Bench
+from windlass.engine.attempt import AttemptRunner, Call, Wrapper
 from windlass.engine.membership import Membership
 from windlass.engine.recorder import Recorder
-from windlass.engine.runner import Call, Runner, Wrapper
+from windlass.engine.running_attempt import Processor, RunningAttempt, Stop
 from windlass.engine.stats import Stats
 from windlass.engine.workload.places import Places
-from windlass.engine.workload.pool import Processor
 from windlass.errors import JobNotFoundError, LeaseLost, WindlassError
 from windlass.features import Store
+from windlass.forking import Process
 from windlass.handlers.registry import Registry
 from windlass.model import Advanced, Completed, Flag, Job, Lease, Outcome, Retried, State, Verdict, has_flag
 from windlass.observe import events
@@ -113,9 +112,15 @@ class OneJobRunner:
         self._logger = logger
         self._store = store
         self._settings = settings or Settings()
-        self._runner = Runner(registry, wrap=wrap, authority=authority)
+        self._registry = registry
         self._locks = locks or NoGuard()
         self.stats = Stats()
+        self._runner = AttemptRunner(
+            lambda running: _Hold(store, self._presence.holder),
+            wrap=wrap,
+            authority=authority,
+            stats=self.stats,
+        )
         self._recorder = Recorder(self.stats)
         self._recorder_lock = threading.Lock()
         limit = self._settings.max_concurrent_calls
@@ -204,29 +209,27 @@ class OneJobRunner:
 
     def _found_by_probe(self, lease: Lease) -> Outcome | None:
         """The end of a phase whose output is there already, as the phase's own probe says; in a thread, where a loop may run."""
-        phase = self._runner.phase(lease.phase)
+        phase = self._registry.phase(lease.phase)
         if phase is None or phase.probe is None or phase.kind != lease.kind:
             return None
         outcome = self._threads.submit(_logging_to, self._logger, ended_before, phase, lease).result()
         if isinstance(outcome, Completed | Advanced):
-            self._on_duplicate(lease, "")
+            self._runner.duplicate(lease, "")
         return outcome
 
     def _attempt(self, lease: Lease) -> Outcome | None:
         now = time.monotonic()
-        phase = self._runner.phase(lease.phase)
+        phase = self._registry.phase(lease.phase)
         running = RunningAttempt(lease, phase, Processor(lease.phase, 1), now, now, False)
         self._presence.running[lease.id] = running
         self._known[lease.id] = lease_fields(lease)
-        bench = Bench(
-            self._runner, _Hold(self._store, self._presence.holder), on_duplicate=self._on_duplicate
-        )
         try:
-            call = bench.prepare(running)
+            self._runner.pid = Process.pid  # the application may have been loaded before a fork
+            call = self._runner.prepare(running)
             if not isinstance(call, Call):
                 return call
             events.started([running])
-            outcome = self._run(bench, running, call)
+            outcome = self._run(running, call)
             if outcome is None:
                 with self._recorder_lock:
                     self._recorder.recorded_elsewhere(running)
@@ -235,12 +238,12 @@ class OneJobRunner:
         finally:
             del self._presence.running[lease.id]
 
-    def _run(self, bench: Bench, running: RunningAttempt, call: Call) -> Outcome | None:
+    def _run(self, running: RunningAttempt, call: Call) -> Outcome | None:
         """Call the handler in a thread, so that its time limit can be kept."""
         limit = running.phase.timeout if running.phase else None
         running.processor.touch(running.started)
         future: Future[Outcome | None] = self._threads.submit(
-            _logging_to, self._logger, _call, bench, running, call
+            _logging_to, self._logger, _call, self._runner, running, call
         )
         while True:
             left = None if limit is None else running.processor.progress_at + limit - time.monotonic()
@@ -252,12 +255,7 @@ class OneJobRunner:
                 running.stop = Stop.TIME_LIMIT
                 if running.context is not None:
                     running.context.ask_to_stop()
-                assert running.phase is not None
-                return self._runner.timed_out(running.lease, running.phase)
-
-    def _on_duplicate(self, lease: Lease, name: str) -> None:
-        self.stats.count("duplicates_prevented")
-        events.duplicate_prevented(lease, name)
+                return self._runner.given_up(running)
 
     def _record(self, outcome: Outcome | None) -> Verdict:
         if outcome is None:  # its own transaction ended it, or the lease is lost
@@ -320,7 +318,7 @@ def _logging_to(logger: logging.Logger | None, function: Callable[..., T], *argu
         return function(*arguments)
 
 
-def _call(bench: Bench, running: RunningAttempt, call: Call) -> Outcome | None:
+def _call(runner: AttemptRunner, running: RunningAttempt, call: Call) -> Outcome | None:
     token = current_job.set(running)
     try:
         if is_async(call.handler):
@@ -328,9 +326,9 @@ def _call(bench: Bench, running: RunningAttempt, call: Call) -> Outcome | None:
         else:
             value = call()
     except LeaseLost as error:
-        return bench.raised(running, error) if running.context and running.context.is_recorded else None
+        return runner.raised(running, error) if running.context and running.context.is_recorded else None
     except BaseException as error:  # noqa: BLE001  as an executor: whatever a handler raises is an outcome
-        return bench.raised(running, error)
+        return runner.raised(running, error)
     finally:
         current_job.reset(token)
-    return bench.returned(running, value)
+    return runner.returned(running, value)

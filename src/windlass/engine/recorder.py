@@ -13,7 +13,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from windlass.engine.attempt import RunningAttempt
+from windlass.engine.running_attempt import RunningAttempt
 from windlass.engine.stats import Stats
 from windlass.model import (
     Advanced,

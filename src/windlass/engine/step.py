@@ -15,9 +15,9 @@ import time
 from collections.abc import Callable, Sequence
 
 from windlass.arguments.json_checks import explain
-from windlass.engine.attempt import RunningAttempt
 from windlass.engine.discovery import Discovery
 from windlass.engine.recorder import Delayed, Recorder
+from windlass.engine.running_attempt import RunningAttempt
 from windlass.engine.stats import Stats
 from windlass.engine.waker import Waker
 from windlass.engine.workload.workload import Workload, needs_start

@@ -5,23 +5,21 @@ The parts know nothing of each other. What they report is short: it is told from
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
-from windlass.engine.attempt import RunningAttempt, Stop
+from windlass.engine.attempt import AttemptRunner
 from windlass.engine.discovery import Discovery
 from windlass.engine.executors.choice import Executors
 from windlass.engine.executors.contract import Ended
 from windlass.engine.heartbeat import Heartbeat
 from windlass.engine.recorder import Recorder
-from windlass.engine.runner import Runner
+from windlass.engine.running_attempt import RunningAttempt, Stop
 from windlass.engine.stats import Stats
 from windlass.engine.step import REFUSED_PAUSE, Stepper
 from windlass.engine.waker import Waker
 from windlass.engine.watchdog import Watchdog
 from windlass.engine.workload.workload import Workload
-from windlass.model import ON_REQUEST, Cancelled, Failed, Fired, Lease, Outcome, Recovered, Released
+from windlass.model import ON_REQUEST, Cancelled, Fired, Lease, Outcome, Recovered, Released
 from windlass.observe import events
 from windlass.store.jobs.holder import CancelAsked
 from windlass.upkeep.loop import UpkeepLoop
@@ -36,7 +34,7 @@ class Switchboard:
         workload: Workload,
         recorder: Recorder,
         discovery: Discovery,
-        runner: Runner,
+        runner: AttemptRunner,
         waker: Waker,
         stats: Stats,
     ) -> None:
@@ -118,29 +116,14 @@ class Switchboard:
             if not self._workload.give_up(running):
                 continue
             events.processor_replaced(running, running.stop or "")
-            run = running.run(time.monotonic())
-            if running.phase is not None and running.stop is Stop.TIME_LIMIT:
-                self.record(replace(self._runner.timed_out(running.lease, running.phase), run=run))
-            elif running.stop is Stop.CANCELLED:
-                self.record(Cancelled(running.lease, ON_REQUEST, run))
-            # The lease may be renewed after all, and then nobody else would give these back.
-            elif running.phase is not None and running.stop is Stop.LEASE_LOST and running.begun:
-                self.record(replace(self._runner.self_stopped(running.lease, running.phase), run=run))
-            else:
-                self._cut_off(running)
+            self.record(self._runner.given_up(running))
         self.assign()
 
     def abandon(self) -> None:
         """The instance ends, and these jobs did not stop in time."""
         for running in self._workload.running():
             if self._workload.give_up(running):
-                self._cut_off(running)
-
-    def _cut_off(self, running: RunningAttempt) -> None:
-        outcome = self._runner.cut_off(running.lease, is_begun=running.begun)
-        self.record(
-            replace(outcome, run=running.run(time.monotonic())) if isinstance(outcome, Failed) else outcome
-        )
+                self.record(self._runner.cut_off(running))
 
     def cancel(self, asked: CancelAsked) -> None:
         """A job was asked to stop: here is where it happens, if it is here."""
@@ -192,10 +175,6 @@ class Switchboard:
     def on_crash(self) -> None:
         """A process died under a job, and the job is charged with it: a child of ours, or an instance whose job was recovered here."""
         self._stats.count("crashes")
-
-    def on_duplicate(self, lease: Lease, name: str) -> None:
-        self._stats.count("duplicates_prevented")
-        events.duplicate_prevented(lease, name)
 
     def on_recovered(self, item: Recovered) -> None:
         self._stats.count("recovered", label=item.verdict)

@@ -11,8 +11,8 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from windlass.engine.attempt import RunningAttempt, Stop
 from windlass.engine.executors.loop import LoopExecutor
+from windlass.engine.running_attempt import RunningAttempt, Stop
 from windlass.engine.stats import Stats
 from windlass.engine.workload.workload import Workload
 from windlass.handlers.registry import Phase

@@ -33,12 +33,11 @@ from windlass.handlers.chunk_transaction import ChunkTransaction
 from windlass.handlers.transaction import JobTransaction
 from windlass.model import Lease, Output, Progress, wrapped
 from windlass.model.retry import RetryPolicy, as_delay
-from windlass.model.signals import Fail, Signal, Stopped
+from windlass.model.signals import STOPPED, Fail, Signal, Stopped
 from windlass.observe import events
 
 SIZE = 1000
 SKIPPED = "skipped:"
-STOPPED = (Stopped, asyncio.CancelledError)
 
 
 class ChunkHost(Protocol):

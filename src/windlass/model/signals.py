@@ -9,6 +9,7 @@ Any other exception follows the phase's retry policy.
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 
 from windlass.arguments.json_checks import text_of
@@ -73,3 +74,7 @@ class Stopped(Signal):
 
     def __init__(self) -> None:
         super().__init__("this job should stop now")
+
+
+STOPPED = (asyncio.CancelledError, Stopped)
+"""What a handler raises that was told to stop and did."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -18,12 +19,11 @@ from windlass.arguments.asyncness import is_async
 from windlass.arguments.encoding import decode, encode
 from windlass.clock import ManualClock
 from windlass.config import Config, load
-from windlass.engine.attempt import RunningAttempt
-from windlass.engine.executors.contract import Bench
-from windlass.engine.runner import Call, Runner
-from windlass.engine.workload.pool import Processor
+from windlass.engine.attempt import AttemptRunner, Call
+from windlass.engine.running_attempt import Processor, RunningAttempt
 from windlass.errors import LeaseLost
 from windlass.features import Store, open_store
+from windlass.forking import Process
 from windlass.model import Enqueued, Job, JobFilter, Lease, NewJob, Outcome, State
 from windlass.store.jobs.copy import SameKindJobs
 from windlass.store.jobs.holder import Holder
@@ -45,7 +45,12 @@ class Sandbox:
         self.config: Config = load({"database.url": self.url}, environ={})
         self.app = app.bound(config=self.config, store=self.store)
         self._original = app
-        self._runner = Runner(self.app.registry, wrap=self.app.wrap, authority=self.app.authority)
+        self._runner = AttemptRunner(
+            lambda running: _Hold(self, self._held),
+            wrap=self.app.wrap,
+            authority=self.app.authority,
+            probe=self._reached,
+        )
         self._holder: Holder | None = None
         self._lease: Lease | None = None
         self.faults = Faults(self._lose_lease)
@@ -180,12 +185,10 @@ class Sandbox:
     def _run(self, lease: Lease) -> None:
         self._lease = lease
         self._held.start([lease])
-        running = RunningAttempt(
-            lease, self._runner.phase(lease.phase), Processor(lease.phase, 1), 0.0, 0.0, False
-        )
-        bench = Bench(self._runner, _Hold(self, self._held), probe=self._probe(lease))
+        now, phase = time.monotonic(), self.app.registry.phase(lease.phase)
+        running = RunningAttempt(lease, phase, Processor(lease.phase, 1), now, now, False)
         try:
-            outcome = self._attempt(bench, running)
+            outcome = self._attempt(running)
             self.faults.reached(lease.kind, "end", lease.attempt)
         except Killed:
             self._die()
@@ -194,9 +197,10 @@ class Sandbox:
             self._holder.record([outcome])
             self._holder.step()
 
-    def _attempt(self, bench: Bench, running: RunningAttempt) -> Outcome | None:
+    def _attempt(self, running: RunningAttempt) -> Outcome | None:
         lease = running.lease
-        call = bench.prepare(running)
+        self._runner.pid = Process.pid
+        call = self._runner.prepare(running)
         if not isinstance(call, Call):
             return call
         self.faults.reached(lease.kind, "start", lease.attempt)
@@ -208,11 +212,13 @@ class Sandbox:
         except LeaseLost:
             return None
         except BaseException as error:  # noqa: BLE001  as an executor: whatever a handler raises is an outcome
-            return bench.raised(running, error)
-        return bench.returned(running, value)
+            return self._runner.raised(running, error)
+        return self._runner.returned(running, value)
 
-    def _probe(self, lease: Lease) -> Any:
-        return lambda point, number: self.faults.reached(lease.kind, point, number)
+    def _reached(self, point: str, number: int) -> None:
+        """The job that runs passed a point."""
+        assert self._lease is not None
+        self.faults.reached(self._lease.kind, point, number)
 
     def _die(self) -> None:
         """The process is gone: its claim stays, and its lease runs out."""

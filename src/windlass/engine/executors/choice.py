@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 from windlass.arguments.asyncness import is_async
 from windlass.arguments.json_checks import explain
-from windlass.engine.attempt import RunningAttempt
-from windlass.engine.executors.contract import Bench, Executor, OnEnded
+from windlass.engine.attempt import AttemptRunner
+from windlass.engine.executors.contract import Executor, OnEnded
+from windlass.engine.executors.fault import Fault
 from windlass.engine.executors.loop import LoopExecutor
 from windlass.engine.executors.threads import ThreadExecutor
-from windlass.engine.fault import Fault
 from windlass.engine.processes.executor import ProcessExecutor
+from windlass.engine.running_attempt import RunningAttempt
 from windlass.features import Store
 from windlass.handlers.registry import Phase, Where
 from windlass.model import Lease
@@ -26,7 +27,7 @@ class Executors:
 
     def __init__(
         self,
-        bench: Bench,
+        runner: AttemptRunner,
         phases: Mapping[str, Phase],
         settings: Settings,
         store: Store,
@@ -34,16 +35,14 @@ class Executors:
         on_recorded: Callable[[Lease], None],
         *,
         on_crash: Callable[[], None],
-        on_duplicate: Callable[[Lease, str], None],
         on_unstarted: Callable[[Sequence[RunningAttempt], bool], None],
     ) -> None:
-        self._threads = ThreadExecutor(bench, on_ended, Fault("threads", on_unstarted))
+        self._threads = ThreadExecutor(runner, on_ended, Fault("threads", on_unstarted))
         self._processes = ProcessExecutor(
-            bench,
+            runner,
             on_ended,
             on_recorded=on_recorded,
             on_crash=on_crash,
-            on_duplicate=on_duplicate,
             open_store=store.options,
             lease=settings.lease,
             crash_cap=settings.crash_cap,
@@ -54,7 +53,7 @@ class Executors:
         has_coroutines = any(_is_coroutine(phase) for phase in phases.values())
         self.loop = None  # last: it has a thread at once
         if has_coroutines:
-            self.loop = LoopExecutor(bench, on_ended, Fault("loop", on_unstarted))
+            self.loop = LoopExecutor(runner, on_ended, Fault("loop", on_unstarted))
         self._warned: set[str] = set()
 
     def dispatch(self, batch: Sequence[RunningAttempt]) -> None:

@@ -15,10 +15,11 @@ from contextlib import suppress
 from typing import Any
 
 from windlass.arguments.json_checks import explain
-from windlass.engine.attempt import RunningAttempt
-from windlass.engine.executors.contract import Bench, Ended, OnEnded
+from windlass.engine.attempt import AttemptRunner
+from windlass.engine.executors.contract import Ended, OnEnded
+from windlass.engine.executors.fault import Fault
 from windlass.engine.executors.shared_task import SharedTask
-from windlass.engine.fault import Fault
+from windlass.engine.running_attempt import RunningAttempt
 from windlass.errors import WindlassError
 from windlass.observe.logger import thread
 
@@ -26,9 +27,9 @@ from windlass.observe.logger import thread
 class LoopExecutor:
     """Runs coroutines. ``WindlassError`` where the event loop or its thread cannot be created."""
 
-    def __init__(self, bench: Bench, on_ended: OnEnded, fault: Fault) -> None:
+    def __init__(self, runner: AttemptRunner, on_ended: OnEnded, fault: Fault) -> None:
         self.fault = fault
-        self._bench = bench
+        self._runner = runner
         self._on_ended = on_ended
         self._inbox: list[Sequence[RunningAttempt]] = []
         self._inbox_lock = threading.Lock()
@@ -85,7 +86,7 @@ class LoopExecutor:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._shared_task = SharedTask(self._loop, self._bench, self._note, self.fault)
+        self._shared_task = SharedTask(self._loop, self._runner, self._note, self.fault)
         try:
             while not self._is_closing:
                 try:

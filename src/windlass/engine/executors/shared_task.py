@@ -20,11 +20,11 @@ from collections.abc import Callable, Collection, Generator, Sequence
 from typing import Any
 
 from windlass.arguments.json_checks import explain
-from windlass.engine.attempt import RunningAttempt
-from windlass.engine.executors.contract import Bench, Ended, ended
-from windlass.engine.fault import Fault
+from windlass.engine.attempt import AttemptRunner, Call
+from windlass.engine.executors.contract import Ended, ended
+from windlass.engine.executors.fault import Fault
 from windlass.engine.processes.forks import wandered
-from windlass.engine.runner import Call
+from windlass.engine.running_attempt import RunningAttempt
 from windlass.forking import Process
 from windlass.observe.current_job import current_job
 
@@ -36,11 +36,15 @@ class SharedTask:
     """The line of jobs and the tasks that carry them; on the loop's thread only, but for ``current``."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, bench: Bench, note: Callable[[Ended], None], fault: Fault
+        self,
+        loop: asyncio.AbstractEventLoop,
+        runner: AttemptRunner,
+        note: Callable[[Ended], None],
+        fault: Fault,
     ) -> None:
         self._loop = loop
         self._fault = fault
-        self._bench = bench
+        self._runner = runner
         self._note = note
         self._clean = contextvars.copy_context()
         self._waiting_phases: set[str] = set()
@@ -103,7 +107,7 @@ class SharedTask:
         error = None if task.cancelled() else task.exception()
         running = self._own.pop(task, None)
         if running is not None:
-            self._note(ended((running, self._bench.raised(running, error or asyncio.CancelledError()))))
+            self._note(ended((running, self._runner.raised(running, error or asyncio.CancelledError()))))
         if self._at_line is task:
             self._at_line = None
             self._go_on()
@@ -149,10 +153,10 @@ class SharedTask:
 
     def _begin(self, running: RunningAttempt) -> tuple[Any, contextvars.Context, Any] | None:
         """A job's first step: None when it came to its end by it, else what it waits for, last."""
-        bench = self._bench
-        call = bench.prepare(running)
+        runner = self._runner
+        call = runner.prepare(running)
         if not isinstance(call, Call):
-            self._note(Ended(running, bench.timed(running, call)))
+            self._note(Ended(running, call))
             return None
         context = self._clean.copy()
         self.current = running
@@ -160,15 +164,15 @@ class SharedTask:
             coroutine = context.run(_called, running, call)
         except BaseException as error:  # noqa: BLE001  a decorator's own code
             self.current = None
-            self._note(ended((running, bench.raised(running, error))))
+            self._note(ended((running, runner.raised(running, error))))
             return None
         try:
             awaited = context.run(coroutine.send, None)
         except StopIteration as stop:
-            self._note(ended((running, bench.returned(running, stop.value))))
+            self._note(ended((running, runner.returned(running, stop.value))))
             return None
         except BaseException as error:  # noqa: BLE001  whatever a handler raises is an outcome
-            self._note(ended((running, bench.raised(running, error))))
+            self._note(ended((running, runner.raised(running, error))))
             return None
         finally:
             self.current = None
@@ -184,7 +188,7 @@ class SharedTask:
         awaited: Any,
     ) -> Generator[Any, Any, None]:
         """All further steps of a job that waits: as ``await coroutine``, but in the job's own context."""
-        bench = self._bench
+        runner = self._runner
         while True:
             resume, value = coroutine.send, None
             try:
@@ -194,16 +198,16 @@ class SharedTask:
                 raise
             except BaseException as error:  # noqa: BLE001  thrown into the job, as a cancel is
                 resume, value = coroutine.throw, error
-            if Process.pid != bench.pid:
+            if Process.pid != runner.pid:
                 wandered()
             self.current = running
             try:
                 awaited = context.run(resume, value)
                 continue
             except StopIteration as stop:
-                outcome = bench.returned(running, stop.value)
+                outcome = runner.returned(running, stop.value)
             except BaseException as error:  # noqa: BLE001  as above
-                outcome = bench.raised(running, error)
+                outcome = runner.raised(running, error)
             finally:
                 self.current = None
             self._own.pop(task, None)

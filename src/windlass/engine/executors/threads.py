@@ -16,10 +16,10 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 
 from windlass.arguments.json_checks import explain
-from windlass.engine.attempt import RunningAttempt
-from windlass.engine.executors.contract import Bench, Ended, OnEnded
-from windlass.engine.fault import Fault
-from windlass.engine.runner import Call
+from windlass.engine.attempt import AttemptRunner, Call
+from windlass.engine.executors.contract import Ended, OnEnded
+from windlass.engine.executors.fault import Fault
+from windlass.engine.running_attempt import RunningAttempt
 from windlass.observe.current_job import current_job
 from windlass.observe.logger import thread
 
@@ -27,9 +27,9 @@ from windlass.observe.logger import thread
 class ThreadExecutor:
     """Runs plain functions."""
 
-    def __init__(self, bench: Bench, on_ended: OnEnded, fault: Fault) -> None:
+    def __init__(self, runner: AttemptRunner, on_ended: OnEnded, fault: Fault) -> None:
         self.fault = fault
-        self._bench = bench
+        self._runner = runner
         self._on_ended = on_ended
         self._work: SimpleQueue[RunningAttempt | Callable[[], None] | None] = SimpleQueue()
         self._lock = threading.Lock()
@@ -121,9 +121,9 @@ class ThreadExecutor:
             self._on_ended([ended])
 
     def _execute(self, running: RunningAttempt) -> Ended:
-        call = self._bench.prepare(running)
+        call = self._runner.prepare(running)
         if not isinstance(call, Call):
-            return Ended(running, self._bench.timed(running, call))
+            return Ended(running, call)
         context = contextvars.copy_context()
         return context.run(self._call, running, call)
 
@@ -132,5 +132,5 @@ class ThreadExecutor:
         try:
             value = call()
         except BaseException as error:  # noqa: BLE001  SystemExit and KeyboardInterrupt of a handler are its own, too
-            return Ended(running, self._bench.raised(running, error))
-        return Ended(running, self._bench.returned(running, value))
+            return Ended(running, self._runner.raised(running, error))
+        return Ended(running, self._runner.returned(running, value))

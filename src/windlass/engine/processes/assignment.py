@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import cast
 
 from windlass.arguments.importable import Address
-from windlass.engine.attempt import RunningAttempt
 from windlass.engine.processes.child_process import Child
 from windlass.engine.processes.wire import Message, lease_facts
+from windlass.engine.running_attempt import RunningAttempt
 from windlass.handlers.context import Context
 from windlass.handlers.registry import Phase
 from windlass.observe import logs

@@ -15,11 +15,11 @@ from typing import Any
 
 from windlass.arguments.importable import AS_MAIN, MAIN
 from windlass.arguments.json_checks import explain, text_of
+from windlass.engine.job_errors import describe
 from windlass.engine.processes.wire import Message
-from windlass.engine.runner import STOPPED, describe
 from windlass.errors import LeaseLost
 from windlass.model import JobError
-from windlass.model.signals import BadResult, Cancel, Fail, Retry
+from windlass.model.signals import STOPPED, BadResult, Cancel, Fail, Retry
 
 MOST_FACTS, LONGEST_FACT = 20, 1_000
 

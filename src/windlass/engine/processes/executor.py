@@ -23,14 +23,15 @@ from typing import Any
 
 from windlass.arguments.importable import Address, locate, main_script, refuse_in_main_script
 from windlass.arguments.json_checks import explain
-from windlass.engine.attempt import RunningAttempt, Stop
-from windlass.engine.executors.contract import Bench, Ended, OnEnded
-from windlass.engine.fault import Fault
+from windlass.engine.attempt import AttemptRunner
+from windlass.engine.executors.contract import Ended, OnEnded
+from windlass.engine.executors.fault import Fault
 from windlass.engine.processes.assignment import ChildAssignment
 from windlass.engine.processes.child_process import Child, Exit
 from windlass.engine.processes.children import GOODBYE, LOOK_EVERY, ChildProcesses
 from windlass.engine.processes.outcomes import ChildOutcomes
 from windlass.engine.processes.wire import Message
+from windlass.engine.running_attempt import RunningAttempt, Stop
 from windlass.errors import ConfigError
 from windlass.handlers.registry import Phase
 from windlass.model import Lease, Outcome, Released
@@ -53,17 +54,16 @@ class ProcessExecutor:
     ``open_store`` is how children open the database: a mapping of JSON values with ``url``; ``lease`` is how many seconds a lease
     of this instance lasts, ``cancel_grace`` how many a job has that was told to stop. ``memory_limit`` bounds the bytes a child may
     take beyond those it starts with. ``on_recorded`` hears, at once, of leases whose jobs ended in a transaction of their handlers,
-    ``on_crash`` of each child that died under its job, ``on_duplicate`` of outputs that were there already.
+    ``on_crash`` of each child that died under its job.
     """
 
     def __init__(
         self,
-        bench: Bench,
+        runner: AttemptRunner,
         on_ended: OnEnded,
         *,
         on_recorded: Callable[[Lease], None] = lambda lease: None,
         on_crash: Callable[[], None] = lambda: None,
-        on_duplicate: Callable[[Lease, str], None] = lambda lease, name: None,
         open_store: Mapping[str, Any] | None = None,
         lease: float = 30.0,
         crash_cap: int = CRASH_CAP,
@@ -75,12 +75,11 @@ class ProcessExecutor:
     ) -> None:
         refuse_in_main_script()
         self.fault = fault or Fault("processes")
-        self._bench = bench
+        self._runner = runner
         self._on_ended = on_ended
         self._on_recorded = on_recorded
         self._on_crash = on_crash
-        self._on_duplicate = on_duplicate
-        self._ends = ChildOutcomes(bench, crash_cap=crash_cap, memory_limit=memory_limit)
+        self._ends = ChildOutcomes(runner, crash_cap=crash_cap, memory_limit=memory_limit)
         self._cancel_grace = cancel_grace
         self._init = {
             "store": _as_json(open_store or {}),
@@ -225,7 +224,7 @@ class ProcessExecutor:
             case "recorded":
                 self._recorded(work)
             case "duplicate":
-                self._on_duplicate(work.running.lease, str(message["name"]))
+                self._runner.duplicate(work.running.lease, str(message["name"]))
             case "awaits commit":
                 work.note_awaits_commit()
             case "token":
@@ -258,8 +257,8 @@ class ProcessExecutor:
             self._ended.append(Ended(running, Released(running.lease)))
             return
         if running.stop is not None or phase is None or phase.kind != running.lease.kind:
-            outcome: Any = self._bench.prepare(running)  # none of these comes to a call
-            self._ended.append(Ended(running, self._bench.timed(running, outcome)))
+            outcome: Any = self._runner.prepare(running)  # none of these comes to a call
+            self._ended.append(Ended(running, outcome))
             return
         address = self._address(phase)
         if address is None:

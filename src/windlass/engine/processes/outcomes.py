@@ -10,12 +10,12 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from windlass.engine.attempt import RunningAttempt
-from windlass.engine.executors.contract import Bench
+from windlass.engine.attempt import AttemptRunner
+from windlass.engine.job_errors import describe
 from windlass.engine.processes.child_process import Exit
 from windlass.engine.processes.exceptions import rebuild, told_by
 from windlass.engine.processes.wire import Message
-from windlass.engine.runner import STOPPED, describe
+from windlass.engine.running_attempt import RunningAttempt
 from windlass.model import (
     ON_REQUEST,
     Cancelled,
@@ -25,7 +25,7 @@ from windlass.model import (
     Outcome,
     Retried,
 )
-from windlass.model.signals import Stopped
+from windlass.model.signals import STOPPED, Stopped
 from windlass.observe import events
 from windlass.store.jobs.recovery import crash_delay
 
@@ -35,8 +35,8 @@ START_AGAIN = timedelta(seconds=5)
 class ChildOutcomes:
     """Makes outcomes."""
 
-    def __init__(self, bench: Bench, *, crash_cap: int, memory_limit: int | None) -> None:
-        self._bench = bench
+    def __init__(self, runner: AttemptRunner, *, crash_cap: int, memory_limit: int | None) -> None:
+        self._runner = runner
         self._crash_cap = crash_cap
         self._memory_limit = memory_limit
 
@@ -48,17 +48,17 @@ class ChildOutcomes:
         match message["how"]:
             case "returned" if running.context is not None and running.context.awaits_commit:
                 self.after_end(running, message)
-                return self._bench.returned(running, None)
+                return self._runner.returned(running, None)
             case "returned":
                 text = None if message["is_none"] else Json(message["text"])
-                return self._bench.timed(running, phase.ended(lease, text))
+                return self._runner.timed(running, phase.ended(lease, text))
             case "refused":
                 error = JobError(type="PayloadError", code=message["code"], message=message["message"])
-                return self._bench.timed(running, Failed(lease, error))
+                return self._runner.timed(running, Failed(lease, error))
             case "stopped" if running.stop is None:  # a checkpoint knew it before the engine
-                return self._bench.timed(running, Cancelled(lease, ON_REQUEST))
+                return self._runner.timed(running, Cancelled(lease, ON_REQUEST))
             case "stopped":
-                return self._bench.raised(running, Stopped())
+                return self._runner.raised(running, Stopped())
             case _:
                 return self._raised(running, rebuild(message))
 
@@ -74,8 +74,8 @@ class ChildOutcomes:
     def stopped(self, running: RunningAttempt) -> Outcome | None:
         """The outcome of a job that was told to stop and did not, so that its process was killed."""
         if running.stop is None:
-            return self._bench.cut_off(running)
-        return self._bench.raised(running, Stopped())
+            return self._runner.cut_off(running)
+        return self._runner.raised(running, Stopped())
 
     def died(self, running: RunningAttempt, how: Exit, what: str, last_words: str) -> Outcome | None:
         """The outcome of a job whose process died under it: a crash, counted against it and no other."""
@@ -88,21 +88,21 @@ class ChildOutcomes:
             details["memory_limit"] = self._memory_limit
         error = _process_error("process_died", f"the process that ran this job {what}", last_words, details)
         if crashes < self._crash_cap:
-            return self._bench.timed(running, Retried(lease, error, crash_delay(crashes), crashed=True))
+            return self._runner.timed(running, Retried(lease, error, crash_delay(crashes), crashed=True))
         advice = "look at what it does to its process, then retry it: app.store.jobs.retry(id)"
         capped = replace(
             error,
             code="crash_cap",
             message=f"the process that ran this job died {crashes} times, the last time it {what}; {advice}",
         )
-        return self._bench.timed(running, Failed(lease, capped, crashed=True))
+        return self._runner.timed(running, Failed(lease, capped, crashed=True))
 
     def unstarted(self, running: RunningAttempt, why: str, last_words: str) -> Outcome | None:
         """The outcome of a job for which there was no process to run it; not its fault, so nothing is counted."""
         error = _process_error(
             "process_start", f"no process could be started for this job: {why}", last_words
         )
-        return self._bench.timed(running, Retried(running.lease, error, START_AGAIN, counted=False))
+        return self._runner.timed(running, Retried(running.lease, error, START_AGAIN, counted=False))
 
     def unhostable(self, running: RunningAttempt) -> Outcome | None:
         """The outcome of a job whose handler no other process can find."""
@@ -111,10 +111,10 @@ class ChildOutcomes:
             "define it at the top of a module, then retry this job: app.store.jobs.retry(id)"
         )
         error = JobError(type="ConfigError", code="config", message=message)
-        return self._bench.timed(running, Failed(running.lease, error))
+        return self._runner.timed(running, Failed(running.lease, error))
 
     def _raised(self, running: RunningAttempt, error: BaseException) -> Outcome | None:
-        outcome = self._bench.raised(running, error)
+        outcome = self._runner.raised(running, error)
         told = told_by(error)
         if told is not None and isinstance(outcome, Retried | Failed) and outcome.error == describe(error):
             return replace(outcome, error=told)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from windlass.engine.workload.pool import Pool, Processor
+from windlass.engine.running_attempt import Processor
+from windlass.engine.workload.pool import Pool
 from windlass.engine.workload.queue import Queue
 from windlass.model import Lease
 

@@ -1,8 +1,8 @@
 """The processors of one phase in one instance: named, and each idle, busy or in error.
 
-A pool has no lock of its own: several threads use it, all under the lock of the floor (``floor.py``). A processor in error holds a job that outran its time limit. It is idle again once the job has
-stopped; where the job does not stop, a fresh processor of the same name takes its place, so that the pool keeps its size, and the one in
-error is listed until its job ends.
+A pool has no lock of its own: several threads use it, all under the lock of the workload (``workload.py``). A processor in error holds a
+job that outran its time limit. It is idle again once the job has stopped; where the job does not stop, a fresh processor of the same name
+takes its place, so that the pool keeps its size, and the one in error is listed until its job ends.
 """
 
 from __future__ import annotations
@@ -11,37 +11,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 
+from windlass.engine.running_attempt import Processor, ProcessorState
 from windlass.model import Lease
 
 SIZE = 10
-
-
-class ProcessorState(StrEnum):
-    IDLE = "idle"
-    BUSY = "busy"
-    ERROR = "error"
-
-
-@dataclass(slots=True, eq=False)
-class Processor:
-    """One slot that runs one job at a time."""
-
-    phase: str
-    number: int
-    state: ProcessorState = ProcessorState.IDLE
-    lease: Lease | None = None
-    since: float = 0.0
-    progress_at: float = 0.0
-
-    @property
-    def name(self) -> str:
-        return f"{self.phase}-processor-{self.number}"
-
-    def touch(self, now: float) -> None:
-        """The job showed a sign of life: its time limit counts from here."""
-        self.progress_at = now
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
 """Claimed jobs that wait in memory for a processor, per phase.
 
 It takes a job or refuses it, and says which of the four refusals it was; the step thread, which offers jobs, then releases the claim of a
-refused one at once. The queue has no lock of its own: several threads use it, all under the lock of the floor (``floor.py``).
+refused one at once. The queue has no lock of its own: several threads use it, all under the lock of the workload (``workload.py``).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from windlass.engine.attempt import RunningAttempt, Stop
+from windlass.engine.running_attempt import RunningAttempt, Stop
 from windlass.engine.workload.coordinator import Assignment, Coordinator
 from windlass.engine.workload.places import Places
 from windlass.engine.workload.pool import Pool, PoolReport

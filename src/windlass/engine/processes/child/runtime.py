@@ -25,12 +25,11 @@ from queue import SimpleQueue
 from typing import Any
 
 from windlass.arguments.importable import AUTHORITY, PHASE, WRAP, Address, find
-from windlass.engine.attempt import RunningAttempt
 from windlass.engine.processes.child.store import ChildHold
 from windlass.engine.processes.exceptions import tell
 from windlass.engine.processes.forks import leave
 from windlass.engine.processes.wire import Frames, Message, pack, to_lease
-from windlass.engine.workload.pool import Processor
+from windlass.engine.running_attempt import Processor, RunningAttempt
 from windlass.errors import PayloadError
 from windlass.forking import Process
 from windlass.handlers.context import Context

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from windlass.engine.attempt import RunningAttempt
+from windlass.engine.running_attempt import RunningAttempt
 from windlass.observe import events
 
 SPEAK_EVERY = 10.0

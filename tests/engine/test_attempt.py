@@ -1,17 +1,19 @@
-"""The runner: one job in, one outcome out, whatever the handler does."""
+"""An attempt: one job in, one outcome out, whatever the handler does."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from tests.engine.leases import lease
-from windlass.engine.runner import Call, Runner
+from windlass.engine.attempt import AttemptRunner, Call
+from windlass.engine.running_attempt import Processor, RunningAttempt, Stop
 from windlass.errors import LeaseLost
 from windlass.handlers.context import Context
-from windlass.handlers.registry import Phase, Registry
+from windlass.handlers.registry import Registry
 from windlass.model import Advanced, Cancelled, Completed, Failed, Json, Lease, Retried
 from windlass.model.retry import custom, fixed
 from windlass.model.signals import Cancel, Fail, Retry
@@ -39,14 +41,19 @@ def job(phase: str = "greet", args: str = '{"name":"Ada"}') -> Lease:
     return replace(lease(phase), kind=phase.partition(":")[0], args_json=Json(args))
 
 
-def phase_of(registry: Registry, name: str) -> Phase:
-    phase = registry.phase(name)
-    assert phase is not None
-    return phase
+def attempt(registry: Registry, lease: Lease | None = None) -> RunningAttempt:
+    """A job of this registry that runs."""
+    lease = lease or job()
+    return RunningAttempt(lease, registry.phase(lease.phase), Processor(lease.phase, 1), 0.0, 0.0, False)
+
+
+def runner() -> AttemptRunner:
+    no_store: Any = None
+    return AttemptRunner(lambda running: no_store)
 
 
 def test_a_job_becomes_a_call_with_validated_arguments(registry: Registry) -> None:
-    call = Runner(registry).prepare(job(args='{"name":"Ada","times":2}'))
+    call = runner().prepare(attempt(registry, job(args='{"name":"Ada","times":2}')))
     assert isinstance(call, Call) and call() == ["hello Ada", "hello Ada"]
 
 
@@ -63,54 +70,52 @@ def test_a_job_becomes_a_call_with_validated_arguments(registry: Registry) -> No
 )
 def test_a_row_that_cannot_be_run_ends_with_a_code(registry: Registry, broken: Lease, code: str) -> None:
     """I-16."""
-    outcome = Runner(registry).prepare(broken)
+    outcome = runner().prepare(attempt(registry, broken))
     assert isinstance(outcome, Failed) and outcome.error.code == code and outcome.lease is broken
 
 
 def test_a_context_that_cannot_be_made_is_a_failed_attempt() -> None:
     def asks(ctx: Context) -> None: ...
 
-    def broken(phase: Phase) -> Context:
+    def broken(running: RunningAttempt) -> Any:
         raise ConnectionError("no way")
 
     registry = Registry()
     registry.define("asks", asks, injected=lambda annotation: annotation is Context)
-    outcome = Runner(registry).prepare(job("asks", "{}"), broken)
+    outcome = AttemptRunner(broken).prepare(attempt(registry, job("asks", "{}")))
     assert isinstance(outcome, Retried) and "no way" in outcome.error.message
 
 
 def test_a_result_completes_the_last_phase_and_advances_the_others(registry: Registry) -> None:
-    runner = Runner(registry)
-    done = runner.returned(job(), phase_of(registry, "greet"), ["hello"])
+    done = runner().returned(attempt(registry), ["hello"])
     assert isinstance(done, Completed) and done.result == '["hello"]'
-    moved = runner.returned(job("pipe:one"), phase_of(registry, "pipe:one"), ["x"])
+    moved = runner().returned(attempt(registry, job("pipe:one")), ["x"])
     assert isinstance(moved, Advanced)
     assert (moved.phase, moved.output, moved.max_attempts) == ("pipe:two", '["x"]', 9)
-    assert isinstance(runner.returned(job("pipe:two"), phase_of(registry, "pipe:two"), []), Completed)
+    assert isinstance(runner().returned(attempt(registry, job("pipe:two")), []), Completed)
 
 
 @pytest.mark.parametrize("value", [object(), [object()], "not a list", [float("nan")], ["\x00"]])
 def test_a_result_that_cannot_be_stored_is_a_failed_job(registry: Registry, value: object) -> None:
     """I-17."""
-    outcome = Runner(registry).returned(job(), phase_of(registry, "greet"), value)
+    outcome = runner().returned(attempt(registry), value)
     assert isinstance(outcome, Failed) and outcome.error.code == "bad_result"
 
 
 def test_what_a_handler_raises_to_steer(registry: Registry) -> None:
     """Do not retry, retry after, cancel."""
-    runner, phase = Runner(registry), phase_of(registry, "greet")
-    fail = runner.raised(job(), phase, Fail("bad_county", "no such county"))
+    fail = runner().raised(attempt(registry), Fail("bad_county", "no such county"))
     assert isinstance(fail, Failed) and (fail.error.code, fail.error.message) == (
         "bad_county",
         "no such county",
     )
-    later = runner.raised(job(), phase, Retry(after=90))
+    later = runner().raised(attempt(registry), Retry(after=90))
     assert isinstance(later, Retried) and later.delay == timedelta(seconds=90) and later.counted
-    free = runner.raised(job(), phase, Retry(counted=False))
+    free = runner().raised(attempt(registry), Retry(counted=False))
     assert isinstance(free, Retried) and not free.counted and free.delay == timedelta(seconds=7)
-    stop = runner.raised(job(), phase, Cancel("enough"))
+    stop = runner().raised(attempt(registry), Cancel("enough"))
     assert isinstance(stop, Cancelled) and stop.reason == "enough"
-    lost = runner.raised(job(), phase, LeaseLost("job"))  # perhaps of another job: the database knows
+    lost = runner().raised(attempt(registry), LeaseLost("job"))  # perhaps of another job: the database knows
     assert isinstance(lost, Retried) and lost.error.code == "lease_lost"
 
 
@@ -118,7 +123,7 @@ def test_any_other_exception_follows_the_policy(registry: Registry) -> None:
     try:
         raise ValueError("it broke") from KeyError("cause")
     except ValueError as error:
-        outcome = Runner(registry).raised(job(), phase_of(registry, "greet"), error)
+        outcome = runner().raised(attempt(registry), error)
     assert isinstance(outcome, Retried) and outcome.delay == timedelta(seconds=7)
     assert (outcome.error.type, outcome.error.code) == ("ValueError", "exception")
     assert "it broke" in outcome.error.message
@@ -126,21 +131,23 @@ def test_any_other_exception_follows_the_policy(registry: Registry) -> None:
 
 
 def test_an_exception_that_cannot_be_printed_is_described_all_the_same(registry: Registry) -> None:
-    outcome = Runner(registry).raised(job(), phase_of(registry, "greet"), UnprintableError())
+    outcome = runner().raised(attempt(registry), UnprintableError())
     assert isinstance(outcome, Retried) and outcome.error.type == "UnprintableError" and outcome.error.message
 
 
 def test_where_a_policy_breaks_the_default_one_stands_in() -> None:
     registry = Registry()
     registry.define("work", greet, retry=custom(3, lambda *_: 1 / 0))
-    outcome = Runner(registry).raised(job("work"), phase_of(registry, "work"), ValueError("mine"))
+    outcome = runner().raised(attempt(registry, job("work")), ValueError("mine"))
     assert isinstance(outcome, Retried) and timedelta(0) < outcome.delay < timedelta(seconds=2)
     assert "mine" in outcome.error.message
     assert outcome.error.details == {"retry_policy": "ZeroDivisionError: division by zero"}
 
 
 def test_a_job_that_outran_its_limit_is_tried_again(registry: Registry) -> None:
-    outcome = Runner(registry).timed_out(job(), phase_of(registry, "greet"))
+    running = attempt(registry)
+    running.stop = Stop.TIME_LIMIT
+    outcome = runner().given_up(running)
     assert (
         isinstance(outcome, Retried)
         and outcome.error.code == "time_limit"
