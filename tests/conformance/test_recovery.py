@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 
@@ -564,7 +565,7 @@ def test_the_recoverer_knows_the_death_cap(store: Store, clock: ManualClock) -> 
     keeper, found = store.join(lease=timedelta(days=1)), []
     recoverer = Recoverer(
         store,
-        holder=lambda: keeper,
+        instance=SimpleNamespace(holder=keeper),
         phases={},
         death_cap=2,
         record=lambda _outcome: None,

@@ -71,6 +71,7 @@ class ProcessBench:
             on_recorded=self.recorded.append,
             **{"cancel_grace": 30.0, **options},
         )
+        self.executor.start()
 
     def define(self, handler: Callable[..., Any], *, kind: str | None = None, **options: Any) -> Phase:
         kind = kind or handler.__name__

@@ -87,7 +87,7 @@ def test_a_cancel_that_is_heard_late_does_not_stop_the_next_run(shop: Shop) -> N
     job = brief.enqueue()
     engine = shop.serve()
     assert begun.wait(PATIENCE)
-    engine._board.cancel(CancelAsked(job.id, 0))
+    engine._stopper.cancel(CancelAsked(job.id, 0))
     shop.drained(engine)
     assert shop.job(job).state is State.COMPLETED
 

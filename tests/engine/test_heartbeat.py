@@ -44,6 +44,16 @@ class Holder:
         return Beat((), 0)
 
 
+class Joined:
+    """An instance that has this holder."""
+
+    def __init__(self, holder: Holder) -> None:
+        self.holder = holder
+        self.id = holder.id
+
+    def join(self) -> None: ...
+
+
 @pytest.fixture
 def holder() -> Holder:
     return Holder()
@@ -57,14 +67,15 @@ def started(holder: Holder) -> Iterator[Callable[..., Heartbeat]]:
     def start(**settings: float) -> Heartbeat:
         made.append(
             Heartbeat(
-                join=lambda: cast(Any, holder),
-                settings=Settings(**cast(Any, settings)),
-                stats=Stats(),
+                cast(Any, Joined(holder)),
+                Settings(**cast(Any, settings)),
+                Stats(),
                 on_cancelled=holder.told.extend,
                 on_lost=lambda _: None,
                 on_good=lambda _: holder.left.append(made[-1].left),
             )
         )
+        made[-1].join()
         made[-1].start()
         return made[-1]
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
-from tests.waiting import PATIENCE
+from tests.waiting import eventually
 from windlass.engine.listener import Listening
+from windlass.engine.stats import Stats
 from windlass.store.database import RECONNECTED
 
 pytestmark = pytest.mark.timing
@@ -32,25 +34,42 @@ class Line:
     def close(self) -> None: ...
 
 
+class Instance:
+    """An instance whose store has one line to listen on."""
+
+    def __init__(self, line: Line) -> None:
+        self.store = self
+        self._line = line
+
+    def listen(self) -> Line:
+        return self._line
+
+
+class Duties:
+    """Notes what it is asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def check_everything(self) -> None:
+        self.asked.append("everything")
+
+    def ask(self, name: str) -> None:
+        self.asked.append(name)
+
+
+class Stepper:
+    def hear(self, is_listening: bool) -> None: ...
+
+
 def test_after_a_reconnect_it_is_asked_what_is_due_as_well_as_what_is_queued() -> None:
     """Whatever was told meanwhile was lost: new jobs, and jobs for later, which only the agenda knows of."""
-    heard: list[str] = []
-    both = threading.Event()
-
-    def hear(what: str) -> None:
-        heard.append(what)
-        if len(heard) == 2:
-            both.set()
-
-    listening = Listening(
-        lambda: Line(RECONNECTED),
-        on_phase=lambda phase: hear(f"phase {phase}"),
-        on_later=lambda: hear("later"),
-        on_nudge=lambda _: None,
-        on_cancel=lambda _: None,
-        on_listening=lambda _: None,
-    )
+    instance: Any = Instance(Line(RECONNECTED))
+    stepper: Any = Stepper()
+    nothing: Any = None
+    duties: Any = Duties()
+    listening = Listening(instance, Stats(), stepper, nothing, duties)
     listening.start()
-    was_both = both.wait(PATIENCE)
+    eventually(lambda: len(duties.asked) == 2)
     listening.stop()
-    assert was_both and sorted(heard) == ["later", "phase None"]
+    assert sorted(duties.asked) == ["agenda", "everything"]

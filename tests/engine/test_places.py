@@ -12,7 +12,7 @@ from typing import Any
 import windlass
 from tests.app.test_build import config
 from tests.engine.leases import lease
-from windlass.engine.workload.places import Places
+from windlass.engine.places import Places
 from windlass.engine.workload.workload import MOST_ALONE, Workload
 from windlass.handlers.registry import Registry
 from windlass.model import Flag
@@ -79,7 +79,7 @@ def test_a_stopped_worker_is_told_no_more_and_can_go(tmp_path: Path) -> None:
         engine = bg.worker(phases=("other",))
         engine.start()
         asked: list[str] = []
-        engine._upkeep_loop.ask = lambda name, after=0.0: asked.append(name)  # type: ignore[method-assign]
+        engine._duties.ask = lambda name: asked.append(name)  # type: ignore[method-assign]
         bg.process_request(bg.enqueue("work").id)
         assert "assign" in asked
         engine.stop()

@@ -76,8 +76,7 @@ def pile_up(
         return None
 
     def knock() -> bool:
-        engine._discovery.hint("work")
-        engine._waker.wake()
+        engine._stepper.hint("work")
         return held.is_set()
 
     calls = break_step(engine, hold_up)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from datetime import timedelta
+from types import SimpleNamespace
 
 from tests.features.probe.feature import TABLES, Probe
 from windlass.clock import ManualClock
@@ -58,7 +59,7 @@ def main(url: str) -> None:
         # the duty
         recoverer = Recoverer(
             store,
-            holder=lambda: holder,
+            instance=SimpleNamespace(holder=holder),
             phases={},
             death_cap=10,
             record=lambda outcome: None,

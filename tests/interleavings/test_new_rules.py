@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
@@ -132,7 +133,7 @@ def test_upkeep_looks_again_soon_and_then_less_often(
     (locked,) = enqueue(store, kind="a")
     recoverer = Recoverer(
         store,
-        holder=store.join,
+        instance=SimpleNamespace(holder=store.join()),
         phases={},
         death_cap=10,
         record=lambda _outcome: None,

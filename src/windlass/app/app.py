@@ -26,8 +26,8 @@ from windlass.app.decorators import Decorators
 from windlass.arguments.asyncness import is_async
 from windlass.config import Config, load
 from windlass.engine.engine import Engine
+from windlass.engine.places import Places
 from windlass.engine.stats import Stats
-from windlass.engine.workload.places import Places
 from windlass.errors import ConfigError, did_you_mean
 from windlass.features import Store, open_store
 from windlass.handlers.context import Context

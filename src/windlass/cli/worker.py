@@ -139,7 +139,7 @@ def _refuse_without_jobs(target: str, app: App) -> None:
 
 def _check(app: App, settings: Settings, patience: float) -> None:
     """Refuse what each of several processes would refuse: once, and before any of them is started."""
-    from windlass.engine.engine import served
+    from windlass.engine.served import served
     from windlass.urls import dialect_of
 
     dialect_of(app.url)

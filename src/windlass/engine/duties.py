@@ -1,23 +1,29 @@
-"""What an instance does beside running jobs, from time to time and some of it for the whole system: its duties, for the caretaker's thread."""
+"""What an instance does beside running jobs, from time to time and some of it for the whole system."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 
+from windlass.engine.executors.choice import Executors
+from windlass.engine.heartbeat import Heartbeat
+from windlass.engine.instance import Instance
+from windlass.engine.recorder import Recorder
 from windlass.engine.stats import Stats
-from windlass.engine.switchboard import Switchboard
-from windlass.features import Store
+from windlass.engine.step import Stepper
+from windlass.engine.workload.workload import Workload
 from windlass.handlers.registry import Phase, Registry
+from windlass.model import Fired, Recovered
+from windlass.observe import events
 from windlass.observe.health_log import HealthCheck
 from windlass.observe.report import EngineReport
 from windlass.observe.summary import Summary
+from windlass.schedules.ticker import Ticker
 from windlass.settings import Settings
-from windlass.store.jobs.holder import Holder
 from windlass.upkeep.agenda import Agenda
 from windlass.upkeep.backpressure import Pressure, Unserved
 from windlass.upkeep.history import History
-from windlass.upkeep.loop import Duty
+from windlass.upkeep.loop import NEVER, Duty, UpkeepLoop
 from windlass.upkeep.recoverer import Recoverer
 from windlass.upkeep.rollup_writer import RollupWriter
 from windlass.upkeep.troubles import Troubles
@@ -30,59 +36,92 @@ HISTORY_EVERY = 3600.0
 
 
 class Duties:
-    """The duties of one instance, and those of their parts that are asked for at other times as well."""
+    """The duties of one instance, on two threads: one for schedules, which must be on time, and one for all others."""
 
     def __init__(
         self,
-        store: Store,
+        instance: Instance,
         registry: Registry,
         phases: Mapping[str, Phase],
         settings: Settings,
-        *,
         stats: Stats,
-        board: Switchboard,
-        recoverer: Recoverer,
-        on_tick: Callable[[float], None],
-        holder: Callable[[], Holder],
-        report: Callable[[], EngineReport],
-        waiting: Callable[[], Mapping[str, int]],
         troubles: Troubles,
+        workload: Workload,
+        recorder: Recorder,
+        executors: Executors,
+        heartbeat: Heartbeat,
+        stepper: Stepper,
+        report: Callable[[], EngineReport],
     ) -> None:
+        store = instance.store
         self._store = store
         self._settings = settings
         self._phases = phases
-        self._board = board
-        self._recoverer = recoverer
+        self._stats = stats
+        self._stepper = stepper
+        self._recorder = recorder
+        self._workload = workload
+        self._heartbeat = heartbeat
+        self._recoverer = Recoverer(
+            store,
+            instance=instance,
+            phases=phases,
+            death_cap=settings.death_cap,
+            record=lambda outcome: stepper.record([outcome]),
+            in_thread=executors.in_thread,
+            on_recovered=self._recovered,
+            on_crash=lambda: stats.count("crashes"),
+        )
         self._agenda = Agenda(
             store,
-            recoverer,
+            self._recoverer,
             every=settings.recovery,
-            on_promoted=board.on_promoted,
-            on_tick=on_tick,
-            on_resumed=lambda: board.on_hint(None),
+            on_promoted=self._promoted,
+            on_tick=lambda seconds: self.ticker.ask("tick", seconds),
+            on_resumed=self.check_everything,
             troubles=troubles,
         )
         self.rollups = RollupWriter(
-            store, stats, lambda: holder().id, every=settings.rollup, keep_days=settings.rollup_days
+            store, stats, lambda: instance.id, every=settings.rollup, keep_days=settings.rollup_days
         )
-        self._pressure = Pressure(store, phases, hold=board.on_pressure)
+        self._pressure = Pressure(store, phases, hold=stepper.hold)
         self.unserved = Unserved(
-            store, registry, holder=holder, fail_after=settings.fail_unserved, record=board.record
+            store,
+            registry,
+            instance=instance,
+            fail_after=settings.fail_unserved,
+            record=lambda outcome: stepper.record([outcome]),
         )
         self.history = History(store)
-        self.summary = Summary(stats.report, waiting)
+        self.summary = Summary(stats.report, workload.waiting)
         self._check = HealthCheck(report)
+        ticker = Ticker(store.schedules, on_fired=self._fired)
+        self.ticker = UpkeepLoop(
+            [Duty("tick", ticker.run, NEVER, jitter=0.0)], "windlass-ticker", troubles=troubles
+        )
+        self.loop = UpkeepLoop(self.all(), troubles=troubles)
+
+    def ask(self, name: str) -> None:
+        """Have a duty done now; from any thread."""
+        self.loop.ask(name)
 
     def announce(self) -> None:
-        """Say that somebody waits for these phases, so that enqueues tell."""
+        """Register as waiting for these phases, so that enqueues notify."""
         self._store.wait([*self._phases, "@later"], WAKE_LASTS)
 
+    def check_everything(self) -> None:
+        """Check all phases, cancels and the registration of this instance: notifications may have been missed."""
+        self.ask("wake")
+        if not self._heartbeat.is_looking and not self._workload.is_empty:
+            self._heartbeat.look()
+        self._stepper.hint()
+
     def all(self) -> list[Duty]:
-        """All of them, each with how often it is done."""
+        """All duties but the ticker's, each with how often it is done."""
         settings, pressure = self._settings, self._pressure
         return [
             Duty("agenda", self._agenda.run, settings.recovery, at_start=True),
-            Duty("assign", self._board.assign, settings.cycle),
+            Duty("assign", self._stepper.assign, settings.cycle),
             Duty("wake", self.announce, WAKE_EVERY),
             Duty("maintain", self._store.upkeep.maintain, MAINTAIN_EVERY, at_start=True),
             Duty("history", self.history.run, HISTORY_EVERY, at_start=True),
@@ -106,6 +145,25 @@ class Duties:
         erase, lasts = self._store.principals.erase, timedelta(seconds=after)
         return [Duty("principals", lambda: _only(erase(lasts)), min(ERASE_EVERY, max(1.0, after)))]
 
+    # ------------------------------------------------------------------ what duties found
 
-def _only(_answer: object) -> None:
+    def _promoted(self, phase: str, count: int) -> None:
+        self._stats.count("promoted", count)
+        events.promoted(phase, count)
+        self._stepper.hint(phase)
+
+    def _fired(self, item: Fired) -> None:
+        self._stats.count("ticks", len(item.ticks))
+        self._stats.count("ticks_skipped", item.skipped)
+        events.fired(item)
+        if item.ticks:
+            self._stepper.hint(item.phase)
+
+    def _recovered(self, item: Recovered) -> None:
+        self._stats.count("recovered", label=item.verdict)
+        events.recovered(item)
+        self._recorder.recovered(item)
+
+
+def _only(_result: object) -> None:
     """Discard the return value: these duties always run at their fixed interval."""

@@ -11,43 +11,42 @@ import os
 import platform
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Protocol
 
 from windlass.engine.attempt import AttemptRunner, Wrapper
 from windlass.engine.discovery import Discovery
 from windlass.engine.duties import Duties
 from windlass.engine.executors.choice import Executors
+from windlass.engine.executors.contract import Ended
 from windlass.engine.heartbeat import Heartbeat
-from windlass.engine.hold import InstanceHold
+from windlass.engine.instance import Instance
 from windlass.engine.listener import Listening
+from windlass.engine.places import Places
 from windlass.engine.recorder import Recorder
-from windlass.engine.running_attempt import Stop
+from windlass.engine.running_attempt import RunningAttempt, Stop
+from windlass.engine.running_job_store import RunningJobStore
+from windlass.engine.served import served
 from windlass.engine.stats import Stats
-from windlass.engine.step import Stepper
-from windlass.engine.switchboard import Switchboard
-from windlass.engine.waker import Waker
+from windlass.engine.step import REFUSED_PAUSE, Stepper
+from windlass.engine.stopper import Stopper
 from windlass.engine.watchdog import Watchdog
-from windlass.engine.workload.places import Places
 from windlass.engine.workload.workload import Workload
-from windlass.errors import ConfigError, WindlassError, did_you_mean
+from windlass.errors import ConfigError, WindlassError
 from windlass.features import Store
 from windlass.forking import Process
 from windlass.handlers.definitions import sync
 from windlass.handlers.registry import Registry
-from windlass.model import Lease, Run
 from windlass.observe import events
 from windlass.observe.current_job import current_job
 from windlass.observe.logger import thread, use
 from windlass.observe.report import EngineReport, PhaseReport
 from windlass.principals.authority import Authority
-from windlass.schedules.ticker import Ticker
 from windlass.settings import Settings
 from windlass.store.jobs.holder import Holder
-from windlass.upkeep.loop import NEVER, Duty, UpkeepLoop
-from windlass.upkeep.recoverer import Recoverer
 from windlass.upkeep.troubles import Troubles
 
 # Seconds that a stop waits at most:
@@ -83,33 +82,68 @@ class Engine:
         self._places = places
         self.settings = settings = settings or Settings()
         self._store = store
+        self._registry = registry
         self._info = dict(info or {})
         self.phases = served(registry, settings)
         self.stats = stats or Stats()
-        self._troubles = degraded
+        self._degraded = degraded
         self.state = "starting"
         self._started_at = datetime.now(UTC)
-        self._waker = Waker()
-        self._workload = Workload(self.phases, settings, places=places)
-        self._recorder = Recorder(self.stats)
-        self._discovery = Discovery(self.phases, settings)
-        self._registry = registry
-        hold = InstanceHold(store, lambda: self._heartbeat.holder, self.run_of)
-        self._runner = AttemptRunner(lambda running: hold, wrap=wrap, authority=authority, stats=self.stats)
-        self._board = Switchboard(
-            workload=self._workload,
-            recorder=self._recorder,
-            discovery=self._discovery,
-            runner=self._runner,
-            waker=self._waker,
-            stats=self.stats,
-        )
         self.on_ready: Callable[[], None] = lambda: None
         """Called when all that may refuse a start has been asked, before the first claim."""
         self._life_lock = threading.Lock()
         self._forget_places: Callable[[], None] = lambda: None
         self._hurry = threading.Event()
         self._stopped = threading.Event()
+        self._wrap = wrap
+        self._authority = authority
+        self._make_parts()
+
+    def _make_parts(self) -> None:
+        settings, stats, phases, registry = self.settings, self.stats, self.phases, self._registry
+        instance, recorder, troubles = Instance(self._store, settings.lease), Recorder(stats), Troubles()
+        workload = Workload(phases, settings, places=self._places)
+        discovery = Discovery(phases, settings)
+        store_of = partial(RunningJobStore, instance)
+        runner = AttemptRunner(store_of, wrap=self._wrap, authority=self._authority, stats=stats)
+        with use(self._logger):  # the lines of their threads go there
+            executors = Executors(
+                runner,
+                phases,
+                settings,
+                self._store,
+                on_ended=self._ended,
+                on_unstarted=self._unstarted,
+                on_recorded=lambda lease: instance.holder.let_go([lease]),
+                on_crash=lambda: stats.count("crashes"),
+            )
+            heartbeat = Heartbeat(
+                instance,
+                settings,
+                stats,
+                on_cancelled=lambda asked: stopper.cancel_all(asked),
+                on_lost=lambda why: stopper.lease_lost(),
+                on_good=lambda is_news: stepper.hint() if is_news else None,
+            )
+            stepper = Stepper(
+                instance, settings, stats, troubles, workload, discovery, recorder, executors, heartbeat
+            )
+            stopper = Stopper(instance, workload, executors, runner, stepper, stats)
+            watchdog = Watchdog(phases, settings, stats, workload, executors, heartbeat, stopper)
+            duties = Duties(
+                instance, registry, phases, settings, stats, troubles,
+                workload, recorder, executors, heartbeat, stepper, self.report,
+            )  # fmt: skip
+            self._listening = Listening(instance, stats, stepper, stopper, duties)
+        self._instance, self._runner, self._executors = instance, runner, executors
+        self._workload, self._discovery, self._recorder, self._troubles = (
+            workload,
+            discovery,
+            recorder,
+            troubles,
+        )
+        self._heartbeat, self._watchdog, self._stepper, self._stopper = heartbeat, watchdog, stepper, stopper
+        self._duties = duties
 
     # ------------------------------------------------------------------ start
 
@@ -120,132 +154,79 @@ class Engine:
                 raise WindlassError(
                     f"this engine is {self.state}, and one engine is started once; make another with app.worker()"
                 )
-            with use(self._logger), ExitStack() as undo:
-                self._start(undo)
-                undo.pop_all()
+            try:
+                with use(self._logger), ExitStack() as undo:
+                    self._start(undo)
+                    undo.pop_all()
+            except BaseException:
+                self._make_parts()  # a thread can be started once: another try needs others
+                raise
 
     def _start(self, undo: ExitStack) -> None:
-        """Make and start the parts; whatever begins says in ``undo`` how it is ended should a later one fail."""
-        settings, phases, board = self.settings, self.phases, self._board
-        info = {"pid": os.getpid(), "host": platform.node(), "phases": sorted(phases), **self._info}
-        lease = timedelta(seconds=settings.lease)
-        self._heartbeat = Heartbeat(
-            join=lambda: self._store.join(lease=lease, info=info),
-            settings=settings,
-            stats=self.stats,
-            on_cancelled=board.cancel_all,
-            on_lost=board.on_lost,
-            on_good=board.on_good,
-        )
-        undo.callback(self._leave)
+        """Start the parts; each says in ``undo`` how it is ended should a later one fail."""
+        phases = sorted(self.phases)
         self._runner.pid = Process.pid  # an engine may be made before a fork and started after it
-        self._hosts = Executors(
-            self._runner,
-            phases,
-            settings,
-            self._store,
-            board.on_ended,
-            board.on_recorded,
-            on_crash=board.on_crash,
-            on_unstarted=board.on_unstarted,
-        )
-        undo.callback(self._hosts.close)
-        self._watchdog = Watchdog(
-            workload=self._workload,
-            phases=phases,
-            loop=self._hosts.loop,
-            settings=settings,
-            stats=self.stats,
-            lease_left=lambda: self._heartbeat.left,
-            stop_job=board.stop_job,
-            give_up=board.give_up,
-            on_lease_over=board.on_lease_over,
-            catch_up=self._hosts.catch_up,
-        )
-        self._duty_troubles = Troubles()
-        self._stepper = Stepper(
-            holder=lambda: self._heartbeat.holder,
-            workload=self._workload,
-            discovery=self._discovery,
-            recorder=self._recorder,
-            dispatch=self._hosts.dispatch,
-            may_claim=lambda: self._watchdog.has_lease,
-            on_claim_failed=self._heartbeat.claim_failed,
-            settings=settings,
-            stats=self.stats,
-            waker=self._waker,
-            troubles=self._duty_troubles,
-        )
-        recoverer = Recoverer(
-            self._store,
-            holder=lambda: self._heartbeat.holder,
-            phases=phases,
-            death_cap=settings.death_cap,
-            record=board.record,
-            in_thread=self._hosts.in_thread,
-            on_recovered=board.on_recovered,
-            on_crash=board.on_crash,
-        )
-        ticker = Ticker(self._store.schedules, on_fired=board.on_fired)
-        self._ticker = UpkeepLoop(
-            [Duty("tick", ticker.run, NEVER, jitter=0.0)], "windlass-ticker", troubles=self._duty_troubles
-        )
-        self._duties = Duties(
-            self._store,
-            self._registry,
-            phases,
-            settings,
-            stats=self.stats,
-            board=board,
-            recoverer=recoverer,
-            on_tick=lambda seconds: self._ticker.ask("tick", seconds),
-            holder=lambda: self._heartbeat.holder,
-            report=self.report,
-            waiting=self._waiting,
-            troubles=self._duty_troubles,
-        )
-        self._upkeep_loop = UpkeepLoop(self._duties.all(), troubles=self._duty_troubles)
-        self._listening = Listening(
-            self._store.listen,
-            on_phase=board.on_hint,
-            on_later=lambda: self._upkeep_loop.ask("agenda"),
-            on_nudge=board.on_nudge,
-            on_cancel=board.cancel,
-            on_listening=board.on_listening,
-        )
-        board.connect(
-            heartbeat=self._heartbeat,
-            hosts=self._hosts,
-            watchdog=self._watchdog,
-            stepper=self._stepper,
-            upkeep_loop=self._upkeep_loop,
-        )
+        self._instance.info = {"pid": os.getpid(), "host": platform.node(), "phases": phases, **self._info}
+        self._heartbeat.join()
+        undo.callback(self._instance.leave)
+        undo.callback(self._executors.close)
+        self._executors.start()
         self._duties.announce()
         self._define()
-        self._store.limits.tell(phase.flow for phase in phases.values() if phase.flow)
         ends: list[tuple[_Part, Callable[[], object]]] = [
             (self._watchdog, self._watchdog.stop),
             (self._heartbeat, self._heartbeat.stop),
             (self._listening, self._listening.stop),
             (self._stepper, lambda: self._stepper.finish(time.monotonic() + LAST_WORDS)),
-            (self._ticker, lambda: self._ticker.stop(1.0)),
-            (self._upkeep_loop, lambda: self._upkeep_loop.stop(1.0)),
+            (self._duties.ticker, lambda: self._duties.ticker.stop(1.0)),
+            (self._duties.loop, lambda: self._duties.loop.stop(1.0)),
         ]
         self.on_ready()
         for part, end in ends:
             part.start()
             undo.callback(end)
         if self._places is not None:
-            self._forget_places = self._places.on_free(lambda: self._upkeep_loop.ask("assign"))
+            self._forget_places = self._places.on_free(lambda: self._duties.ask("assign"))
             undo.callback(self._forget_places)
         self.state = "running"
-        events.instance_started(self.id, sorted(phases))
+        events.instance_started(self.id, phases)
 
     def _define(self) -> None:
-        """Make the database say what this code says about schedules and rules."""
+        """Make the database say what this code says about schedules, rules and limits."""
         synced = sync(self._store, self._registry)
         events.schedules_defined(synced.schedules)
         events.rules_defined(synced.rules)
+        self._store.limits.tell(phase.flow for phase in self.phases.values() if phase.flow)
+
+    # ------------------------------------------------------------------ what executors report
+
+    def _ended(self, ended: Sequence[Ended]) -> None:
+        """Jobs came to their end: have it recorded, and begin what runs next on their processors."""
+        recorder = self._recorder
+        firsts, following = self._workload.end([item.running for item in ended])
+        for item in ended:
+            if (context := item.running.context) is not None and context.awaits_commit:
+                recorder.expect_elsewhere(item.running.lease)
+        outcomes = [
+            item.outcome
+            for item, first in zip(ended, firsts, strict=True)
+            if first and item.outcome is not None
+        ]
+        if outcomes:
+            recorder.put(outcomes)
+        for item, first in zip(ended, firsts, strict=True):
+            if first and item.outcome is None:
+                recorder.recorded_elsewhere(item.running)
+        if following:
+            self._stepper.begin(following)
+        self._stepper.wake()
+
+    def _unstarted(self, jobs: Sequence[RunningAttempt], is_given_back: bool) -> None:
+        """An executor could not start these jobs. Their phases are left alone for a moment: the next claim would bring them back."""
+        for phase in {running.lease.phase for running in jobs}:
+            self._discovery.postpone(phase, REFUSED_PAUSE)
+        if is_given_back:
+            self._stepper.give_back(self._workload.turn_away(jobs))
 
     # ------------------------------------------------------------------ stop
 
@@ -266,15 +247,14 @@ class Engine:
             events.instance_stopping(self.id, len(self._workload.running()), grace)
             self._stepper.stop_claiming()
             self._workload.close()
-            self._board.give_back(self._workload.clear())
+            self._stepper.give_back(self._workload.clear())
             self._await_idle(grace)
             deadline = time.monotonic() + ALL_ENDED
-            for running in self._workload.running():
-                self._board.stop_job(running, Stop.SHUTDOWN)
+            self._stopper.stop_all(Stop.SHUTDOWN)
             self._await_idle(STOP_WAIT, may_hurry=False)
-            self._hosts.close_processes()  # before their jobs are given back: another instance may have them at once
-            self._board.abandon()
-            self._board.give_back(self._workload.clear())
+            self._executors.close_processes()  # before their jobs are given back: another instance may have them at once
+            self._stopper.abandon()
+            self._stepper.give_back(self._workload.clear())
             self._end(deadline)
             self.state = "stopped"
             events.instance_stopped(self.id)
@@ -309,13 +289,13 @@ class Engine:
             return max(0.05, min(most, deadline - time.monotonic()))
 
         self._forget_places()
-        self._ticker.stop(left(0.5))
-        self._upkeep_loop.stop(left(0.5))
+        self._duties.ticker.stop(left(0.5))
+        self._duties.loop.stop(left(0.5))
         was_written = self._stepper.finish(time.monotonic() + left(LAST_WORDS))
         self._listening.stop(left(2.0))
         self._heartbeat.stop(left(2.0))
         self._watchdog.stop(left(2.0))
-        self._hosts.close()
+        self._executors.close()
         self._duties.summary.tell(is_last=True)
         if was_written:
             leaving = thread(self._take_leave, "windlass-leave")
@@ -328,33 +308,19 @@ class Engine:
         except WindlassError as error:
             events.store_unreachable(error)
         else:
-            self._leave()
-
-    def _leave(self) -> None:
-        try:
-            self._heartbeat.holder.leave()
-        except WindlassError as error:
-            events.store_unreachable(error)
+            self._instance.leave()
 
     # ------------------------------------------------------------------ looking
-
-    def _waiting(self) -> dict[str, int]:
-        return {name: waiting for name, (_, waiting) in self._workload.report().items()}
 
     @property
     def id(self) -> str:
         """The instance's id; empty before the start."""
-        heartbeat: Heartbeat | None = getattr(self, "_heartbeat", None)
-        return heartbeat.holder.id if heartbeat else ""
+        return self._instance.id
 
     @property
     def holder(self) -> Holder:
-        return self._heartbeat.holder
-
-    def run_of(self, lease: Lease) -> Run | None:
-        """Where a job runs and how long it has run so far; None where it does not run here."""
-        running = self._workload.running_one(lease)
-        return running.run(time.monotonic()) if running else None
+        """Claims and records in the instance's name; a lost lease replaces it."""
+        return self._instance.holder
 
     @property
     def is_idle(self) -> bool:
@@ -364,27 +330,6 @@ class Engine:
     def report(self) -> EngineReport:
         """How this instance is doing."""
         has_begun = self.state != "starting"
-        degraded = [*self._troubles()]
-        if has_begun and not self._stepper.is_reachable:
-            degraded.append("store: the database does not answer, or takes nothing; outcomes wait in memory")
-        if has_begun and not self._listening.is_listening:
-            degraded.append("listener: no notifications; polling instead")
-        if has_begun and not self._watchdog.has_lease:
-            degraded.append("lease: it could not be renewed in time; nothing is claimed")
-        if has_begun:
-            degraded += [
-                f"phase {name}: {events.jobs_wait(count)}, and no instance serves it"
-                for name, count in self._duties.unserved.phases.items()
-            ]
-            degraded += [f"executor {name}: {reason}" for name, reason in self._hosts.faults()]
-            degraded += self._duty_troubles.lines()
-            degraded += self._duties.history.lines()
-            degraded += [
-                f"schedule {name}: {reason}" for name, reason in self._store.schedules.left().items()
-            ]
-        lag = self._watchdog.loop_lag if has_begun else 0.0
-        if lag >= self.settings.blocked_after:
-            degraded.append("loop: a handler blocks the event loop")
         return EngineReport(
             instance=self.id if has_begun else "",
             started_at=self._started_at,
@@ -396,12 +341,31 @@ class Engine:
             lease_left=self._heartbeat.left if has_begun else 0.0,
             last_step_seconds_ago=time.monotonic() - self._stepper.turned_at if has_begun else 0.0,
             step_limit=max(90.0, 3 * self.settings.scan),
-            store_reachable=self._stepper.is_reachable if has_begun else False,
-            listening=self._listening.is_listening if has_begun else False,
-            degraded=degraded,
-            loop_lag=lag,
+            store_reachable=has_begun and self._stepper.is_reachable,
+            listening=has_begun and self._listening.is_listening,
+            degraded=[*self._degraded(), *(self._faults() if has_begun else ())],
+            loop_lag=self._watchdog.loop_lag,
             loop_limit=self.settings.blocked_after,
         )
+
+    def _faults(self) -> Iterator[str]:
+        """What is wrong with the parts, a line each."""
+        if not self._stepper.is_reachable:
+            yield "store: the database does not answer, or takes nothing; outcomes wait in memory"
+        if not self._listening.is_listening:
+            yield "listener: no notifications; polling instead"
+        if not self._heartbeat.has_lease:
+            yield "lease: it could not be renewed in time; nothing is claimed"
+        for name, count in self._duties.unserved.phases.items():
+            yield f"phase {name}: {events.jobs_wait(count)}, and no instance serves it"
+        for name, reason in self._executors.faults():
+            yield f"executor {name}: {reason}"
+        yield from self._troubles.lines()
+        yield from self._duties.history.lines()
+        for name, reason in self._store.schedules.left().items():
+            yield f"schedule {name}: {reason}"
+        if self._watchdog.loop_lag >= self.settings.blocked_after:
+            yield "loop: a handler blocks the event loop"
 
     def tell_unserved(self) -> None:
         """Say which jobs wait in phases that no instance serves."""
@@ -422,17 +386,3 @@ def _seconds(grace: object) -> float:
     ):
         raise ConfigError("grace", grace, "a number of seconds from 0")
     return grace
-
-
-def served(registry: Registry, settings: Settings) -> dict[str, Any]:
-    """The phases an engine with these settings serves; ``ConfigError`` for names that are not defined."""
-    known = registry.phases
-    wanted = settings.phases if settings.phases is not None else tuple(known)
-    for key, names in (("phases", wanted), ("processors", tuple(settings.processors))):
-        for name in names:
-            if name not in known:
-                listed = ", ".join(known) or "none"
-                raise ConfigError(
-                    key, name, f"one of the phases that are defined: {listed}{did_you_mean(name, known)}"
-                )
-    return {name: known[name] for name in known if name in wanted}

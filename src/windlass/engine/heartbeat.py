@@ -10,12 +10,13 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
+from windlass.engine.instance import Instance
 from windlass.engine.stats import Stats
 from windlass.errors import LeaseLost, StoreError
 from windlass.observe import events
 from windlass.observe.logger import get_logger, thread
 from windlass.settings import Settings
-from windlass.store.jobs.holder import UNKNOWN_GRACE, CancelAsked, Holder
+from windlass.store.jobs.holder import UNKNOWN_GRACE, CancelAsked
 
 log = get_logger("windlass.engine")
 
@@ -29,32 +30,38 @@ class Heartbeat:
 
     def __init__(
         self,
-        *,
-        join: Callable[[], Holder],
+        instance: Instance,
         settings: Settings,
         stats: Stats,
+        *,
         on_cancelled: Callable[[Sequence[CancelAsked]], None],
         on_lost: Callable[[str], None],
         on_good: Callable[[bool], None],
     ) -> None:
-        self._join = join
+        self._instance = instance
         self._settings = settings
         self._stats = stats
         self._on_cancelled = on_cancelled
         self._on_lost = on_lost
         self._on_good = on_good
-        began = time.monotonic()
-        self.holder = join()
-        self._good_until = began + settings.lease
-        self._beaten_at = began
+        self.has_lease = True
+        """Whether the lease has enough time left to begin something under it; the watchdog ends that."""
+        self._good_until = self._beaten_at = self._looked_at = time.monotonic()
         self._asked: list[float] = []
         self._asked_lock = threading.Lock()
         self._look_at = FOREVER
-        self._looked_at = began
         self._is_lost = False
         self._wake = threading.Event()
         self._over = threading.Event()
         self._thread = thread(self._run, "windlass-heartbeat")
+
+    def join(self) -> None:
+        """Become an instance; the lease counts from before the call."""
+        began = time.monotonic()
+        self._instance.join()
+        self._good_until = began + self._settings.lease
+        self._beaten_at = began
+        self._is_lost = False
 
     def start(self) -> None:
         self._thread.start()
@@ -114,8 +121,8 @@ class Heartbeat:
         is_new = self._is_lost
         try:
             if is_new:
-                self._rejoin()
-            beat = self.holder.beat()
+                self.join()
+            beat = self._instance.holder.beat()
         except LeaseLost:
             self._lost("others declared this instance dead")
             self.soon()
@@ -130,7 +137,10 @@ class Heartbeat:
             return False
         self._beaten_at = sent_at
         self._good_until = sent_at + self._settings.lease
-        self._on_good(is_new)
+        is_news = is_new or not self.has_lease
+        if is_news:  # unless the beat took so long that its lease is about to end
+            self.has_lease = self.left > self._settings.margin
+        self._on_good(is_news)
         if beat.released:
             self._stats.count("recovered", beat.released, label="unknown claim")
         if beat.cancelled:
@@ -143,7 +153,7 @@ class Heartbeat:
         if self._is_lost:
             return
         try:
-            cancelled = self.holder.cancels()
+            cancelled = self._instance.holder.cancels()
         except StoreError as error:
             log.debug("a look for cancels failed; the next beat makes up for it: %s", error)
             return
@@ -157,11 +167,5 @@ class Heartbeat:
         if not self._is_lost:
             self._is_lost = True
             self._stats.count("lease_lost")
-            events.lease_lost(self.holder.id, why)
+            events.lease_lost(self._instance.id, why)
             self._on_lost(why)
-
-    def _rejoin(self) -> None:
-        began = time.monotonic()
-        self.holder = self._join()
-        self._good_until = began + self._settings.lease
-        self._is_lost = False

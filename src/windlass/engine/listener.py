@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 
+from windlass.engine.duties import Duties
+from windlass.engine.instance import Instance
+from windlass.engine.stats import Stats
+from windlass.engine.step import Stepper
+from windlass.engine.stopper import Stopper
 from windlass.errors import StoreError
 from windlass.observe.logger import get_logger, thread
 from windlass.store.database import CANCEL, LATER, NUDGE, RECONNECTED, Listener
@@ -17,24 +21,22 @@ TRY_AGAIN = 1.0
 
 
 class Listening:
-    """Sorts what it hears: a phase has work, something is due later, a job should stop."""
+    """Receives notifications (a phase has work, something is due later, a job should stop) and tells the part that acts on each."""
 
     def __init__(
         self,
-        listen: Callable[[], Listener],
-        *,
-        on_phase: Callable[[str | None], None],
-        on_later: Callable[[], None],
-        on_nudge: Callable[[str], None],
-        on_cancel: Callable[[CancelAsked], None],
-        on_listening: Callable[[bool], None],
+        instance: Instance,
+        stats: Stats,
+        stepper: Stepper,
+        stopper: Stopper,
+        duties: Duties,
     ) -> None:
-        self._listen = listen
-        self._on_phase = on_phase
-        self._on_later = on_later
-        self._on_nudge = on_nudge
-        self._on_cancel = on_cancel
-        self._on_listening = on_listening
+        self._instance = instance
+        self._stepper = stepper
+        self._stopper = stopper
+        self._duties = duties
+        self._stats = stats
+        self._has_listened = False
         self._over = threading.Event()
         self.is_listening = False
         self._thread = thread(self._run, "windlass-listener")
@@ -49,7 +51,7 @@ class Listening:
     def _run(self) -> None:
         while not self._over.is_set():
             try:
-                listener = self._listen()
+                listener = self._instance.store.listen()
             except StoreError:
                 self._note(False)
                 self._over.wait(TRY_AGAIN)
@@ -73,18 +75,23 @@ class Listening:
     def _note(self, is_listening: bool) -> None:
         if is_listening != self.is_listening:
             self.is_listening = is_listening
-            self._on_listening(is_listening)
+            if is_listening and self._has_listened:
+                self._stats.count("reconnects")
+            self._has_listened = self._has_listened or is_listening
+            self._stepper.hear(is_listening)
 
     def _sort(self, hint: str) -> None:
         if hint == RECONNECTED:
-            self._on_phase(None)
-            self._on_later()
+            self._duties.check_everything()
+            self._duties.ask("agenda")
         elif hint == LATER:
-            self._on_later()
+            self._duties.ask("agenda")
         elif hint.startswith(NUDGE):
-            self._on_nudge(hint.removeprefix(NUDGE))
+            phase = hint.removeprefix(NUDGE)
+            self._instance.holder.nudge(phase)
+            self._stepper.hint(phase)
         elif hint.startswith(CANCEL):
             job, _, token = hint.removeprefix(CANCEL).partition(" ")
-            self._on_cancel(CancelAsked(job, int(token)))
+            self._stopper.cancel(CancelAsked(job, int(token)))
         else:
-            self._on_phase(hint)
+            self._stepper.hint(hint)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from windlass.engine.heartbeat import Heartbeat
+from windlass.engine.instance import Instance
 from windlass.engine.running_attempt import RunningAttempt, Stop
 from windlass.engine.stats import Stats
 from windlass.features import Store
@@ -22,38 +23,41 @@ class Membership:
         self, store: Store, settings: Settings, stats: Stats, degraded: Callable[[], Iterable[str]]
     ) -> None:
         self.running: dict[str, RunningAttempt] = {}
-        self._store = store
         self._settings = settings
         self._stats = stats
         self._degraded = degraded
         self._lock = threading.Lock()
-        self._heartbeat: Heartbeat | None = None
+        self._instance = Instance(store, settings.lease, {"requests": True})
+        self._heartbeat = Heartbeat(
+            self._instance,
+            settings,
+            stats,
+            on_cancelled=self._cancelled,
+            on_lost=lambda why: self._stop_all(Stop.LEASE_LOST),
+            on_good=lambda is_news: None,
+        )
         self._started_at = datetime.now(UTC)
         self._is_closed = False
 
     @property
+    def store(self) -> Store:
+        return self._instance.store
+
+    @property
     def holder(self) -> Holder:
-        """What claims and records in this instance's name."""
+        """The holder that claims and records in this instance's name."""
         with self._lock:
-            if self._heartbeat is None:
-                lease = timedelta(seconds=self._settings.lease)
-                self._heartbeat = Heartbeat(
-                    join=lambda: self._store.join(lease=lease, info={"requests": True}),
-                    settings=self._settings,
-                    stats=self._stats,
-                    on_cancelled=self._cancelled,
-                    on_lost=lambda why: self._stop_all(Stop.LEASE_LOST),
-                    on_good=lambda is_new: None,
-                )
+            if not self._instance.id:
+                self._heartbeat.join()
                 self._heartbeat.start()
-            return self._heartbeat.holder
+            return self._instance.holder
 
     def report(self) -> EngineReport:
         """How it is doing, for health and metrics. Before the first job there is no lease to lose."""
-        heartbeat = self._heartbeat
-        left = heartbeat.left if heartbeat is not None else self._settings.lease
+        has_lease = bool(self._instance.id) and not self._is_closed
+        left = self._heartbeat.left if has_lease else self._settings.lease
         return EngineReport(
-            instance=heartbeat.holder.id if heartbeat is not None else "",
+            instance=self._instance.id,
             started_at=self._started_at,
             state="stopped" if self._is_closed else "running",
             lease_left=left,
@@ -75,14 +79,15 @@ class Membership:
 
     def close(self) -> None:
         """Stop what runs and leave."""
-        self._is_closed = True
-        self._stop_all(Stop.SHUTDOWN)
         with self._lock:
-            heartbeat, self._heartbeat = self._heartbeat, None
-        if heartbeat is not None:
-            heartbeat.stop()
-            heartbeat.holder.step()
-            heartbeat.holder.leave()
+            if self._is_closed:
+                return
+            self._is_closed = True
+        self._stop_all(Stop.SHUTDOWN)
+        if self._instance.id:
+            self._heartbeat.stop()
+            self._instance.holder.step()
+            self._instance.holder.leave()
 
 
 def _stop(running: RunningAttempt, reason: Stop) -> None:

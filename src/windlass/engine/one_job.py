@@ -23,10 +23,10 @@ from typing import Any, Protocol, Self, TypeVar
 from windlass.arguments.asyncness import is_async
 from windlass.engine.attempt import AttemptRunner, Call, Wrapper
 from windlass.engine.membership import Membership
+from windlass.engine.places import Places
 from windlass.engine.recorder import Recorder
 from windlass.engine.running_attempt import Processor, RunningAttempt, Stop
 from windlass.engine.stats import Stats
-from windlass.engine.workload.places import Places
 from windlass.errors import JobNotFoundError, LeaseLost, WindlassError
 from windlass.features import Store
 from windlass.forking import Process

@@ -12,64 +12,60 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 
-from windlass.arguments.json_checks import explain
 from windlass.engine.discovery import Discovery
-from windlass.engine.recorder import Delayed, Recorder
+from windlass.engine.executors.choice import Executors
+from windlass.engine.heartbeat import Heartbeat
+from windlass.engine.instance import Instance
+from windlass.engine.recorder import Recorder
 from windlass.engine.running_attempt import RunningAttempt
+from windlass.engine.single_writes import LONGEST_PAUSE, SHORTEST_PAUSE, SingleWrites
 from windlass.engine.stats import Stats
-from windlass.engine.waker import Waker
 from windlass.engine.workload.workload import Workload, needs_start
-from windlass.errors import FAULTS_OF_THE_STORE, StoreError, StoreInterruptedError, WindlassError
-from windlass.model import Failed, JobError, Lease, Outcome, Released, Want
+from windlass.errors import FAULTS_OF_THE_STORE, StoreError, WindlassError
+from windlass.model import Lease, Outcome, Released, Want
 from windlass.observe import events
 from windlass.observe.logger import get_logger, thread
 from windlass.settings import Settings
-from windlass.store.jobs.holder import Holder, Step
+from windlass.store.jobs.holder import Step
 from windlass.upkeep.troubles import Troubles
 
 log = get_logger("windlass.engine")
 
-SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
 REFUSED_PAUSE = 1.0
 SETTLE_WAIT = 1.0
-PATIENCE = 3
-"""So often, and for as long as a lease, an outcome by itself is given up by the server (a lock, a time-out, memory) until its job is ended
-with that."""
 MOST_DELAYED = 20
 """Where more outcomes than this are given up it is no doing of theirs: nothing is claimed until some of them are written."""
 
 
 class Stepper:
-    """Owns the step thread. ``holder`` is asked for each time: after a lost lease there is another one."""
+    """Owns the step thread: outcomes come in here, claimed jobs go out to the executors."""
 
     def __init__(
         self,
-        *,
-        holder: Callable[[], Holder],
+        instance: Instance,
+        settings: Settings,
+        stats: Stats,
+        troubles: Troubles,
         workload: Workload,
         discovery: Discovery,
         recorder: Recorder,
-        dispatch: Callable[[Sequence[RunningAttempt]], None],
-        may_claim: Callable[[], bool],
-        on_claim_failed: Callable[[], None],
-        settings: Settings,
-        stats: Stats,
-        waker: Waker,
-        troubles: Troubles | None = None,
+        executors: Executors,
+        heartbeat: Heartbeat,
     ) -> None:
-        self._holder = holder
+        self._instance = instance
         self._workload = workload
         self._discovery = discovery
         self._recorder = recorder
-        self._dispatch = dispatch
-        self._may_claim = may_claim
-        self._on_claim_failed = on_claim_failed
+        self._executors = executors
+        self._heartbeat = heartbeat
+        self._single = SingleWrites(instance, recorder, stats, lease=settings.lease)
         self._settings = settings
         self._stats = stats
-        self.waker = waker
-        self._troubles = troubles or Troubles()
+        self._alarm = threading.Event()
+        self._is_woken = False
+        self._troubles = troubles
         self._refused_claims: set[str] = set()
         self._to_start: list[RunningAttempt] = []
         self._start_lock = threading.Lock()
@@ -88,6 +84,43 @@ class Stepper:
     def start(self) -> None:
         self._thread.start()
 
+    def wake(self) -> None:
+        """Wake the step thread, or keep it from falling asleep; costs nothing where that was done before."""
+        if not self._is_woken:
+            self._is_woken = True
+            self._alarm.set()
+
+    def record(self, outcomes: Iterable[Outcome]) -> None:
+        """Have outcomes written."""
+        self._recorder.put(outcomes)
+        self.wake()
+
+    def give_back(self, leases: Iterable[Lease]) -> None:
+        """Have jobs given back unrun."""
+        self.record([Released(lease) for lease in leases])
+
+    def hint(self, phase: str | None = None) -> None:
+        """There may be work in a phase (None: in any)."""
+        if self._discovery.hint(phase):
+            self.wake()
+
+    def hear(self, is_listening: bool) -> None:
+        """Whether notifications arrive."""
+        self._discovery.heard(is_listening)
+        self.wake()
+
+    def hold(self, phase: str, is_held: bool) -> None:
+        """Claim nothing from a phase for now, or again."""
+        self._discovery.hold(phase, is_held)
+        self.wake()
+
+    def assign(self) -> None:
+        """Give what waits in memory to idle processors. Claims and ends do so at once; this is the net under them."""
+        if following := self._workload.assign():
+            self.begin(following)
+        if self._workload.has_news:
+            self.wake()
+
     def begin(self, batch: Sequence[RunningAttempt]) -> None:
         """Give jobs to their executors; those whose start must be durable first pass through this thread."""
         careful = [running for running in batch if needs_start(running.lease)]
@@ -95,31 +128,31 @@ class Stepper:
             batch = [running for running in batch if not needs_start(running.lease)]
             with self._start_lock:
                 self._to_start += careful
-            self.waker.wake()
+            self.wake()
         if batch:
             events.started(batch)
-            self._dispatch(batch)
+            self._executors.dispatch(batch)
 
     def stop_claiming(self) -> None:
         """Take in nothing more: what a step under way still claims is given back."""
         self._is_claiming = False
         if self._taking_in.acquire(timeout=SETTLE_WAIT):  # what is being taken in at this moment has been
             self._taking_in.release()
-        self.waker.wake()
+        self.wake()
 
     def finish(self, deadline: float) -> bool:
         """Write what is left and end the thread; False when the database did not take it in time. Then it is left to recovery."""
         self._deadline = deadline
         self._is_over = True
         self._ending.set()
-        self.waker.wake()
+        self.wake()
         self._thread.join(max(0.0, deadline - time.monotonic()))
         return not self._thread.is_alive() and not len(self._recorder)
 
     # ------------------------------------------------------------------ the thread
 
     def _run(self) -> None:
-        with self._holder().stepping():
+        with self._instance.holder.stepping():
             self._turns()
 
     def _turns(self) -> None:
@@ -130,7 +163,7 @@ class Stepper:
             except Exception:
                 log.exception("the step thread met an error it did not expect; it goes on")
                 self._stats.count("step_errors")
-                self.waker.sleep(LONGEST_PAUSE)
+                self._sleep(LONGEST_PAUSE)
                 continue
             if self._is_over and not len(self._recorder):
                 self._last()
@@ -138,7 +171,13 @@ class Stepper:
             if self._to_start and not self._is_over:
                 continue  # they could not be started; the pause that this asks for is over
             wait = self._discovery.wait() if self._is_claiming else 60.0
-            self.waker.sleep(min(wait, 60.0, self._next_try()))
+            self._sleep(min(wait, 60.0, self._single.next_try(is_over=self._is_over)))
+
+    def _sleep(self, seconds: float) -> None:
+        """Sleep until woken, at most so long. A wake from here on is not missed."""
+        self._alarm.wait(max(0.0, seconds))
+        self._alarm.clear()
+        self._is_woken = False  # in this order: a wake in between finds it unset at worst once too often
 
     def _turn(self) -> bool:
         """One step, if there is anything to do; False when there is not."""
@@ -158,7 +197,7 @@ class Stepper:
         began = time.monotonic()
         step: Step | Exception
         try:
-            step = self._holder().step(outcomes, want)
+            step = self._instance.holder.step(outcomes, want)
         except Exception as error:  # noqa: BLE001  told apart below
             step = error
         try:
@@ -181,7 +220,7 @@ class Stepper:
                 "a step failed in a way nobody expected; its outcomes are written one by one", exc_info=step
             )
             if want is not None:
-                self._on_claim_failed()  # it may have been made before it failed
+                self._heartbeat.claim_failed()  # it may have been made before it failed
             self._slow_down()
             if outcomes:
                 self._one_by_one(outcomes, step)
@@ -199,7 +238,11 @@ class Stepper:
                     self._take_in(step.claimed)
 
     def _want(self) -> Want | None:
-        if not self._is_claiming or not self._may_claim() or len(self._recorder.delayed) > MOST_DELAYED:
+        if (
+            not self._is_claiming
+            or not self._heartbeat.has_lease
+            or len(self._recorder.delayed) > MOST_DELAYED
+        ):
             return None
         due: Sequence[str] = self._discovery.due()
         if not due:
@@ -215,7 +258,7 @@ class Stepper:
             return due
         began = time.monotonic()
         try:
-            found = self._holder().look(due)
+            found = self._instance.holder.look(due)
         except StoreError as error:
             self._failed((), None, error)
             return ()
@@ -243,7 +286,7 @@ class Stepper:
         surplus, phases = self._workload.suspects()
         self._recorder.put(Released(lease) for lease in surplus)
         for phase in phases:
-            self._holder().nudge(phase)  # claims without them have gone past them
+            self._instance.holder.nudge(phase)  # claims without them have gone past them
             self._discovery.hint(phase)
 
     def _start_careful(self) -> None:
@@ -253,7 +296,7 @@ class Stepper:
         with self._start_lock:
             careful, self._to_start = self._to_start, []
         try:
-            held = self._holder().start([running.lease for running in careful])
+            held = self._instance.holder.start([running.lease for running in careful])
         except StoreError as error:
             with self._start_lock:
                 self._to_start = careful + self._to_start
@@ -273,12 +316,12 @@ class Stepper:
             self.begin(following)
         begun = [running for running in careful if running.lease.id in held]
         events.started(begun)
-        self._dispatch(begun)
+        self._executors.dispatch(begun)
 
     def _last(self) -> None:
         """Remove the claim rows that the last records emptied."""
         try:
-            self._holder().step()
+            self._instance.holder.step()
         except WindlassError:
             log.debug("could not tidy the last claims; recovery will", exc_info=True)
 
@@ -299,7 +342,7 @@ class Stepper:
     def _failed(self, outcomes: Sequence[Outcome], want: Want | None, error: StoreError) -> None:
         self._stats.count("step_errors")
         if want is not None:
-            self._on_claim_failed()
+            self._heartbeat.claim_failed()
         if isinstance(error, FAULTS_OF_THE_STORE):
             self._wait_for_the_store(outcomes, error)
         elif outcomes:
@@ -335,70 +378,16 @@ class Stepper:
             self._rest_until = now + self._pause
 
     def _one_by_one(self, outcomes: Sequence[Outcome], error: Exception) -> None:
-        """The database refused a batch: find out whose fault it is, so that the others are not held up."""
+        """The database refused a batch: find out which outcome it refuses, so that the others are not held up."""
         log.warning("a batch of %d outcomes was refused (%s); writing them one by one", len(outcomes), error)
-        for number, outcome in enumerate(outcomes):
-            try:
-                self._record_one(outcome)
-            except FAULTS_OF_THE_STORE as fault:
-                self._wait_for_the_store(outcomes[number:], fault)
-                return
-            except StoreInterruptedError as given_up:
-                log.warning(
-                    "the end of job %s was given up by the database (%s); it is tried again",
-                    outcome.lease.id,
-                    given_up,
-                )
-                now = time.monotonic()
-                self._recorder.delayed.append(Delayed(outcome, now, now + SHORTEST_PAUSE))
-            except Exception:
-                log.exception("the end of job %s cannot be recorded now; it is tried again", outcome.lease.id)
-                self._recorder.put_back([outcome])
+        try:
+            if not self._single.write(outcomes):
                 self._slow_down()
-
-    def _next_try(self) -> float:
-        """Seconds until an outcome that was given up is to be tried again."""
-        delayed = self._recorder.delayed
-        if not delayed:
-            return math.inf
-        if self._is_over:
-            return SHORTEST_PAUSE
-        return max(0.0, min(item.due_at for item in delayed) - time.monotonic())
+        except FAULTS_OF_THE_STORE as fault:
+            self._wait_for_the_store((), fault)
 
     def _try_again(self) -> None:
-        """Write the outcomes that were given up before: each by itself, with pauses of its own, so that nothing else is slower for it."""
-        for item in list(self._recorder.delayed):
-            if item.due_at > time.monotonic() and not self._is_over:
-                continue
-            try:
-                self._record_one(item.outcome, item)
-            except FAULTS_OF_THE_STORE as fault:
-                self._wait_for_the_store((), fault)
-                return
-            except Exception as error:  # noqa: BLE001  whatever it is, the outcome is kept
-                log.debug("the end of job %s cannot be recorded yet (%s)", item.outcome.lease.id, error)
-                self._stats.count("step_errors")
-                item.due_at = time.monotonic() + min(LONGEST_PAUSE, SHORTEST_PAUSE * 2**item.tries)
-                item.tries += 1
-            else:
-                self._recorder.delayed.remove(item)
-
-    def _record_one(self, outcome: Outcome, before: Delayed | None = None) -> None:
-        """Record an outcome by itself. A job whose outcome cannot be stored ends with an error that says so; where not even that can be,
-        it is not the outcome's fault. What the server gives up it may take the next time."""
         try:
-            step = self._holder().step([outcome])
-        except FAULTS_OF_THE_STORE:
-            raise
-        except Exception as refused:
-            if isinstance(refused, StoreInterruptedError) and not self._is_hopeless(before):
-                raise
-            told = JobError(type=type(refused).__name__, code="unrecordable", message=explain(refused))
-            outcome = Failed(outcome.lease, told)
-            step = self._holder().step([outcome])
-        self._recorder.recorded([outcome], step.verdicts, step.reasons)
-
-    def _is_hopeless(self, before: Delayed | None) -> bool:
-        if before is None or before.tries < PATIENCE:
-            return False
-        return time.monotonic() - before.since >= self._settings.lease
+            self._single.try_again(is_over=self._is_over)
+        except FAULTS_OF_THE_STORE as fault:
+            self._wait_for_the_store((), fault)

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 
+from windlass.engine.executors.choice import Executors
 from windlass.engine.executors.loop import LoopExecutor
-from windlass.engine.running_attempt import RunningAttempt, Stop
+from windlass.engine.heartbeat import Heartbeat
+from windlass.engine.running_attempt import Stop
 from windlass.engine.stats import Stats
+from windlass.engine.stopper import Stopper
 from windlass.engine.workload.workload import Workload
 from windlass.handlers.registry import Phase
 from windlass.observe import events
@@ -31,36 +34,27 @@ _FORCED = (
 
 
 class Watchdog:
-    """Owns the watching thread; acts through the callables it is given."""
+    """Owns the watching thread."""
 
     def __init__(
         self,
-        *,
-        workload: Workload,
         phases: Mapping[str, Phase],
-        loop: LoopExecutor | None,
         settings: Settings,
         stats: Stats,
-        lease_left: Callable[[], float],
-        stop_job: Callable[[RunningAttempt, Stop], None],
-        give_up: Callable[[Sequence[RunningAttempt]], None],
-        on_lease_over: Callable[[], None],
-        catch_up: Callable[[], None] = lambda: None,
+        workload: Workload,
+        executors: Executors,
+        heartbeat: Heartbeat,
+        stopper: Stopper,
     ) -> None:
         self._workload = workload
-        self._phases = phases
-        self._loop = loop
+        self._executors = executors
+        self._heartbeat = heartbeat
+        self._stopper = stopper
         self._settings = settings
         self._stats = stats
-        self._lease_left = lease_left
-        self._stop_job = stop_job
-        self._give_up = give_up
-        self._on_lease_over = on_lease_over
-        self._catch_up = catch_up
         limits = [phase.timeout for phase in phases.values() if phase.timeout]
         shortest = min([*limits, settings.cancel_grace or LONGEST_TICK, settings.lease - settings.margin])
         self._tick = max(SHORTEST_TICK, min(LONGEST_TICK, shortest / 5))
-        self._has_lease = True
         self._pong: threading.Event | None = None
         self._pinged_at = 0.0
         self._is_blocked = False
@@ -75,15 +69,6 @@ class Watchdog:
         self._over.set()
         self._thread.join(wait)
 
-    def lease_is_good(self) -> None:
-        """A beat went through: jobs may be claimed again, unless it took so long that its lease is about to end."""
-        self._has_lease = self._lease_left() > self._settings.margin
-
-    @property
-    def has_lease(self) -> bool:
-        """Whether the lease has enough time left to begin something under it."""
-        return self._has_lease
-
     def _run(self) -> None:
         while not self._over.wait(self._tick):
             try:
@@ -93,9 +78,10 @@ class Watchdog:
 
     def _look(self) -> None:
         now = time.monotonic()
-        if self._has_lease and self._lease_left() <= self._settings.margin:
-            self._has_lease = False
-            self._on_lease_over()
+        heartbeat = self._heartbeat
+        if heartbeat.has_lease and heartbeat.left <= self._settings.margin:
+            heartbeat.has_lease = False
+            self._stopper.lease_over()
         stubborn = []
         for running in self._workload.running():
             limit = running.phase.timeout if running.phase else None
@@ -104,16 +90,16 @@ class Watchdog:
                 if is_late and running.begun and running.phase is not None and limit is not None:
                     self._stats.count("time_limits")
                     events.overdue(running, limit, running.phase.where)
-                    self._stop_job(running, Stop.TIME_LIMIT)
+                    self._stopper.stop(running, Stop.TIME_LIMIT)
                 elif is_late:  # not its fault: somebody else may have a place for it
-                    self._stop_job(running, Stop.NOT_BEGUN)
+                    self._stopper.stop(running, Stop.NOT_BEGUN)
             elif (is_late or running.stop in _FORCED) and now - running.stopped > self._settings.cancel_grace:
                 stubborn.append(running)
         if stubborn:
-            self._give_up(stubborn)
-        self._catch_up()
-        if self._loop is not None:
-            self._look_at_loop(self._loop, now)
+            self._stopper.give_up(stubborn)
+        self._executors.catch_up()
+        if self._executors.loop is not None:
+            self._look_at_loop(self._executors.loop, now)
 
     def _look_at_loop(self, loop: LoopExecutor, now: float) -> None:
         if self._pong is None:

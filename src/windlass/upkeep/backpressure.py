@@ -14,7 +14,7 @@ from windlass.handlers.registry import Phase, Registry
 from windlass.model import Counts, Failed, JobError, Lease, Outcome, Released
 from windlass.observe import events
 from windlass.observe.logger import get_logger
-from windlass.store.jobs.holder import Holder
+from windlass.store.jobs.instances import HasHolder
 
 log = get_logger("windlass.upkeep")
 
@@ -71,13 +71,13 @@ class Unserved:
         store: Store,
         registry: Registry,
         *,
-        holder: Callable[[], Holder],
+        instance: HasHolder,
         fail_after: float | None,
         record: Callable[[Outcome], None],
     ) -> None:
         self._store = store
         self._registry = registry
-        self._holder = holder
+        self._instance = instance
         self._fail_after = fail_after
         self._record = record
         self._told: dict[str, float] = {}
@@ -113,7 +113,7 @@ class Unserved:
 
     def _fail(self, phase: str, fail_after: float) -> None:
         limit = timedelta(seconds=fail_after)
-        for lease in self._holder().claim(phase, PAGE):
+        for lease in self._instance.holder.claim(phase, PAGE):
             kind = self._registry.kind(lease.kind)
             if kind is None or lease.claimed_at - lease.ready_at < limit:
                 self._record(Released(lease))

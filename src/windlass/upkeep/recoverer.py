@@ -18,7 +18,7 @@ from windlass.model import (
     Recovered,
 )
 from windlass.observe.logger import get_logger
-from windlass.store.jobs.holder import Holder
+from windlass.store.jobs.instances import HasHolder
 from windlass.store.jobs.recovery import judge
 from windlass.upkeep.probing import ended_before
 
@@ -34,7 +34,7 @@ class Recoverer:
         self,
         store: Store,
         *,
-        holder: Callable[[], Holder],
+        instance: HasHolder,
         phases: Mapping[str, Phase],
         death_cap: int,
         record: Callable[[Outcome], None],
@@ -43,7 +43,7 @@ class Recoverer:
         on_crash: Callable[[], None] = lambda: None,
     ) -> None:
         self._store = store
-        self._holder = holder
+        self._instance = instance
         self._phases = phases
         self._probed = [name for name, phase in phases.items() if phase.probe is not None]
         self._death_cap = death_cap
@@ -56,7 +56,7 @@ class Recoverer:
         """Recover until nothing is left to recover."""
         while True:
             found = self._store.recovery.recover(
-                limit=LIMIT, death_cap=self._death_cap, holder=self._holder(), probed=self._probed
+                limit=LIMIT, death_cap=self._death_cap, holder=self._instance.holder, probed=self._probed
             )
             for item in found:
                 self._note(item)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from windlass.arguments.asyncness import is_async
 from windlass.arguments.json_checks import explain
@@ -50,11 +51,17 @@ class Executors:
             memory_limit=settings.memory_limit,
             fault=Fault("processes", on_unstarted),
         )
-        has_coroutines = any(_is_coroutine(phase) for phase in phases.values())
-        self.loop = None  # last: it has a thread at once
-        if has_coroutines:
-            self.loop = LoopExecutor(runner, on_ended, Fault("loop", on_unstarted))
+        self._new_loop = partial(LoopExecutor, runner, on_ended, Fault("loop", on_unstarted))
+        self._has_coroutines = any(_is_coroutine(phase) for phase in phases.values())
+        self.loop: LoopExecutor | None = None
+        """Runs the coroutines; None where no phase is async, and before the start."""
         self._warned: set[str] = set()
+
+    def start(self) -> None:
+        """Start the event loop, if any phase is async."""
+        self._processes.start()
+        if self._has_coroutines:
+            self.loop = self._new_loop()
 
     def dispatch(self, batch: Sequence[RunningAttempt]) -> None:
         """Start jobs, each where it belongs; those that cannot be started are given back."""

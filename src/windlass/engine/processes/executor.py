@@ -73,7 +73,6 @@ class ProcessExecutor:
         idle_seconds: float = IDLE_SECONDS,
         fault: Fault | None = None,
     ) -> None:
-        refuse_in_main_script()
         self.fault = fault or Fault("processes")
         self._runner = runner
         self._on_ended = on_ended
@@ -81,8 +80,8 @@ class ProcessExecutor:
         self._on_crash = on_crash
         self._ends = ChildOutcomes(runner, crash_cap=crash_cap, memory_limit=memory_limit)
         self._cancel_grace = cancel_grace
-        self._init = {
-            "store": _as_json(open_store or {}),
+        self._init: dict[str, Any] = {
+            "store": dict(open_store or {}),
             "lease": lease,
             "memory_limit": memory_limit,
         }
@@ -98,6 +97,11 @@ class ProcessExecutor:
         self._ended: list[Ended] = []
 
     # ------------------------------------------------------------------ from any thread
+
+    def start(self) -> None:
+        """Check that children can be started from here: not by a child that loads the main script, and with options that JSON can hold."""
+        refuse_in_main_script()
+        self._init["store"] = _as_json(self._init["store"])
 
     def can_host(self, phase: Phase) -> bool:
         """Whether another process can find this phase's handler."""
@@ -133,12 +137,12 @@ class ProcessExecutor:
             if self._closing_at is not None and self._wake is None:
                 return  # closed
             if self._thread is None:
-                self._start()
+                self._start_supervisor()
             self._inbox.extend(items)
             if len(self._inbox) == len(items) and self._thread is not threading.current_thread():
                 self._nudge()  # otherwise it was told and has not come yet, or is right here
 
-    def _start(self) -> None:
+    def _start_supervisor(self) -> None:
         """Start the supervisor. Raises, with nothing left behind, where it cannot be had."""
         ours, theirs = socket.socketpair()
         with ExitStack() as undo:
@@ -345,7 +349,7 @@ class ProcessExecutor:
         }
 
 
-def _as_json(options: Mapping[str, Any]) -> Any:
+def _as_json(options: Any) -> Any:
     try:
         return json.loads(json.dumps(dict(options)))
     except (TypeError, ValueError) as error:

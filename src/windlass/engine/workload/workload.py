@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from windlass.engine.places import Places
 from windlass.engine.running_attempt import RunningAttempt, Stop
 from windlass.engine.workload.coordinator import Assignment, Coordinator
-from windlass.engine.workload.places import Places
 from windlass.engine.workload.pool import Pool, PoolReport
 from windlass.engine.workload.queue import Queue, Refusal
 from windlass.handlers.registry import Phase, Where
@@ -312,6 +312,10 @@ class Workload:
                 name: (pool.report(), self._queue.size(name) + apart[name])
                 for name, pool in self._pools.items()
             }
+
+    def waiting(self) -> dict[str, int]:
+        """How many jobs of each phase wait in memory."""
+        return {name: waiting for name, (_, waiting) in self.report().items()}
 
     def processors(self) -> list[tuple[str, str, str | None, float]]:
         """Each processor: name, state, the job it runs, and for how many seconds. One that was replaced while its job still runs is listed

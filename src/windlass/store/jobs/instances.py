@@ -6,9 +6,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Protocol
 
 from windlass.store.database import Database
+from windlass.store.jobs.holder import Holder
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,13 @@ class Instance:
     dead_at: datetime | None
     lease: timedelta
     info: Mapping[str, Any]
+
+
+class HasHolder(Protocol):
+    """The part of a process that has its current holder; read each time, because a lost lease replaces the holder."""
+
+    @property
+    def holder(self) -> Holder: ...
 
 
 class Instances:

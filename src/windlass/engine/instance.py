@@ -1,0 +1,48 @@
+"""This process as an instance in the database, and its current holder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from windlass.errors import WindlassError
+from windlass.features import Store
+from windlass.observe import events
+from windlass.store.jobs.holder import Holder
+
+
+class Instance:
+    """Joins the database and has the holder that claims and records in its name.
+
+    A lost lease replaces the holder, so the parts of an engine are given the instance and read ``holder`` each time.
+    """
+
+    def __init__(self, store: Store, lease: float, info: Mapping[str, Any] | None = None) -> None:
+        self.store = store
+        self.info = info or {}
+        """What other processes see of this one."""
+        self._lease = timedelta(seconds=lease)
+        self._holder: Holder | None = None
+
+    @property
+    def holder(self) -> Holder:
+        if self._holder is None:
+            raise WindlassError("this instance has not been started")
+        return self._holder
+
+    @property
+    def id(self) -> str:
+        """The id of the instance; empty before it has joined."""
+        return "" if self._holder is None else self._holder.id
+
+    def join(self) -> None:
+        """Become an instance, or another one after the lease was lost."""
+        self._holder = self.store.join(lease=self._lease, info=self.info)
+
+    def leave(self) -> None:
+        """Leave the database; where it cannot be reached, other instances remove this one later."""
+        try:
+            self.holder.leave()
+        except WindlassError as error:
+            events.store_unreachable(error)

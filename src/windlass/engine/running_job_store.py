@@ -1,0 +1,75 @@
+"""What a running job may ask of the store, for all places where jobs run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from windlass.engine.running_attempt import RunningAttempt
+from windlass.features import Store
+from windlass.model import Captured, Enqueued, Lease, NewJob, Output, Progress, Run
+from windlass.store.jobs.effects import EffectTransaction, Fence
+from windlass.store.jobs.held_job import HeldJob
+
+
+class StoreAccess(Protocol):
+    """A store, and the writes of jobs that are held in it; read each time, because a lost lease replaces the holder."""
+
+    @property
+    def store(self) -> Store: ...
+
+    @property
+    def holder(self) -> HeldJob: ...
+
+
+class RunningJobStore:
+    """An ``AttemptStore``: the store as one running job sees it.
+
+    Transactions that end the job record where and how long it ran. ``check`` is called before each write; it raises where a test wants the
+    database to be away.
+    """
+
+    __slots__ = ("_access", "_check", "_running")
+
+    def __init__(
+        self, access: StoreAccess, running: RunningAttempt, check: Callable[[], None] | None = None
+    ) -> None:
+        self._access = access
+        self._running = running
+        self._check = check
+
+    def checkpoint(self, lease: Lease, *, done: int, total: int | None = None, position: Any = None) -> bool:
+        return self._holder.checkpoint(lease, done=done, total=total, position=position)
+
+    def put_output(self, lease: Lease, value: Any, *, name: str = "") -> Output:
+        return self._holder.put_output(lease, value, name=name)
+
+    def transaction(self, lease: Lease) -> EffectTransaction:
+        return self._holder.transaction(lease, run=self._run)
+
+    def fence(self, lease: Lease) -> Fence:
+        return self._holder.fence(lease, run=self._run)
+
+    def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        if self._check is not None:
+            self._check()
+        return self._access.store.enqueue(jobs)
+
+    def resume(self, lease: Lease) -> Progress | None:
+        return self._access.store.resume(lease)
+
+    def outputs_of(self, lease: Lease) -> Sequence[Output]:
+        return self._access.store.outputs_of(lease)
+
+    def principal_of(self, lease: Lease) -> Captured | None:
+        return self._access.store.principals.of(lease)
+
+    @property
+    def _holder(self) -> HeldJob:
+        if self._check is not None:
+            self._check()
+        return self._access.holder
+
+    def _run(self) -> Run:
+        return self._running.run(time.monotonic())
