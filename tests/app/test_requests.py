@@ -58,6 +58,22 @@ def test_a_job_runs_here_and_now(shop: Shop, requests: OneJobRunner) -> None:
     assert requests.process(second.id).job.result == 5, "one that is due later is run now"
 
 
+def test_a_job_that_ends_in_its_own_transaction_has_its_running_time(
+    shop: Shop, requests: OneJobRunner
+) -> None:
+    """It had none, and no processor, in its timeline; a worker's had both."""
+
+    @shop.app.job
+    def work(ctx: Context) -> None:
+        with ctx.transaction() as tx:
+            tx.complete()
+
+    job = work.enqueue()
+    assert requests.process(job.id).status is Status.COMPLETED
+    span = shop.store.jobs.timeline(job.id)[-1]
+    assert span.ran is not None and span.processor == "work-processor-1"
+
+
 @pytest.mark.parametrize("request_id", ["00000000-0000-7000-8000-000000000000", "no id at all"])
 def test_a_request_that_does_not_exist_is_a_line_in_the_log(requests: OneJobRunner, request_id: str) -> None:
     with written() as lines:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import date
@@ -48,6 +49,28 @@ def report(app: windlass.App) -> Any:
         return ctx.attempt
 
     return report
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+def test_the_timeline_has_the_running_time_of_an_attempt(
+    app: windlass.App, windlass_sandbox: Make, is_own: bool
+) -> None:
+    """It was counted from the start of the machine, and missing where the job ended in its own transaction."""
+
+    @app.job
+    def work(ctx: windlass.Context) -> None:
+        if is_own:
+            with ctx.transaction() as tx:
+                tx.complete()
+
+    box = windlass_sandbox(app)
+    job = box.app.enqueue("work")
+    began = time.monotonic()
+    box.drain()
+    took = time.monotonic() - began
+    span = box.store.jobs.timeline(job.id)[-1]
+    assert span.processor == "work-processor-1"
+    assert span.ran is not None and span.ran.total_seconds() <= took + 0.001
 
 
 def test_drain_runs_what_is_due_and_nothing_else(app: windlass.App, windlass_sandbox: Make) -> None:

@@ -18,6 +18,7 @@ from concurrent.futures import TimeoutError as OutOfTime
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Any, Protocol, Self, TypeVar
 
 from windlass.arguments.asyncness import is_async
@@ -26,6 +27,7 @@ from windlass.engine.membership import Membership
 from windlass.engine.places import Places
 from windlass.engine.recorder import Recorder
 from windlass.engine.running_attempt import Processor, RunningAttempt, Stop
+from windlass.engine.running_job_store import RunningJobStore
 from windlass.engine.stats import Stats
 from windlass.errors import JobNotFoundError, LeaseLost, WindlassError
 from windlass.features import Store
@@ -39,7 +41,6 @@ from windlass.observe.report import EngineReport
 from windlass.principals.authority import Authority
 from windlass.settings import Settings
 from windlass.store.jobs.checked import check_correlation
-from windlass.store.jobs.holder import Holder
 from windlass.upkeep.probing import ended_before
 
 T = TypeVar("T")
@@ -115,8 +116,9 @@ class OneJobRunner:
         self._registry = registry
         self._locks = locks or NoGuard()
         self.stats = Stats()
+        self._membership = Membership(store, self._settings, self.stats, degraded)
         self._runner = AttemptRunner(
-            lambda running: _Hold(store, self._presence.holder),
+            partial(RunningJobStore, self._membership),
             wrap=wrap,
             authority=authority,
             stats=self.stats,
@@ -126,7 +128,6 @@ class OneJobRunner:
         limit = self._settings.max_concurrent_calls
         self.places = Places(semaphore(limit)) if limit is not None else None
         self._sleep = sleep
-        self._presence = Membership(store, self._settings, self.stats, degraded)
         self._known: dict[str, Mapping[str, Any]] = {}
         self._threads = ThreadPoolExecutor(thread_name_prefix="windlass-request")
 
@@ -180,7 +181,7 @@ class OneJobRunner:
         if job.state is State.WAITING:
             return Processed(Status.NOT_READY, request_id, job)
         attempts = 0
-        while (lease := self._presence.holder.claim_one(request_id, correlation_id)) is not None:
+        while (lease := self._membership.holder.claim_one(request_id, correlation_id)) is not None:
             events.claimed([lease])
             outcome = self._found_by_probe(lease)
             if outcome is None:
@@ -221,7 +222,7 @@ class OneJobRunner:
         now = time.monotonic()
         phase = self._registry.phase(lease.phase)
         running = RunningAttempt(lease, phase, Processor(lease.phase, 1), now, now, False)
-        self._presence.running[lease.id] = running
+        self._membership.running[lease.id] = running
         self._known[lease.id] = lease_fields(lease)
         try:
             self._runner.pid = Process.pid  # the application may have been loaded before a fork
@@ -236,7 +237,7 @@ class OneJobRunner:
                     self._recorder.count_elsewhere()
             return outcome
         finally:
-            del self._presence.running[lease.id]
+            del self._membership.running[lease.id]
 
     def _run(self, running: RunningAttempt, call: Call) -> Outcome | None:
         """Call the handler in a thread, so that its time limit can be kept."""
@@ -260,7 +261,7 @@ class OneJobRunner:
     def _record(self, outcome: Outcome | None) -> Verdict:
         if outcome is None:  # its own transaction ended it, or the lease is lost
             return Verdict.ALREADY_RECORDED
-        step = self._presence.holder.step([outcome])
+        step = self._membership.holder.step([outcome])
         with self._recorder_lock:
             self._recorder.recorded([outcome], step.verdicts, step.reasons)
         return step.verdicts[0]
@@ -284,11 +285,11 @@ class OneJobRunner:
 
     def report(self) -> EngineReport:
         """How this instance is doing."""
-        return self._presence.report()
+        return self._membership.report()
 
     def close(self) -> None:
         """Stop being an instance."""
-        self._presence.close()
+        self._membership.close()
         self._threads.shutdown(wait=False)
 
     def __enter__(self) -> Self:
@@ -296,21 +297,6 @@ class OneJobRunner:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-class _Hold:
-    """What a running job may ask of the store."""
-
-    def __init__(self, store: Store, holder: Holder) -> None:
-        self._store = store
-        self.checkpoint = holder.checkpoint
-        self.put_output = holder.put_output
-        self.transaction = holder.transaction
-        self.fence = holder.fence
-        self.resume = store.resume
-        self.outputs_of = store.outputs_of
-        self.principal_of = store.principals.of
-        self.enqueue = store.enqueue
 
 
 def _logging_to(logger: logging.Logger | None, function: Callable[..., T], *arguments: Any) -> T:

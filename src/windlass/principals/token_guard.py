@@ -44,33 +44,33 @@ class Warden(Protocol):
 
 
 class GuardedAttemptStore:
-    """A ``AttemptStore`` that passes on what may be written."""
+    """An ``AttemptStore`` around another one that refuses to write tokens; reads pass."""
 
-    def __init__(self, hold: Any, warden: Warden) -> None:
-        self._hold = hold
+    def __init__(self, store: Any, warden: Warden) -> None:
+        self._store = store
         self._warden = warden
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._hold, name)
+        return getattr(self._store, name)
 
     def checkpoint(self, lease: Lease, *, done: int, total: int | None = None, position: Any = None) -> Any:
         self._warden.refuse_tokens("position", position)
-        return self._hold.checkpoint(lease, done=done, total=total, position=position)
+        return self._store.checkpoint(lease, done=done, total=total, position=position)
 
     def put_output(self, lease: Lease, value: Any, *, name: str = "") -> Any:
         self._warden.refuse_tokens("output", value)
         self._warden.refuse_tokens("name", name)
-        return self._hold.put_output(lease, value, name=name)
+        return self._store.put_output(lease, value, name=name)
 
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        made: list[Enqueued] = self._hold.enqueue(_passed(self._warden, jobs))
+        made: list[Enqueued] = self._store.enqueue(_passed(self._warden, jobs))
         return made
 
     def transaction(self, lease: Lease) -> GuardedEffect:
-        return GuardedEffect(self._hold.transaction(lease), self._warden)
+        return GuardedEffect(self._store.transaction(lease), self._warden)
 
     def fence(self, lease: Lease) -> GuardedFence:
-        return GuardedFence(self._hold.fence(lease), self._warden)
+        return GuardedFence(self._store.fence(lease), self._warden)
 
 
 class GuardedEffect:

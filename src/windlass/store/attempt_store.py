@@ -1,4 +1,4 @@
-"""What a running job may ask of the store: the store's own holder, or in a child process whoever speaks to it."""
+"""What a running job may ask of the store; engine/running_job_store.py does it."""
 
 from __future__ import annotations
 

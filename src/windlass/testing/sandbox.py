@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from windlass.app.app import App
 from windlass.arguments.asyncness import is_async
@@ -21,6 +21,7 @@ from windlass.clock import ManualClock
 from windlass.config import Config, load
 from windlass.engine.attempt import AttemptRunner, Call
 from windlass.engine.running_attempt import Processor, RunningAttempt
+from windlass.engine.running_job_store import RunningJobStore
 from windlass.errors import LeaseLost
 from windlass.features import Store, open_store
 from windlass.forking import Process
@@ -46,7 +47,7 @@ class Sandbox:
         self.app = app.bound(config=self.config, store=self.store)
         self._original = app
         self._runner = AttemptRunner(
-            lambda running: _Hold(self, self._held),
+            self._store_of,
             wrap=self.app.wrap,
             authority=self.app.authority,
             probe=self._reached,
@@ -215,6 +216,9 @@ class Sandbox:
             return self._runner.raised(running, error)
         return self._runner.returned(running, value)
 
+    def _store_of(self, running: RunningAttempt) -> RunningJobStore:
+        return RunningJobStore(_Access(self.store, self._held), running, self.faults.check_database)
+
     def _reached(self, point: str, number: int) -> None:
         """The job that runs passed a point."""
         assert self._lease is not None
@@ -257,41 +261,11 @@ def _called(call: Call) -> Any:
         return thread.submit(lambda: asyncio.run(call())).result()
 
 
-class _Hold:
-    """What a running job may ask of the store, when the database is not away."""
+class _Access(NamedTuple):
+    """The store and the holder of an attempt, which stays the same when a fault takes the lease away."""
 
-    def __init__(self, box: Sandbox, holder: Holder) -> None:
-        self._box = box
-        self._holder = holder
-
-    def checkpoint(self, lease: Lease, **what: Any) -> bool:
-        self._box.faults.check_database()
-        return self._holder.checkpoint(lease, **what)
-
-    def put_output(self, lease: Lease, value: Any, *, name: str = "") -> Any:
-        self._box.faults.check_database()
-        return self._holder.put_output(lease, value, name=name)
-
-    def transaction(self, lease: Lease) -> Any:
-        self._box.faults.check_database()
-        return self._holder.transaction(lease)
-
-    def fence(self, lease: Lease) -> Any:
-        self._box.faults.check_database()
-        return self._holder.fence(lease)
-
-    def resume(self, lease: Lease) -> Any:
-        return self._box.store.resume(lease)
-
-    def outputs_of(self, lease: Lease) -> Any:
-        return self._box.store.outputs_of(lease)
-
-    def principal_of(self, lease: Lease) -> Any:
-        return self._box.store.principals.of(lease)
-
-    def enqueue(self, jobs: Any) -> Any:
-        self._box.faults.check_database()
-        return self._box.store.enqueue(jobs)
+    store: Store
+    holder: Holder
 
 
 class _Inline(Submitter):

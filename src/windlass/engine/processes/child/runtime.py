@@ -25,16 +25,17 @@ from queue import SimpleQueue
 from typing import Any
 
 from windlass.arguments.importable import AUTHORITY, PHASE, WRAP, Address, find
-from windlass.engine.processes.child.store import ChildHold
+from windlass.engine.processes.child.store import ChildStore
 from windlass.engine.processes.exceptions import tell
 from windlass.engine.processes.forks import leave
 from windlass.engine.processes.wire import Frames, Message, pack, to_lease
 from windlass.engine.running_attempt import Processor, RunningAttempt
+from windlass.engine.running_job_store import RunningJobStore
 from windlass.errors import PayloadError
 from windlass.forking import Process
 from windlass.handlers.context import Context
 from windlass.handlers.registry import Kind, Phase, Registry
-from windlass.model import Flag, Lease, Run, has_flag
+from windlass.model import Flag, Lease, has_flag
 from windlass.model.retry import fixed
 from windlass.observe import logs
 from windlass.observe.current_job import current_job
@@ -83,7 +84,7 @@ class ChildContext(Context):
         self,
         lease: Lease,
         phase: Phase,
-        hold: ChildHold,
+        store: RunningJobStore,
         host: ChildRuntime,
         number: int,
         authority: Authority,
@@ -91,7 +92,7 @@ class ChildContext(Context):
         super().__init__(
             lease,
             phase,
-            hold,
+            store,
             authority=authority,
             touch=lambda: host.touch(number),
             on_duplicate=lambda name: host.send({"do": "duplicate", "job": number, "name": name}),
@@ -123,7 +124,7 @@ class ChildRuntime:
         self._work: SimpleQueue[CurrentJob | Message | None] = SimpleQueue()
         self._job: CurrentJob | None = None
         self._touched = 0.0
-        self._hold = ChildHold({}, 30.0)
+        self._store = ChildStore({}, 30.0)
         self._main: Mapping[str, Any] | None = None
         self._phases: dict[str, tuple[Phase, Authority]] = {}
         self._runner = asyncio.Runner()
@@ -138,7 +139,7 @@ class ChildRuntime:
             else:
                 self._set_up(item)
         self._runner.close()
-        self._hold.close()
+        self._store.close()
 
     def send(self, message: Message) -> None:
         with self._sending:
@@ -184,7 +185,7 @@ class ChildRuntime:
     def _set_up(self, message: Message) -> None:
         sys.argv = list(message["argv"])
         self._main = message["main"]
-        self._hold = ChildHold(message["store"], message["lease"])
+        self._store = ChildStore(message["store"], message["lease"])
         if message["logs"] is not None:
             logs.adopt(message["logs"], lambda: self._job.message["instance"] if self._job else None)
         elif message["log_level"] is not None:
@@ -224,12 +225,12 @@ class ChildRuntime:
             return None, {**tell(error, asked=False), "unloadable": True}
         try:
             number, waited = job.message["processor"], job.message["waited_ms"]
-            hold = self._hold.for_run(
-                lambda: Run(number, waited, max(0, int((time.monotonic() - began) * 1000)))
-            )
-            context = ChildContext(lease, phase, hold, self, job.number, authority)
+            processor, claimed = Processor(lease.phase, number), began - waited / 1000
+            running = RunningAttempt(lease, phase, processor, claimed, began, False)
+            store = RunningJobStore(self._store, running)
+            context = ChildContext(lease, phase, store, self, job.number, authority)
             job.on_stop(context.ask_to_stop)
-            current_job.set(RunningAttempt(lease, phase, Processor(lease.phase, number), began, began, False))
+            current_job.set(running)
             try:
                 arguments = phase.signature.decode_args(lease.args_json)
             except PayloadError as error:
