@@ -9,10 +9,10 @@ import pytest
 from tests.engine.leases import lease
 from windlass.engine.discovery import Discovery
 from windlass.engine.running_attempt import ProcessorState
+from windlass.engine.workload import Workload
 from windlass.engine.workload.coordinator import Coordinator
 from windlass.engine.workload.pool import Pool
 from windlass.engine.workload.queue import Queue, Refusal
-from windlass.engine.workload.workload import Workload
 from windlass.handlers.registry import Registry
 from windlass.settings import Settings
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from windlass.engine.discovery import AGAIN, Discovery
-from windlass.engine.workload.workload import Room
+from windlass.engine.workload import Room
 from windlass.model import Want
 from windlass.settings import Settings
 

@@ -15,7 +15,7 @@ from tests.engine.shop import Shop
 from tests.waiting import PATIENCE
 from windlass.engine.drain import Drain
 from windlass.engine.running_attempt import RunningAttempt
-from windlass.engine.workload.workload import Workload
+from windlass.engine.workload import Workload
 from windlass.errors import ConfigError
 from windlass.handlers.context import Context
 from windlass.model import JobFilter, NewJob, State

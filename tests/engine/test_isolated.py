@@ -12,7 +12,7 @@ import pytest
 from tests.engine import process_handlers as handlers
 from tests.engine.shop import Shop
 from windlass.engine.engine import Engine
-from windlass.engine.workload.workload import MOST_ALONE, MOST_APART
+from windlass.engine.workload import MOST_ALONE, MOST_APART
 from windlass.model import Enqueued, State
 
 pytestmark = pytest.mark.timing

@@ -13,7 +13,7 @@ import windlass
 from tests.app.test_build import config
 from tests.engine.leases import lease
 from windlass.engine.places import Places
-from windlass.engine.workload.workload import MOST_ALONE, Workload
+from windlass.engine.workload import MOST_ALONE, Workload
 from windlass.handlers.registry import Registry
 from windlass.model import Flag
 from windlass.settings import Settings

@@ -16,7 +16,7 @@ import pytest
 from tests.engine.shop import Shop
 from tests.waiting import PATIENCE
 from windlass.engine.engine import Engine
-from windlass.engine.workload.queue import Refusal
+from windlass.engine.workload import Refusal
 from windlass.errors import (
     SchemaError,
     StoreDamagedError,

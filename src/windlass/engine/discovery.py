@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 
-from windlass.engine.workload.workload import Room
+from windlass.engine.workload import Room
 from windlass.model import Want
 from windlass.settings import Settings
 

@@ -11,7 +11,7 @@ from windlass.engine.instance import Instance
 from windlass.engine.recorder import Recorder
 from windlass.engine.stats import Stats
 from windlass.engine.step import Stepper
-from windlass.engine.workload.workload import Workload
+from windlass.engine.workload import Workload
 from windlass.handlers.registry import Phase, Registry
 from windlass.model import Fired, Recovered
 from windlass.observe import events

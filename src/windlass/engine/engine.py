@@ -34,7 +34,7 @@ from windlass.engine.stats import Stats
 from windlass.engine.step import REFUSED_PAUSE, Stepper
 from windlass.engine.stopper import Stopper
 from windlass.engine.watchdog import Watchdog
-from windlass.engine.workload.workload import Workload
+from windlass.engine.workload import Workload
 from windlass.errors import ConfigError, WindlassError
 from windlass.features import Store
 from windlass.forking import Process

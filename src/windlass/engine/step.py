@@ -22,7 +22,7 @@ from windlass.engine.recorder import Recorder
 from windlass.engine.running_attempt import RunningAttempt
 from windlass.engine.single_writes import LONGEST_PAUSE, SHORTEST_PAUSE, SingleWrites
 from windlass.engine.stats import Stats
-from windlass.engine.workload.workload import Workload, needs_start
+from windlass.engine.workload import Workload, needs_start
 from windlass.errors import FAULTS_OF_THE_STORE, StoreError, WindlassError
 from windlass.model import Lease, Outcome, Released, Want
 from windlass.observe import events

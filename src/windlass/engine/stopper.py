@@ -10,7 +10,7 @@ from windlass.engine.instance import Instance
 from windlass.engine.running_attempt import RunningAttempt, Stop
 from windlass.engine.stats import Stats
 from windlass.engine.step import Stepper
-from windlass.engine.workload.workload import Workload
+from windlass.engine.workload import Workload
 from windlass.model import ON_REQUEST, Cancelled
 from windlass.observe import events
 from windlass.store.jobs.holder import CancelAsked

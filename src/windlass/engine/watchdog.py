@@ -17,7 +17,7 @@ from windlass.engine.heartbeat import Heartbeat
 from windlass.engine.running_attempt import Stop
 from windlass.engine.stats import Stats
 from windlass.engine.stopper import Stopper
-from windlass.engine.workload.workload import Workload
+from windlass.engine.workload import Workload
 from windlass.handlers.registry import Phase
 from windlass.observe import events
 from windlass.observe.logger import get_logger, thread

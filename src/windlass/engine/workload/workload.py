@@ -1,4 +1,4 @@
-"""The shop floor: what this instance holds in memory, what runs, and on which processor.
+"""What this instance holds in memory, what runs, and on which processor.
 
 Every thread of the engine comes here (the step thread brings claimed jobs, executors bring ended ones, the watchdog and the listener
 stop some), so everything happens under one lock, in calls that handle many jobs at once and never wait for anything.
