@@ -77,7 +77,7 @@ def test_a_start_that_fails_leaves_no_thread_and_no_instance(
 
     with monkeypatch.context() as patch:
         patch.setattr(
-            "windlass.upkeep.loop.Caretaker.start" if late else "windlass.engine.duties.Duties.announce",
+            "windlass.upkeep.loop.UpkeepLoop.start" if late else "windlass.engine.duties.Duties.announce",
             refuse,
         )
         with pytest.raises(StoreUnreachableError):
@@ -110,7 +110,7 @@ def no_processes(patch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any, **__: Any) -> None:
         raise ConfigError("open_store", "x", "what JSON can hold")
 
-    patch.setattr(ProcessExecutor, "__init__", refuse)
+    patch.setattr(ProcessExecutor, "start", refuse)
 
 
 @pytest.mark.parametrize(
