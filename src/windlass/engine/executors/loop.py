@@ -7,11 +7,13 @@ turn of the loop. Time limits are the watchdog's, not a timer per job.
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from windlass.arguments.json_checks import explain
@@ -19,6 +21,7 @@ from windlass.engine.attempt import AttemptRunner
 from windlass.engine.executors.contract import Ended, OnEnded
 from windlass.engine.executors.fault import Fault
 from windlass.engine.executors.shared_task import SharedTask
+from windlass.engine.executors.task_per_job import TaskPerJob
 from windlass.engine.running_attempt import RunningAttempt
 from windlass.errors import WindlassError
 from windlass.observe.logger import thread
@@ -33,7 +36,7 @@ class LoopExecutor:
         self._on_ended = on_ended
         self._inbox: list[Sequence[RunningAttempt]] = []
         self._inbox_lock = threading.Lock()
-        self._shared_task: SharedTask | None = None
+        self._tasks: SharedTask | TaskPerJob | None = None
         self._ended: list[Ended] = []
         self._is_flushing = False
         self._is_closing = False
@@ -72,7 +75,7 @@ class LoopExecutor:
         """The job whose code the loop's thread is in, and where; for a loop that does not answer."""
         frame = sys._current_frames().get(self._thread.ident or 0)
         lines = traceback.format_stack(frame)[-3:] if frame else []
-        return self._shared_task.current if self._shared_task else None, "".join(lines)
+        return self._tasks.current if self._tasks else None, "".join(lines)
 
     def close(self, *, wait: float = 0.0) -> None:
         self._call(self._end)
@@ -86,7 +89,7 @@ class LoopExecutor:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._shared_task = SharedTask(self._loop, self._runner, self._note, self.fault)
+        self._tasks = _ways()(self._loop, self._runner, self._note, self.fault)
         try:
             while not self._is_closing:
                 try:
@@ -106,8 +109,8 @@ class LoopExecutor:
         return batches
 
     def _start(self, batch: Sequence[RunningAttempt]) -> None:
-        if self._shared_task is not None:
-            self._shared_task.add(batch)
+        if self._tasks is not None:
+            self._tasks.add(batch)
 
     def _note(self, item: Ended) -> None:
         self._ended.append(item)
@@ -121,14 +124,25 @@ class LoopExecutor:
         self._on_ended(batch)
 
     def _cancel(self, running: RunningAttempt) -> None:
-        if self._shared_task is not None:
-            self._shared_task.cancel(running)
+        if self._tasks is not None:
+            self._tasks.cancel(running)
 
     def _end(self) -> None:
-        if self._shared_task is not None:
-            self._shared_task.close()
+        if self._tasks is not None:
+            self._tasks.close()
         self._is_closing = True
         self._loop.call_soon(self._loop.stop)
+
+
+def _ways() -> Callable[..., SharedTask | TaskPerJob]:
+    """How coroutines are run, for bench/tasks.py; goes when that is decided."""
+    match os.environ.get("WINDLASS_TASKS"):
+        case "task":
+            return TaskPerJob
+        case "eager":
+            return partial(TaskPerJob, eager_start=True)
+        case _:
+            return SharedTask
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
