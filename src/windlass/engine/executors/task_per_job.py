@@ -71,19 +71,20 @@ class TaskPerJob:
     def _gone(self, task: asyncio.Task[None]) -> None:
         """A task is over. One that is cancelled before its first step has not reported its end."""
         running = self._tasks.pop(task)
-        if task.cancelled():
+        if running.handle is task:
             self._note(ended((running, self._runner.raised(running, asyncio.CancelledError()))))
 
     async def _run(self, running: RunningAttempt) -> None:
         runner = self._runner
         call = runner.prepare(running)
         if not isinstance(call, Call):
+            running.handle = None
             self._note(Ended(running, call))
             return
         current_job.set(running)
         try:
-            value = await call.handler(**call.arguments)
+            outcome = runner.returned(running, await call.handler(**call.arguments))
         except BaseException as error:  # noqa: BLE001  whatever a handler raises is an outcome
-            self._note(ended((running, runner.raised(running, error))))
-        else:
-            self._note(ended((running, runner.returned(running, value))))
+            outcome = runner.raised(running, error)
+        running.handle = None
+        self._note(ended((running, outcome)))
