@@ -116,7 +116,8 @@ class OneJobRunner:
         self._registry = registry
         self._locks = locks or NoGuard()
         self.stats = Stats()
-        self._membership = Membership(store, self._settings, self.stats, degraded)
+        with use(logger):  # the lines of its thread go there
+            self._membership = Membership(store, self._settings, self.stats, degraded)
         self._runner = AttemptRunner(
             partial(RunningJobStore, self._membership),
             wrap=wrap,

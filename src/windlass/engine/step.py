@@ -82,6 +82,7 @@ class Stepper:
     # ------------------------------------------------------------------ from other threads
 
     def start(self) -> None:
+        self.turned_at = time.monotonic()
         self._thread.start()
 
     def wake(self) -> None:
