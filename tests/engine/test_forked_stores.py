@@ -19,8 +19,9 @@ import pytest
 from tests.engine.shop import Shop
 from tests.waiting import PATIENCE
 from windlass import forking
+from windlass.engine.one_job import OneJobRunner, Status
 from windlass.errors import StoreError
-from windlass.model import NewJob
+from windlass.model import NewJob, State
 
 pytestmark = [pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning"), pytest.mark.timing]
 
@@ -304,3 +305,24 @@ def test_forks_of_two_threads_take_turns(shop: Shop) -> None:
         thread.join(PATIENCE)
     assert codes == [0] * 30
     assert shop.store.phases.counts()["work"].queued == 31
+
+
+def test_what_was_made_before_a_fork_runs_jobs_after_it(shop: Shop) -> None:
+    """An application that is loaded before its server forks: the child's jobs are not those of another process."""
+
+    @shop.app.job
+    def work() -> int:
+        return 1
+
+    asked, queued = work.enqueue(), work.enqueue()
+    requests = OneJobRunner(shop.store, shop.app.registry, settings=shop.app.settings)
+    engine = shop.app.worker()
+
+    def run() -> None:
+        assert requests.process(asked.id).status is Status.COMPLETED
+        engine.start()
+        shop.until(lambda: shop.job(queued).state is State.COMPLETED)
+        engine.stop()
+
+    assert Child(run).code == 0
+    assert {shop.job(job).state for job in (asked, queued)} == {State.COMPLETED}
