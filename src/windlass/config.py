@@ -8,21 +8,20 @@ that is wrong is found at once, and named with its key, its value, where it came
 from __future__ import annotations
 
 import os
-import sys
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from windlass.errors import ConfigError, did_you_mean
-from windlass.locks.settings import LockSettings
+from windlass.locks.settings import TTL_MS, LockSettings
 from windlass.model.retry import Exponential, exponential
 from windlass.principals.sealed_tokens import TokenKeys
+from windlass.ranges import Range
 from windlass.settings import (
     LONGEST,
-    MOST_PROCESSORS,
     PROCESSOR_RANGE,
     PROCESSORS,
     RANGES,
@@ -247,30 +246,6 @@ def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 # ---------------------------------------------------------------------- what there is
 
 
-def _whole(least: int, most: int = sys.maxsize) -> Callable[[Any], int]:
-    def read(value: Any) -> int:
-        if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
-            raise ValueError
-        number = int(value)
-        if not least <= number <= most:
-            raise ValueError
-        return number
-
-    return read
-
-
-def _number(least: float, most: float = sys.float_info.max) -> Callable[[Any], float]:
-    def read(value: Any) -> float:
-        if isinstance(value, bool):
-            raise ValueError
-        number = float(value)
-        if not least <= number <= most:
-            raise ValueError
-        return number
-
-    return read
-
-
 def _flag(value: Any) -> bool:
     if isinstance(value, bool):
         return value
@@ -314,25 +289,19 @@ def _counts(value: Any) -> dict[str, int]:
         value = {name.strip(): number for name, _, number in pairs}
     if not isinstance(value, Mapping) or not all(isinstance(name, str) and name for name in value):
         raise ValueError
-    read = _whole(int(PROCESSOR_RANGE.least), int(PROCESSOR_RANGE.most))
-    return {name: read(number) for name, number in value.items()}
+    return {name: PROCESSOR_RANGE.read(number) for name, number in value.items()}
+
+
+def _number(key: str, allowed: Range, default: float | None, about: str) -> Known:
+    return Known(key, allowed.read, default, allowed.allowed, about)
 
 
 def _worker_keys() -> Iterator[Known]:
     """Every number of ``Settings`` under ``worker.``; what it may be stands there."""
     usual = Settings()
-    for name, key in _WORKER_KEYS.items():
-        allowed = RANGES.get(name)
-        if allowed is None or not key.startswith("worker."):
-            continue
-        read: Callable[[Any], Any] = (
-            _whole(int(allowed.least), int(allowed.most))
-            if allowed.is_whole
-            else _number(allowed.least, allowed.most)
-        )
-        if allowed.or_none:
-            read = _optional(read)
-        yield Known(key, read, getattr(usual, name), allowed.allowed, "how instances run")
+    for name, allowed in RANGES.items():
+        if (key := _WORKER_KEYS[name]).startswith("worker."):
+            yield _number(key, allowed, getattr(usual, name), "how instances run")
 
 
 _WORKER_KEYS = {
@@ -341,24 +310,25 @@ _WORKER_KEYS = {
 }
 """The key of each setting of an instance that a file or a variable can give."""
 
+_MILLISECONDS = Range(1, LONGEST * 1000, "milliseconds")
 _ALL = (
     Known("database.url", _database_url, DEFAULT_URL, FORMS, "where jobs are kept", is_secret=True),
     Known("database.auto_migrate", _optional(_flag), None, "true or false, or none: true for SQLite, false for PostgreSQL",
           "whether opening the database brings its tables up to date"),
-    Known("database.connect_timeout", _number(0.1, LONGEST), 5.0, f"seconds from 0.1 to {LONGEST:,}",
-          "how long a call waits for a connection to PostgreSQL before it raises store_unreachable"),
+    _number("database.connect_timeout", Range(0.1, LONGEST, "seconds"), 5.0,
+            "how long a call waits for a connection to PostgreSQL before it raises store_unreachable"),
     Known("redis.url", _optional(_text), None, "a redis: URL, or none", "where idempotency locks are kept", is_secret=True),
-    Known("background.retry.attempts", _whole(1, 32_000), 3, "a whole number from 1 to 32,000", "attempts of a job, the first included"),
-    Known("background.retry.base_delay_ms", _number(1, LONGEST * 1000), 1000.0, f"milliseconds from 1 to {LONGEST * 1000:,}", "the first wait after a failure"),
-    Known("background.retry.max_delay_ms", _number(1, LONGEST * 1000), 300_000.0, f"milliseconds from 1 to {LONGEST * 1000:,}", "the longest wait"),
-    Known("background.retry.jitter_ratio", _number(0, 1), 0.2, "a number from 0 to 1", "how far waits are spread"),
-    Known("background.timeout_ms", _optional(_number(1, LONGEST * 1000)), TIME_LIMIT * 1000, f"milliseconds from 1 to {LONGEST * 1000:,}, or none",
-          "the time limit of phases that do not say"),
-    Known("background.processors", _whole(1, MOST_PROCESSORS), PROCESSORS, PROCESSOR_RANGE.allowed,
-          "processors of phases that do not say"),
-    Known("background.lock_ttl_ms", _whole(1000), 300_000, "milliseconds from 1000", "how long a lock lives unless it is renewed"),
-    Known("background.lock_fallback_ttl_ms", _whole(1000), 60_000, "milliseconds from 1000",
-          "the same for the lock in memory that stands in while Redis is away; at most lock_ttl_ms"),
+    _number("background.retry.attempts", Range(1, 32_000, is_whole=True), 3, "attempts of a job, the first included"),
+    _number("background.retry.base_delay_ms", _MILLISECONDS, 1000.0, "the first wait after a failure"),
+    _number("background.retry.max_delay_ms", _MILLISECONDS, 300_000.0, "the longest wait"),
+    _number("background.retry.jitter_ratio", Range(0, 1), 0.2, "how far waits are spread"),
+    _number("background.timeout_ms", replace(_MILLISECONDS, or_none="no limit"), TIME_LIMIT * 1000,
+            "the time limit of phases that do not say"),
+    _number("background.processors", PROCESSOR_RANGE, PROCESSORS,
+            "processors of phases that do not say"),
+    _number("background.lock_ttl_ms", TTL_MS, 300_000, "how long a lock lives unless it is renewed"),
+    _number("background.lock_fallback_ttl_ms", TTL_MS, 60_000,
+            "the same for the lock in memory that stands in while Redis is away; at most lock_ttl_ms"),
     Known("background.lock_prefix", _text, "bg:req:", "1 to 200 characters without spaces", "what a lock's key begins with; the request's id follows"),
     Known("background.redis_lock_enabled", _flag, True, "true or false", "whether locks are kept in Redis",
           aliases=("BACKGROUND_REDIS_LOCK_ENABLED",)),
@@ -367,8 +337,8 @@ _ALL = (
     Known("principal.keys", _optional(TokenKeys.parse), None,
           "ids with keys of 32 bytes in base64, the one that seals first: new:BASE64,old:BASE64",
           "keys of the tokens that jobs keep; the first one seals, all of them open", is_secret=True, is_hidden=True),
-    Known("runtime.max_concurrent_calls", _optional(_whole(1, 1_000_000)), None, "a whole number of 1 or more, or none",
-          "jobs one instance runs at once"),
+    _number("runtime.max_concurrent_calls", RANGES["max_concurrent_calls"], None,
+            "jobs one instance runs at once"),
     Known("worker.profile", _one_of("default", "gentle"), "default", "default or gentle", "which figures the others start from"),
     Known("worker.processors", _counts, {}, "whole numbers by phase: a table, or welcome=4,report=2",
           "processors of single phases in this instance"),

@@ -391,6 +391,14 @@ class RuleNotFoundError(WindlassError):
         self.name = name
 
 
+def check_names(what: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Refuse a name that is not known, with the known ones and the one that was probably meant."""
+    names = sorted(known)
+    for name in given:
+        if name not in names:
+            raise ConfigError(what, name, f"one of {', '.join(names)}{did_you_mean(name, names)}")
+
+
 def did_you_mean(name: object, known: Iterable[str], alike: float = 0.6) -> str:
     """``; did you mean lease?``, to put behind what is allowed; empty where nothing is as much alike as that (1 is the same)."""
     near = difflib.get_close_matches(str(name), list(known), n=1, cutoff=alike)

@@ -10,7 +10,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
-from windlass.errors import ConfigError, did_you_mean
+from windlass.errors import ConfigError, check_names
+from windlass.ranges import Range
 
 SHORTEST = 0.01  # seconds between two looks at anything; less would keep a core busy with looking
 LONGEST = 30 * 86_400  # seconds; more than anybody waits for, and less than the largest date or timer
@@ -20,36 +21,8 @@ PROCESSORS = 10  # of a phase that does not say
 TIME_LIMIT = 300.0  # seconds; of an attempt of a phase that does not say
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
-    """The values a number may have."""
-
-    least: float
-    most: float
-    unit: str = "seconds"
-    is_whole: bool = False
-    or_none: str = ""  # what None means, where it is allowed
-
-    @property
-    def allowed(self) -> str:
-        """Completes "it must be ..."."""
-        if self.is_whole:
-            text = f"a whole number from {self.least:,} to {self.most:,}"
-        else:
-            text = f"a number of {self.unit} from {self.least:g} to {self.most:,}"
-        return f"{text}, or None for {self.or_none}" if self.or_none else text
-
-    def check(self, name: str, value: object) -> None:
-        """Refuse a value outside, under the name it was given."""
-        if value is None and self.or_none:
-            return
-        kinds = int if self.is_whole else int | float
-        if isinstance(value, bool) or not isinstance(value, kinds) or not self.least <= value <= self.most:
-            raise ConfigError(name, value, self.allowed)
-
-
-_INTERVAL = Range(SHORTEST, LONGEST)
-_WAIT = Range(0, LONGEST)
+_INTERVAL = Range(SHORTEST, LONGEST, "seconds")
+_WAIT = Range(0, LONGEST, "seconds")
 PROCESSOR_RANGE = Range(1, MOST_PROCESSORS, is_whole=True)
 RANGES: Mapping[str, Range] = {
     "lease": _INTERVAL,
@@ -74,12 +47,12 @@ RANGES: Mapping[str, Range] = {
     "grace": _WAIT,
     "pressure": _INTERVAL,
     "unserved": _INTERVAL,
-    "fail_unserved": Range(0, MOST_DAYS * 86_400, or_none="never"),
+    "fail_unserved": Range(0, MOST_DAYS * 86_400, "seconds", or_none="never"),
     "rollup": _INTERVAL,
     "rollup_days": Range(0, MOST_DAYS, "days"),
-    "erase_principal_after": Range(0, MOST_DAYS * 86_400, or_none="never"),
+    "erase_principal_after": Range(0, MOST_DAYS * 86_400, "seconds", or_none="never"),
 }
-"""What each number may be. A setting that is no number is looked at by itself."""
+"""What each number may be. A setting that is no number is checked by itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,11 +138,7 @@ class Settings:
 
     def changed(self, **changes: Any) -> Settings:
         """These settings with some of them changed; an unknown name is refused."""
-        known = {item.name for item in fields(self)}
-        for name in changes:
-            if name not in known:
-                near = did_you_mean(name, sorted(known))
-                raise ConfigError("setting", name, f"one of {', '.join(sorted(known))}{near}")
+        check_names("setting", changes, (item.name for item in fields(self)))
         return replace(self, **changes)
 
 

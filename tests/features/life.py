@@ -8,17 +8,25 @@ from __future__ import annotations
 import json
 import sys
 from datetime import timedelta
-from types import SimpleNamespace
+from typing import NamedTuple
 
 from tests.features.probe.feature import TABLES, Probe
 from windlass.clock import ManualClock
 from windlass.features import Store, open_store
 from windlass.model import Advanced, JobError, Json, NewJob, Retention, Retried
 from windlass.store.feature import register
+from windlass.store.jobs.holder import Holder
 from windlass.upkeep.agenda import Agenda
 from windlass.upkeep.recoverer import Recoverer
 
 register(Probe())
+
+
+class Fixed(NamedTuple):
+    """An instance whose holder is never replaced."""
+
+    holder: Holder
+
 
 BOOM = JobError(type="Boom", code="boom", message="it broke")
 
@@ -59,7 +67,7 @@ def main(url: str) -> None:
         # the duty
         recoverer = Recoverer(
             store,
-            instance=SimpleNamespace(holder=holder),
+            instance=Fixed(holder),
             phases={},
             death_cap=10,
             record=lambda outcome: None,

@@ -12,8 +12,12 @@ from typing import Any
 
 from tests.engine.leases import lease
 from windlass.model import Lease
-from windlass.observe import logs
+from windlass.observe import events, logs
+from windlass.observe.emit import Event
 from windlass.observe.redaction import Secrets
+
+LEVELS = {event.name: event.level for event in vars(events).values() if isinstance(event, Event)}
+"""Every event and its level; ``instance.health`` is a WARNING where something is degraded or down."""
 
 
 class Terminal(io.StringIO):

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.observe.lines import LEVELS
 from tests.observe.test_metrics import _metrics
-from windlass.observe import emit as records
 
 RULES = files("windlass.observe").joinpath("alerts.yml").read_text("utf-8")
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "logs-and-metrics.md"
@@ -47,7 +47,7 @@ def test_every_rule_is_whole(block: str) -> None:
     assert re.search(r'^ {10}summary: ".+"$', block, re.MULTILINE)
     (description,) = re.findall(r'^ {10}description: "(.+)"$', block, re.MULTILINE)
     for event in re.findall(r"\b(?:job|store|loop)\.\w+", description):
-        assert event in records.LEVELS, event
+        assert event in LEVELS, event
     for label in re.findall(r"\$labels\.(\w+)", block):
         assert label in ("instance", "phase", "part")
 

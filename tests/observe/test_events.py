@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import logging
+import re
+import string
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.observe.lines import a_job, a_lease, written
+from tests.observe.lines import LEVELS, a_job, a_lease, written
 from windlass.errors import StoreUnreachableError
 from windlass.model import (
     Advanced,
@@ -21,18 +25,19 @@ from windlass.model import (
     Fired,
     JobError,
     Outcome,
-    PhasePause,
     Recovered,
     Released,
     Retried,
     Run,
     Tick,
 )
-from windlass.observe import emit as records
 from windlass.observe import events
+from windlass.observe.emit import Event, emit, enabled
 from windlass.observe.logger import Quiet
 from windlass.observe.report import OUTCOMES
 
+ROOT = Path(__file__).parents[2]
+EVENTS = {name: value for name, value in vars(events).items() if isinstance(value, Event)}
 ERROR = JobError(
     type="ConnectionError", code="exception", message="ConnectionError: refused", traceback="Traceback …"
 )
@@ -46,6 +51,7 @@ JOB = {
     "max_attempts": 3,
     "correlation_id": "req-7",
 }
+FIELDS: dict[str, Any] = JOB
 
 ENDS: list[tuple[Outcome, str, str, dict[str, Any]]] = [
     (Completed(LEASE, run=RUN), "completed", "debug", {}),
@@ -79,7 +85,7 @@ def test_every_end_is_told(outcome: Outcome, name: str, level: str, extra: dict[
 
 
 def test_every_outcome_has_an_event() -> None:
-    assert {f"job.{name}" for name in OUTCOMES} <= set(records.LEVELS)
+    assert {f"job.{name}" for name in OUTCOMES} <= set(LEVELS)
     assert {name for _, name, _, _ in ENDS} == set(OUTCOMES)
 
 
@@ -100,51 +106,51 @@ def test_everything_else_is_told() -> None:
         events.ended_elsewhere(LEASE, "completed", RUN)
         events.ended_elsewhere(LEASE, "lost")
         events.recovered(Recovered(LEASE, "failed", error=ERROR))
-        events.refused(LEASE, "being processed")
+        emit(events.REFUSED, lease=LEASE, reason="being processed")
         events.duplicate_prevented(LEASE, "page")
-        events.held_back("site:one", "site:two", 200, 100, is_full=True)
-        events.unserved("site:two", 7)
-        events.drain_held_up(PhasePause("site:two", datetime(2026, 1, 1, tzinfo=UTC), None, "repairs"), 7)
-        events.lock_held("0190-a", "worker-2", JOB)
-        events.lock_lost("0190-a", JOB)
-        events.lock_degraded("ConnectionError: refused", skipped=3)
-        events.lock_restored(datetime(2026, 1, 1, tzinfo=UTC))
-        events.duty_failing("links", 3, StoreUnreachableError("refused"))
-        events.duty_works("links")
-        events.store_awaited(StoreUnreachableError("refused"), 12.0)
-        events.schedules_defined(Defined(("a",), (), ("b",)))
-        events.schedules_defined(Defined())
-        events.rules_defined(Defined(("a",), (), ()))
+        emit(events.HELD_BACK, 100, phase="site:one", next_phase="site:two", queued=200, is_held=True)
+        emit(events.UNSERVED, "7 jobs wait", phase="site:two", queued=7)
+        emit(events.DRAIN_HELD_UP, "until it is resumed", phase="site:two", queued=7, reason="repairs")
+        emit(events.LOCK_HELD, holder="worker-2", **FIELDS)
+        emit(events.LOCK_LOST, **FIELDS)
+        emit(events.LOCK_DEGRADED, reason="ConnectionError: refused", skipped=3)
+        emit(events.LOCK_RESTORED, since="2026-01-01T00:00:00+00:00")
+        refused = events.problem(StoreUnreachableError("refused"))
+        emit(events.DUTY_FAILING, duty="links", times=3, error=refused)
+        emit(events.DUTY_WORKS, duty="links")
+        emit(events.STORE_AWAITED, 12.0, seconds_left=12.0, error=refused)
+        events.defined(Defined(("a",), (), ("b",)), Defined())
+        events.defined(Defined(), Defined(("a",), (), ()))
         tick = Tick(
             "nightly", datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 1, tzinfo=UTC), "0190-a", 3
         )
         events.fired(Fired("nightly", "welcome", [tick], 2, is_capped=True))
         events.fired(Fired("nightly", "welcome", (), refused="its expression is none"))
         events.fired(Fired("nightly", "welcome", (), left="its zone is unknown"))
-        events.processor_replaced(a_job(), "time limit")
+        emit(events.PROCESSOR_REPLACED, lease=LEASE, processor="welcome-processor-1", reason="time limit")
         events.overdue(a_job(), 0.5, "thread")
         events.raised_after_end(LEASE, ERROR)
-        events.result_dropped(LEASE)
-        events.chunk_retried(LEASE, 7, 1, 3, TimeoutError("slow"), 0.5)
-        events.request_unknown("0190-a", "req-7")
-        events.metrics_listening("http://127.0.0.1:9100")
-        events.process_ended(2, "was killed by SIGKILL", 12.34, 0.25)
-        events.policy_broken(LEASE, ZeroDivisionError("division by zero"))
+        emit(events.RESULT_DROPPED, lease=LEASE)
+        emit(events.CHUNK_RETRIED, 1, 3, lease=LEASE, chunk=7, reason="slow", delay_seconds=0.5)
+        emit(events.REQUEST_UNKNOWN, job_id="0190-a", correlation_id="req-7")
+        emit(events.METRICS_LISTENING, url="http://127.0.0.1:9100")
+        emit(events.PROCESS_ENDED, place=2, reason="was killed by SIGKILL", seconds=12.3, pause_seconds=0.25)
+        emit(events.POLICY_BROKEN, lease=LEASE, reason="ZeroDivisionError: division by zero")
         events.executor_failed("threads", "can't start new thread; 3 jobs wait for a thread", ())
         events.executor_failed("loop", "TypeError: a coroutine was expected", [a_job()])
-        events.instance_started("i-1", ["a", "b"])
-        events.instance_stopping("i-1", 7, 30.0)
-        events.instance_stopped("i-1")
+        emit(events.INSTANCE_STARTED, "a, b", instance="i-1", phases=["a", "b"])
+        emit(events.INSTANCE_STOPPING, instance="i-1", running=7, grace_seconds=30.0)
+        emit(events.INSTANCE_STOPPED, instance="i-1")
         events.left_behind(["asyncio_0"], ["Process-1", "Process-2"])
-        events.self_stopped("i-1")
-        events.lease_lost("i-1", "others declared it dead")
+        emit(events.SELF_STOPPED, instance="i-1")
+        emit(events.LEASE_LOST, instance="i-1", reason="others declared it dead")
         events.loop_blocked(LEASE, 1.25, 'File "work.py", line 7\n    time.sleep(9)')
         events.loop_blocked(None, 1.25, "")
         events.health("ok", {})
         events.health("degraded", {"listener": "polling"})
         events.store_unreachable(StoreUnreachableError("connection refused"), quiet=Quiet())
         events.store_back(quiet=Quiet())
-        records.emit("job.summary", "7 completed")
+        emit(events.SUMMARY, "7 completed")
     found = {line["event"]: logging.getLevelNamesMapping()[line["level"].upper()] for line in lines.objects}
     by_ends = {
         "job.completed",
@@ -155,9 +161,9 @@ def test_everything_else_is_told() -> None:
         "job.released",
         "job.lost",
     }
-    assert set(found) | by_ends == set(records.LEVELS)
+    assert set(found) | by_ends == set(LEVELS)
     found["instance.health"] = logging.INFO
-    assert found == {name: level for name, level in records.LEVELS.items() if name in found}
+    assert found == {name: level for name, level in LEVELS.items() if name in found}
     by_name = {line["event"]: line for line in lines.objects}
     assert by_name["job.recovered"]["fields"] == {"verdict": "failed"}
     assert by_name["job.recovered"]["error"]["code"] == "exception"
@@ -190,7 +196,7 @@ def test_what_is_not_shown_costs_nothing() -> None:
             raise AssertionError("a job of the batch was looked at")
 
     with written(level="info") as lines:
-        assert not records.enabled(logging.DEBUG) and records.enabled(logging.INFO)
+        assert not enabled(logging.DEBUG) and enabled(logging.INFO)
         outcome = Completed(LEASE)
         events.started(Untouched([a_job()]))
         events.claimed(Untouched([LEASE]))
@@ -209,3 +215,44 @@ def test_a_hostile_job_stays_on_its_line() -> None:
             events.recovered(Recovered(lease, bad, error=error))
             events.loop_blocked(lease, 1.0, bad)
         assert len(lines.heads) == 3 and "\x1b" not in lines.text
+
+
+def test_every_call_has_what_the_text_of_its_event_needs() -> None:
+    """A text is a format string: a field that it names and a call does not give would raise where the event is written."""
+    calls = [call for path in ROOT.glob("src/windlass/**/*.py") for call in _emits(path)]
+    assert {name for _, name, _, _ in calls} >= {"LEASE_LOST", "PROCESS_ENDED", "LOCK_DEGRADED", "CLAIMED"}
+    for place, name, words, fields in calls:
+        text = EVENTS[name].text
+        used = {
+            re.split(r"[.\[]", field)[0]
+            for _, field, _, _ in string.Formatter().parse(text)
+            if field is not None
+        }
+        numbers = {int(field) for field in used if field.isdigit()}
+        missing = {field for field in used if not field.isdigit()} - fields
+        assert "**" in fields or not missing, f"{place}: {name} needs {missing}"
+        assert len(numbers) <= words, f"{place}: {name} has {len(numbers)} words in its text"
+
+
+def _emits(path: Path) -> Iterator[tuple[str, str, int, set[str]]]:
+    """Each call of ``emit`` that names its event: where, the event, how many words, which fields."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if not isinstance(node, ast.Call):
+            continue
+        names = [one.id if isinstance(one, ast.Name) else "" for one in (node.func, *node.args[:1])]
+        at = 1 if names == ["partial", "emit"] else 0
+        if names[at] not in ("emit", "_emit") or len(node.args) <= at:
+            continue
+        fields = {keyword.arg or "**" for keyword in node.keywords}
+        if "lease" in fields:
+            fields |= set(JOB)
+        for part in ast.walk(node.args[at]):  # one event, or one of two by a condition
+            name = (
+                part.attr
+                if isinstance(part, ast.Attribute)
+                else part.id
+                if isinstance(part, ast.Name)
+                else ""
+            )
+            if name in EVENTS:
+                yield f"{path.name}:{node.lineno}", name, len(node.args) - 1 - at, fields

@@ -153,6 +153,7 @@ def _await_database(app: App, patience: float) -> None:
     """Wait until the database answers, with a line now and then; nothing where nobody asked for it."""
     from windlass.errors import StoreUnreachableError
     from windlass.observe import events
+    from windlass.observe.emit import emit
 
     deadline, told_at = time.monotonic() + patience, 0.0
     while patience:
@@ -165,7 +166,7 @@ def _await_database(app: App, patience: float) -> None:
                 raise
             if time.monotonic() >= told_at:
                 told_at = time.monotonic() + TELL_EVERY
-                events.store_awaited(error, left)
+                emit(events.STORE_AWAITED, left, seconds_left=round(left, 1), error=events.problem(error))
             time.sleep(min(LOOK_EVERY, left))
 
 
@@ -221,13 +222,14 @@ def _serve(
 
 def _open_door(engine: Engine, store: Any, host: str, port: int) -> Any:
     from windlass.observe import events
+    from windlass.observe.emit import emit
     from windlass.observe.metrics import Metrics
     from windlass.observe.server import serve
 
     phases = store.phases
     made = Metrics(engine.stats.report, engine.report, counts=phases.counts, oldest=phases.oldest)
     door = serve(host, port, engine.report, made.render, counts=phases.counts, paused=phases.paused)
-    events.metrics_listening(f"http://{f'[{host}]' if ':' in host else host}:{door.port}")
+    emit(events.METRICS_LISTENING, url=f"http://{f'[{host}]' if ':' in host else host}:{door.port}")
     return door
 
 

@@ -25,6 +25,7 @@ from windlass.cli.exit_deadline import BEYOND_ALL
 from windlass.cli.stop_signals import StopSignals
 from windlass.errors import ConfigError
 from windlass.observe import events
+from windlass.observe.emit import emit
 
 QUICKLY = 5.0  # a process that dies sooner than this after its start is restarted with a growing pause
 LONGEST_PAUSE = 30.0
@@ -118,7 +119,14 @@ class _Place:
         if self.is_unusable:
             pause = max(pause, UNUSABLE_PAUSE)
         self.start_at = time.monotonic() + pause
-        tell = partial(events.process_ended, self.number, _how(code), lived, pause)
+        tell = partial(
+            emit,
+            events.PROCESS_ENDED,
+            place=self.number,
+            reason=_how(code),
+            seconds=round(lived, 1),
+            pause_seconds=pause,
+        )
         if self.is_unusable:
             self._unsaid = tell  # it said why itself, and perhaps there will be no other
         else:

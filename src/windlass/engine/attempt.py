@@ -40,6 +40,7 @@ from windlass.model import (
 from windlass.model.retry import as_delay, exponential
 from windlass.model.signals import STOPPED, BadResult, Cancel, Fail, Retry
 from windlass.observe import events
+from windlass.observe.emit import emit
 from windlass.principals.authority import Authority, gated
 from windlass.store.attempt_store import AttemptStore
 
@@ -172,7 +173,7 @@ class AttemptRunner:
             leave()
         lease, phase, context = running.lease, running.phase, running.context
         if context is not None and context.is_dropped(value):
-            events.result_dropped(lease)
+            emit(events.RESULT_DROPPED, lease=lease)
         if phase is None or (context is not None and context.is_recorded):
             return None
         if context is not None and context.awaits_commit:
@@ -342,7 +343,7 @@ class AttemptRunner:
         try:
             delay = as_delay(phase.retry.delay(lease.attempt, error))
         except BaseException as broken:  # noqa: BLE001  the policy may be the user's own
-            events.policy_broken(lease, broken)
+            emit(events.POLICY_BROKEN, lease=lease, reason=explain(broken))
             delay = STAND_IN.delay(lease.attempt)
             failed = replace(failed, details={**failed.details, "retry_policy": explain(broken)})
         return Retried(lease, failed, delay, counted=counted)

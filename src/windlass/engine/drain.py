@@ -9,6 +9,7 @@ from windlass.errors import StoreUnreachableError
 from windlass.features import Store
 from windlass.model import Counts
 from windlass.observe import events
+from windlass.observe.emit import emit
 
 HORIZON = 60.0
 
@@ -61,7 +62,9 @@ class Drain:
         for pause in self._store.phases.paused():
             if queued.get(pause.phase) and pause.phase not in self._told:
                 self._told.add(pause.phase)
-                events.drain_held_up(pause, queued[pause.phase])
+                ends = f"until {pause.until:%Y-%m-%d %H:%M:%S} UTC" if pause.until else "until it is resumed"
+                count = queued[pause.phase]
+                emit(events.DRAIN_HELD_UP, ends, phase=pause.phase, queued=count, reason=pause.reason)
 
     def wait(self, timeout: float = 60.0, every: float = 0.02) -> bool:
         """Wait until it is over; False when the time ran out."""

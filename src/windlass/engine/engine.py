@@ -42,9 +42,11 @@ from windlass.handlers.definitions import sync
 from windlass.handlers.registry import Registry
 from windlass.observe import events
 from windlass.observe.current_job import current_job
+from windlass.observe.emit import emit
 from windlass.observe.logger import thread, use
 from windlass.observe.report import EngineReport, PhaseReport
 from windlass.principals.authority import Authority
+from windlass.ranges import is_number
 from windlass.settings import Settings
 from windlass.store.jobs.holder import Holder
 from windlass.upkeep.troubles import Troubles
@@ -189,13 +191,13 @@ class Engine:
             self._forget_places = self._places.on_free(lambda: self._duties.ask("assign"))
             undo.callback(self._forget_places)
         self.state = "running"
-        events.instance_started(self.id, phases)
+        served = sorted(phases)
+        emit(events.INSTANCE_STARTED, ", ".join(served) or "no phase", instance=self.id, phases=served)
 
     def _define(self) -> None:
         """Make the database say what this code says about schedules, rules and limits."""
         synced = sync(self._store, self._registry)
-        events.schedules_defined(synced.schedules)
-        events.rules_defined(synced.rules)
+        events.defined(synced.schedules, synced.rules)
         self._store.limits.tell(phase.flow for phase in self.phases.values() if phase.flow)
 
     # ------------------------------------------------------------------ what executors report
@@ -244,7 +246,8 @@ class Engine:
             if self.state not in ("running", "stopping"):  # the latter: a stop before was interrupted
                 return
             self.state = "stopping"
-            events.instance_stopping(self.id, len(self._workload.running()), grace)
+            left = len(self._workload.running())
+            emit(events.INSTANCE_STOPPING, instance=self.id, running=left, grace_seconds=grace)
             self._stepper.stop_claiming()
             self._workload.close()
             self._stepper.give_back(self._workload.clear())
@@ -257,7 +260,7 @@ class Engine:
             self._stepper.give_back(self._workload.clear())
             self._end(deadline)
             self.state = "stopped"
-            events.instance_stopped(self.id)
+            emit(events.INSTANCE_STOPPED, instance=self.id)
             self._stopped.set()
 
     def hurry(self) -> None:
@@ -379,10 +382,6 @@ class Engine:
 
 
 def _seconds(grace: object) -> float:
-    if (
-        isinstance(grace, bool)
-        or not isinstance(grace, int | float)
-        or not 0 <= grace <= threading.TIMEOUT_MAX
-    ):
+    if not is_number(grace, 0, threading.TIMEOUT_MAX):
         raise ConfigError("grace", grace, "a number of seconds from 0")
     return grace

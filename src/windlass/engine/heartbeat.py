@@ -14,6 +14,7 @@ from windlass.engine.instance import Instance
 from windlass.engine.stats import Stats
 from windlass.errors import LeaseLost, StoreError
 from windlass.observe import events
+from windlass.observe.emit import emit
 from windlass.observe.logger import get_logger, thread
 from windlass.settings import Settings
 from windlass.store.jobs.holder import UNKNOWN_GRACE, CancelAsked
@@ -167,5 +168,5 @@ class Heartbeat:
         if not self._is_lost:
             self._is_lost = True
             self._stats.count("lease_lost")
-            events.lease_lost(self._instance.id, why)
+            emit(events.LEASE_LOST, instance=self._instance.id, reason=why)
             self._on_lost(why)

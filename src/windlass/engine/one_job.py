@@ -36,6 +36,7 @@ from windlass.handlers.registry import Registry
 from windlass.model import Advanced, Completed, Flag, Job, Lease, Outcome, Retried, State, Verdict, has_flag
 from windlass.observe import events
 from windlass.observe.current_job import current_job, lease_fields
+from windlass.observe.emit import emit
 from windlass.observe.logger import use
 from windlass.observe.report import EngineReport
 from windlass.principals.authority import Authority
@@ -139,7 +140,7 @@ class OneJobRunner:
             try:
                 return self._locked(request_id, correlation_id)
             except JobNotFoundError:
-                events.request_unknown(request_id, correlation_id)
+                emit(events.REQUEST_UNKNOWN, job_id=request_id, correlation_id=correlation_id)
                 return Processed(Status.UNKNOWN, request_id, None)
 
     def _locked(self, request_id: str, correlation_id: str | None) -> Processed:

@@ -26,6 +26,7 @@ from windlass.engine.workload import Workload, needs_start
 from windlass.errors import FAULTS_OF_THE_STORE, StoreError, WindlassError
 from windlass.model import Lease, Outcome, Released, Want
 from windlass.observe import events
+from windlass.observe.emit import emit
 from windlass.observe.logger import get_logger, thread
 from windlass.settings import Settings
 from windlass.store.jobs.holder import Step
@@ -276,7 +277,7 @@ class Stepper:
                 return
             refused = self._workload.offer(claimed)
             for lease, reason in refused:
-                events.refused(lease, reason)
+                emit(events.REFUSED, lease=lease, reason=str(reason))
                 self._stats.count("refused", label=reason)
                 self._discovery.postpone(lease.phase, REFUSED_PAUSE)
             self._recorder.put(Released(lease) for lease, _ in refused)

@@ -13,6 +13,7 @@ from windlass.engine.step import Stepper
 from windlass.engine.workload import Workload
 from windlass.model import ON_REQUEST, Cancelled
 from windlass.observe import events
+from windlass.observe.emit import emit
 from windlass.store.jobs.holder import CancelAsked
 
 
@@ -61,7 +62,12 @@ class Stopper:
         """Record the end of jobs that do not stop, and give their processors to other jobs."""
         for running in stubborn:
             if self._workload.give_up(running):
-                events.processor_replaced(running, running.stop or "")
+                emit(
+                    events.PROCESSOR_REPLACED,
+                    lease=running.lease,
+                    processor=running.processor.name,
+                    reason=str(running.stop or ""),
+                )
                 self._stepper.record([self._runner.given_up(running)])
         self._stepper.assign()
 
@@ -74,7 +80,7 @@ class Stopper:
     def lease_over(self) -> None:
         """The lease is about to end unrenewed: stop everything, and give it back if the database still takes it."""
         self._stats.count("self_stops")
-        events.self_stopped(self._instance.id)
+        emit(events.SELF_STOPPED, instance=self._instance.id)
         self._stepper.give_back(self._workload.clear())
         self.stop_all(Stop.LEASE_LOST)
 

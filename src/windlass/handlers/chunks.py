@@ -28,6 +28,7 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from windlass.arguments.asyncness import is_async, is_on_a_loop
+from windlass.arguments.json_checks import explain
 from windlass.errors import ConfigError, LeaseLost, NotAllowedError, StoreError, WindlassError
 from windlass.handlers.chunk_transaction import ChunkTransaction
 from windlass.handlers.transaction import JobTransaction
@@ -35,6 +36,8 @@ from windlass.model import Lease, Output, Progress, wrapped
 from windlass.model.retry import RetryPolicy, as_delay
 from windlass.model.signals import STOPPED, Fail, Signal, Stopped
 from windlass.observe import events
+from windlass.observe.emit import emit
+from windlass.ranges import is_whole
 
 SIZE = 1000
 SKIPPED = "skipped:"
@@ -91,11 +94,11 @@ class Chunks:
         skip_limit: int,
         cleanup: Callable[[], Any] | None,
     ) -> None:
-        if not _is_whole(size, 1):
+        if not is_whole(size, 1):
             raise ConfigError("size", size, "a whole number of 1 or more records a chunk")
-        if total is not None and not _is_whole(total, 0):
+        if total is not None and not is_whole(total, 0):
             raise ConfigError("total", total, "a whole number from 0, or None where it is not known")
-        if not _is_whole(skip_limit, 0):
+        if not is_whole(skip_limit, 0):
             raise ConfigError("skip_limit", skip_limit, "a whole number from 0")
         self._host = host
         self._size = size
@@ -268,7 +271,7 @@ class Chunk:
             raise WindlassError(
                 "a numbered chunk knows its place; chunk.reached() is for loops without a total"
             )
-        if not _is_whole(count, 0):
+        if not is_whole(count, 0):
             raise ConfigError("count", count, "how many records the chunk had, from 0")
         self.reaches, self.count, self.is_last, self._has_reached = after, count, after is None, True
 
@@ -289,7 +292,16 @@ class Chunk:
             )
         retry = self._chunks._retry
         delay = as_delay(retry.delay(self.attempt, self._error)).total_seconds()
-        events.chunk_retried(lease, self.number, self.attempt, retry.attempts, self._error, delay)
+        emit(
+            events.CHUNK_RETRIED,
+            self.attempt,
+            retry.attempts,
+            lease=lease,
+            chunk=self.number,
+            reason=explain(self._error),
+            delay_seconds=delay,
+            exc_info=self._error,
+        )
         return delay
 
     # ------------------------------------------------------------------ plain handlers
@@ -386,7 +398,3 @@ class Chunk:
 
 
 def _nothing() -> None: ...
-
-
-def _is_whole(value: object, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least

@@ -6,7 +6,6 @@ A kind is a list of phases; a plain job is a pipeline of one. The registry is wh
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
@@ -15,15 +14,16 @@ from typing import Any, Final, Protocol
 from windlass.arguments.asyncness import is_async, is_generator, place_of, said_plain
 from windlass.arguments.importable import module_of, obstacle
 from windlass.arguments.signature import Signature
-from windlass.errors import ConfigError, did_you_mean
+from windlass.errors import ConfigError, check_names, did_you_mean
 from windlass.model import Advanced, Completed, Flow, JobLimit, Json, Lease, Rate, Route, Run, as_duration
 from windlass.model import rate as rates
 from windlass.model.principal import Expiry
 from windlass.model.retry import RetryPolicy, exponential, linear
+from windlass.ranges import is_number, is_whole
 from windlass.rules.book import RuleBook
 from windlass.schedules.code import CodeSchedule
-from windlass.settings import LONGEST, MOST_PROCESSORS, PROCESSORS, TIME_LIMIT
-from windlass.store.validators import NAME_RULE, is_name, is_whole
+from windlass.settings import LONGEST, PROCESSOR_RANGE, PROCESSORS, TIME_LIMIT
+from windlass.store.validators import NAME_RULE, is_name
 
 CHUNK_RETRY: RetryPolicy = linear(3, step=1.0)
 
@@ -214,16 +214,16 @@ class Registry:
             raise self._taken("kind", kind, self._kinds[kind].first, "kind")
         if label and (taken := self._kinds.get(kind)) is not None and taken.phases[0].name == kind:
             raise self._taken("pipeline", kind, taken.first, "kind")
-        if timeout is not None and timeout is not UNSAID and not _is_seconds(timeout):
+        if timeout is not None and timeout is not UNSAID and not (is_number(timeout, 0, LONGEST) and timeout):
             raise ConfigError(
                 "timeout", timeout, f"a number of seconds above 0, up to {LONGEST:,}, or None for no limit"
             )
-        if max_waiting is not None and not (is_whole(max_waiting, 1, sys.maxsize) and label):
+        if max_waiting is not None and not (is_whole(max_waiting, 1) and label):
             raise ConfigError(
                 "max_waiting", max_waiting, "a whole number of 1 or more, for a phase of a pipeline"
             )
-        if processors is not UNSAID and not is_whole(processors, 1, MOST_PROCESSORS):
-            raise ConfigError("processors", processors, f"a whole number from 1 to {MOST_PROCESSORS:,}")
+        if processors is not UNSAID:
+            PROCESSOR_RANGE.check("processors", processors)
         for option, policy in (("retry", retry), ("chunk_retry", chunk_retry)):
             if policy is not None and not (hasattr(policy, "attempts") and hasattr(policy, "delay")):
                 raise ConfigError(option, policy, "a policy, for example windlass.fixed(attempts=3, wait=1)")
@@ -349,14 +349,7 @@ OPTIONS = frozenset(
 
 def check_options(options: Iterable[str]) -> None:
     """Refuse an option that no phase has, with the one that was probably meant."""
-    for name in options:
-        if name not in OPTIONS:
-            near = did_you_mean(name, OPTIONS)
-            raise ConfigError("option", name, f"one of {', '.join(sorted(OPTIONS))}{near}")
-
-
-def _is_seconds(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= LONGEST
+    check_names("option", options, OPTIONS)
 
 
 def _where(handler: Callable[..., Any], executor: str | None) -> Where:

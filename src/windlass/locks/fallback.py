@@ -30,6 +30,7 @@ from windlass.locks.local import LocalKeys
 from windlass.locks.renewer import Renewer
 from windlass.locks.settings import LockSettings
 from windlass.observe import events
+from windlass.observe.emit import emit
 from windlass.observe.logger import Quiet
 
 PROBE_EVERY = 2.0
@@ -173,12 +174,15 @@ class FallbackLocks:
     def lost(self, hold: _Hold) -> None:
         """It ended before it was released."""
         self._count("locks_lost")
-        events.lock_lost(hold.request_id, self._about(hold.request_id))
+        emit(events.LOCK_LOST, **self._fields(hold.request_id))
 
     def _skipped(self, answer: NotHeld) -> NotHeld:
         self._count("lock_held")
-        events.lock_held(answer.request_id, answer.holder, self._about(answer.request_id))
+        emit(events.LOCK_HELD, holder=answer.holder, **self._fields(answer.request_id))
         return answer
+
+    def _fields(self, request_id: str) -> dict[str, Any]:
+        return {"job_id": request_id, **self._about(request_id)}
 
     # ------------------------------------------------------------------ trouble
 
@@ -188,7 +192,12 @@ class FallbackLocks:
         skipped = self._quiet.skipped()
         if skipped is not None:
             self._is_told = True
-            events.lock_degraded(error.problem, is_required=self._settings.required, skipped=skipped)
+            required = self._settings.required
+            emit(
+                events.LOCK_REQUIRED if required else events.LOCK_DEGRADED,
+                reason=error.problem,
+                skipped=skipped or None,
+            )
         self._probe_at = self._monotonic() + PROBE_EVERY
         self._renewer.wake()
 
@@ -203,7 +212,7 @@ class FallbackLocks:
         self._renew_at = self._monotonic()  # now: it puts into Redis what is held in memory only
         if self._is_told:
             self._is_told = False
-            events.lock_restored(since)
+            emit(events.LOCK_RESTORED, since=since.isoformat())
 
     # ------------------------------------------------------------------ the thread's turn
 

@@ -27,33 +27,24 @@ class KeyLocks:
         clock: Clock | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._keys = keys
-        self._settings = settings
+        self.keys = keys
+        self.settings = settings
+        self.is_shared = is_shared
+        self.monotonic = monotonic
         self._worker = worker
-        self._is_shared = is_shared
         self._clock = clock or SystemClock()
-        self._monotonic = monotonic
 
     def acquire(self, request_id: str) -> KeyHeld | NotHeld:
         """Take the lock, or say why not."""
-        key = self._settings.key(request_id)
+        key = self.settings.key(request_id)
         value = Stamp.of(self._worker, self._clock.now()).text
-        asked_at = self._monotonic()
+        asked_at = self.monotonic()
         try:
-            found = self._keys.take(key, value, self._settings.ttl_ms)
+            found = self.keys.take(key, value, self.settings.ttl_ms)
         except LockUnavailableError as error:
             return NotHeld(request_id=request_id, reason=Reason.UNREACHABLE, error=error.problem)
         if found is None:
-            return KeyHeld(
-                self._keys,
-                request_id,
-                key,
-                value,
-                ttl_ms=self._settings.ttl_ms,
-                is_shared=self._is_shared,
-                asked_at=asked_at,
-                monotonic=self._monotonic,
-            )
+            return KeyHeld(self, request_id, key, value, asked_at)
         holder, since = holder_of(found)
         return NotHeld(request_id=request_id, reason=Reason.HELD, holder=holder, since=since)
 
@@ -65,26 +56,15 @@ class KeyHeld:
     also after this process stood still or while nobody answers.
     """
 
-    def __init__(
-        self,
-        keys: Keys,
-        request_id: str,
-        key: str,
-        value: str,
-        *,
-        ttl_ms: int,
-        is_shared: bool,
-        asked_at: float,
-        monotonic: Callable[[], float],
-    ) -> None:
+    def __init__(self, locks: KeyLocks, request_id: str, key: str, value: str, asked_at: float) -> None:
         self.request_id = request_id
         self.key = key
         self.value = value
-        self.is_shared = is_shared
-        self._keys = keys
-        self._ttl_ms = ttl_ms
-        self._monotonic = monotonic
-        self._ends_at = asked_at + ttl_ms / 1000
+        self.is_shared = locks.is_shared
+        self._keys = locks.keys
+        self._settings = locks.settings
+        self._monotonic = locks.monotonic
+        self._ends_at = asked_at + locks.settings.ttl
         self._is_lost = False
         self._is_released = False
 
@@ -100,13 +80,13 @@ class KeyHeld:
             return False
         asked_at = self._monotonic()
         try:
-            is_ours = self._keys.extend(self.key, self.value, self._ttl_ms)
+            is_ours = self._keys.extend(self.key, self.value, self._settings.ttl_ms)
         except LockUnavailableError:
             return not self.is_lost
         if self._is_released:  # by another thread in the meantime, so that the key was gone
             return False
         if is_ours:
-            self._ends_at = max(self._ends_at, asked_at + self._ttl_ms / 1000)
+            self._ends_at = max(self._ends_at, asked_at + self._settings.ttl)
         else:
             self._is_lost = True
         return is_ours

@@ -2,6 +2,9 @@
 
 Time-outs are short and nothing is tried again behind the caller's back, so that an outage shows at once. One thing is made up for: a SET
 that took effect although its reply was lost is found by reading the key back.
+
+redis-py's own ``Lock`` would be a longer way to the same three commands: who holds a lock and since when has to be read beside it, and
+it keeps its scripts on the server, where a restart costs a call that fails and another that loads the script.
 """
 
 from __future__ import annotations

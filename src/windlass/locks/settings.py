@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from windlass.errors import ConfigError, did_you_mean
+from windlass.errors import ConfigError, check_names
+from windlass.ranges import Range
 from windlass.urls import without_secrets
 
 SCHEMES = ("redis://", "rediss://", "unix://")
 LONGEST_ID = 512
+TTL_MS = Range(
+    1000, 86_400_000, is_whole=True
+)  # in less, a lock could end before the call that took it has returned
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,10 +34,8 @@ class LockSettings:
         for name in ("enabled", "required"):
             if not isinstance(getattr(self, name), bool):
                 raise ConfigError(name, getattr(self, name), "true or false")
-        # Below a second a lock could end before the call that took it has come back.
         for name in ("ttl_ms", "fallback_ttl_ms"):
-            if not _is_whole(getattr(self, name), 1000, 86_400_000):
-                raise ConfigError(name, getattr(self, name), "a whole number from 1000 to 86400000")
+            TTL_MS.check(name, getattr(self, name))
         if not _is_text(self.prefix, 200) or not self.prefix.isprintable() or " " in self.prefix:
             raise ConfigError("prefix", self.prefix, "1 to 200 characters without spaces, such as bg:req:")
         if self.url is not None and not str(self.url).startswith(SCHEMES):
@@ -61,16 +63,8 @@ class LockSettings:
 
     def changed(self, **changes: Any) -> LockSettings:
         """These settings with some of them changed; an unknown name is refused."""
-        known = {item.name for item in fields(self)}
-        for name in changes:
-            if name not in known:
-                near = did_you_mean(name, sorted(known))
-                raise ConfigError("setting", name, f"one of {', '.join(sorted(known))}{near}")
+        check_names("setting", changes, (item.name for item in fields(self)))
         return replace(self, **changes)
-
-
-def _is_whole(value: object, least: int, most: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
 def _is_text(value: object, longest: int) -> bool:

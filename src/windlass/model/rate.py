@@ -13,6 +13,7 @@ from typing import Any
 
 from windlass.errors import ConfigError
 from windlass.model import Flow, JobLimit, Rate
+from windlass.ranges import is_number, is_whole
 
 _PATH = "args."
 MAX_LIMIT = 1_000_000
@@ -40,8 +41,7 @@ def per_hour(count: float, *, burst: int | None = None) -> Rate:
 
 
 def _rate(count: Any, seconds: float, burst: int | None) -> Rate:
-    is_number = isinstance(count, int | float) and not isinstance(count, bool)
-    if not is_number or not 0 < count <= MAX_LIMIT:
+    if not (is_number(count, 0, MAX_LIMIT) and count):
         raise ConfigError("rate", count, "a number of jobs above zero")
     each_second = count / seconds
     if burst is None:
@@ -72,7 +72,7 @@ def checked(flow: Flow) -> Flow:
 
 def check_limit(limit: object) -> None:
     """Refuse a number of jobs that cannot be a limit."""
-    if not _is_whole(limit):
+    if not is_whole(limit, 1, MAX_LIMIT):
         raise ConfigError("limit", limit, f"a whole number from 1 to {MAX_LIMIT:,}, or None for no limit")
 
 
@@ -81,15 +81,10 @@ def check_rate(rate: object) -> None:
     if not isinstance(rate, Rate):
         raise ConfigError("rate", rate, "a rate, for example windlass.per_second(5, burst=10)")
     per_second: object = rate.per_second
-    is_number = isinstance(per_second, int | float) and not isinstance(per_second, bool)
-    if not (is_number and 0 < rate.per_second <= MAX_LIMIT):
+    if not (is_number(per_second, 0, MAX_LIMIT) and per_second):
         raise ConfigError("rate", per_second, "a number above zero")
-    if not _is_whole(rate.burst):
+    if not is_whole(rate.burst, 1, MAX_LIMIT):
         raise ConfigError("burst", rate.burst, f"a whole number from 1 to {MAX_LIMIT:,}")
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_LIMIT
 
 
 def check_path(limit_key: str | None, parameters: Container[str]) -> None:

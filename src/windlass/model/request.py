@@ -11,6 +11,7 @@ from typing import Any
 from windlass.model.job import DEFAULT_PRIORITY, Json
 from windlass.model.limit import JobLimit
 from windlass.model.principal import Principal, Sealed
+from windlass.ranges import is_number
 
 
 class DependencyPolicy(StrEnum):
@@ -47,9 +48,8 @@ class After:
 
 def as_duration(value: Any) -> Any:
     """Seconds as a timedelta; anything else as it is, for whoever checks it."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
     try:
-        return timedelta(seconds=value) if is_number else value
+        return timedelta(seconds=value) if is_number(value) else value
     except (OverflowError, ValueError):  # more than a timedelta holds, or no number at all
         return value
 

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from windlass.errors import ConfigError
 from windlass.model import as_duration
+from windlass.ranges import Range
 
 SHORTEST = timedelta(milliseconds=10)
 LONGEST = timedelta(days=30)
@@ -128,5 +129,4 @@ def _bounded(delay: timedelta, longest: timedelta) -> timedelta:
 
 
 def _require(key: str, value: object, least: float, most: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
-        raise ConfigError(f"retry {key}", value, f"a number from {least:g} to {most:g}")
+    Range(least, most).check(f"retry {key}", value)

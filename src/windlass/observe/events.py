@@ -1,15 +1,17 @@
-"""Every transition of a job and of an instance as one structured log record with a stable name.
+"""The events: every transition of a job and of an instance is one structured log record with a stable name.
 
-The names are the interface: programs search for ``job.retried``, people read the message. Records go to the logger
-``windlass.engine``; what a name carries is in docs/guides/logs-and-metrics.md. Plain ends are DEBUG: they cost nothing while that
-level is off, and ``Summary`` (summary.py) says every ten seconds how many there were.
+Programs search for the names (``job.retried``), people read the texts. Records go to the logger ``windlass.engine``; the fields of each
+event are in docs/guides/logs-and-metrics.md. In a text ``{0}`` is a word that only the text has, ``{phase}`` a field of the record.
+
+An event whose text and fields are at hand is written by ``emit(events.LEASE_LOST, …)``. The functions below write the events that need
+more than that. Plain ends are DEBUG: they cost nothing while that level is off; ``Summary`` (summary.py) counts them every ten seconds.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from functools import partial
+from logging import DEBUG, ERROR, INFO, WARNING
 from typing import Any
 
 from windlass.arguments.json_checks import explain
@@ -24,388 +26,234 @@ from windlass.model import (
     JobError,
     Lease,
     Outcome,
-    PhasePause,
     Recovered,
     Retried,
     Run,
 )
-from windlass.observe.current_job import CurrentJob, lease_fields
-from windlass.observe.emit import LEVELS, emit, log
+from windlass.observe.current_job import CurrentJob
+from windlass.observe.emit import Event, emit, log
 from windlass.observe.logger import Quiet
+
+# One event a line.
+# fmt: off
 
 # ---------------------------------------------------------------------- jobs
 
+PROMOTED = Event("job.promoted", DEBUG, "{0} put into the queue: their time had come")
+CLAIMED = Event("job.claimed", DEBUG, "claimed")
+STARTED = Event("job.started", DEBUG, "started")
+COMPLETED = Event("job.completed", DEBUG, "completed")
+ADVANCED = Event("job.advanced", DEBUG, "goes on in its next phase")
+ADVANCED_TO = ADVANCED._replace(text="goes on in {next_phase}")
+RETRIED = Event("job.retried", WARNING, "is tried again")
+RETRIED_AFTER = RETRIED._replace(text="{0}; again in {delay_seconds:.3g} s")
+FAILED = Event("job.failed", ERROR, "failed")
+FAILED_WITH = FAILED._replace(text="{0}; no further attempt")
+CANCELLED = Event("job.cancelled", INFO, "cancelled")
+CANCELLED_FOR = CANCELLED._replace(text="{reason}")
+RELEASED = Event("job.released", INFO, "given back to its queue")
+LOST = Event("job.lost", WARNING, "its lease was lost; what this attempt did was not recorded")
+RECOVERED = Event("job.recovered", WARNING, "its instance died; {0}")
+REFUSED = Event("job.refused", WARNING, "not taken: {reason}")
+OVERDUE = Event("job.overdue", WARNING, "outran its time limit of {limit_seconds:g} s; {0}")
+RAISED_AFTER_END = Event("job.raised_after_end", WARNING, "{0}; raised after its transaction had ended the job, whose end stands")
+RESULT_DROPPED = Event("job.result_dropped", WARNING,
+    "returned a value after its transaction had ended the job; the value is not stored. "
+    "Give it to tx.complete(value) or ctx.complete_in(where, value), or open the transaction with ends=False")
+SUMMARY = Event("job.summary", INFO, "{0}")
+CHUNK_RETRIED = Event("chunk.retried", WARNING, "chunk {chunk}: {reason}; try {0} of {1}, again in {delay_seconds:g} s")
+DUPLICATE_PREVENTED = Event("duplicate.prevented", INFO, "duplicate prevented: {0} of {phase} is there")
+REQUEST_UNKNOWN = Event("request.unknown", INFO, "there is no job with this id; nothing was done. It may have ended and been pruned")
+POLICY_BROKEN = Event("policy.broken", WARNING, "the retry policy of {phase} gave no delay ({reason}); the default policy is used")
+
+# ---------------------------------------------------------------------- phases, schedules, rules, locks
+
+HELD_BACK = Event("phase.held_back", INFO, "held back: {next_phase} has {queued:,} jobs queued, and wants at most {0:,}")
+NO_LONGER_HELD_BACK = HELD_BACK._replace(text="goes on: {next_phase} has only {queued:,} jobs queued")
+UNSERVED = Event("phase.unserved", WARNING,
+    "{0} in {phase}, and no instance serves it; start a worker that has it, or bring its handler back")
+DRAIN_HELD_UP = Event("drain.held_up", WARNING, "the drain waits for {queued:,} queued jobs of {phase}, which is paused {0}: {reason}")
+SCHEDULES_DEFINED = Event("schedule.defined", INFO, "schedules: {0}")
+RULES_DEFINED = Event("rule.defined", INFO, "rules: {0}")
+FIRED = Event("schedule.fired", DEBUG, "{schedule} was due at {due_at}")
+MISSED = Event("schedule.missed", WARNING, "{schedule}: {skipped} due times got no job of their own, {0}")
+SCHEDULE_REFUSED = Event("schedule.refused", ERROR, "{schedule} was paused: {reason}")
+SCHEDULE_LEFT = Event("schedule.left", WARNING, "{schedule} is left to other instances: {reason}")
+LOCK_HELD = Event("lock.held", INFO, "its lock is held by another process; skipped")
+LOCK_LOST = Event("lock.lost", WARNING,
+    "its lock ended before the work did; another process may begin the work, and the database lets one of them finish")
+LOCK_DEGRADED = Event("lock.degraded", WARNING, "requests are locked inside this process only: {reason}")
+LOCK_REQUIRED = LOCK_DEGRADED._replace(text="no request is begun: {reason}")
+LOCK_RESTORED = Event("lock.restored", INFO, "Redis answers again; locks are shared again")
+
+# ---------------------------------------------------------------------- the instance
+
+INSTANCE_STARTED = Event("instance.started", INFO, "serves {0}")
+INSTANCE_STOPPING = Event("instance.stopping", INFO, "stopping: {running:,} jobs running, grace period {grace_seconds:g} s")
+INSTANCE_STOPPED = Event("instance.stopped", INFO, "stopped")
+LEFT_BEHIND = Event("instance.left_behind", WARNING, "the process ends without waiting any longer for {0}")
+SELF_STOPPED = Event("instance.self_stopped", ERROR,
+    "the lease could not be renewed in time; all jobs were asked to stop, and nothing is claimed until it is renewed")
+HEALTH = Event("instance.health", INFO, "{status}: {0}")
+METRICS_LISTENING = Event("metrics.listening", INFO, "metrics and health on {url}")
+PROCESS_ENDED = Event("process.ended", WARNING,
+    "worker process {place} {reason} after {seconds:.1f} s; starting another in {pause_seconds:g} s")
+PROCESSOR_REPLACED = Event("processor.replaced", WARNING,
+    "{processor} did not let go of its job ({reason}); another processor took its place")
+EXECUTOR_FAILED = Event("executor.failed", ERROR, "the executor for {0} cannot start jobs: {reason}{1}")
+LEASE_LOST = Event("lease.lost", ERROR, "all leases of this instance are lost: {reason}")
+LOOP_BLOCKED = Event("loop.blocked", WARNING,
+    "{0} blocks the event loop for {blocked_seconds:.1f} s; use `await`, or make its handler a plain function")
+DUTY_FAILING = Event("duty.failing", WARNING,
+    "the duty {duty!r} failed {times} times in a row and is tried again; until it succeeds, its work may be left undone: {error[message]}")
+DUTY_WORKS = Event("duty.works", INFO, "the duty {duty!r} works again")
+STORE_UNREACHABLE = Event("store.unreachable", WARNING,
+    "the database {0}; outcomes wait in memory, and nothing is claimed: {error[message]}")
+STORE_BACK = Event("store.back", INFO, "the database answers again")
+STORE_AWAITED = Event("store.awaited", WARNING, "waiting for the database, for {0:.0f} s more at most: {error[message]}")
+
+# fmt: on
+
+ENDS = {
+    event.name.removeprefix("job."): event
+    for event in (COMPLETED, ADVANCED, RETRIED, FAILED, CANCELLED, RELEASED, LOST)
+}
+"""The ends of an attempt, by the name of what the database made of its outcome."""
+
+# ---------------------------------------------------------------------- events that need more than their text
+
+_emit = partial(emit, stacklevel=3)  # a record names the caller of the function, not the function
+
 
 def promoted(phase: str, count: int) -> None:
-    """Jobs whose time had come were put into their queue."""
-    if log.isEnabledFor(logging.DEBUG):
-        told = "1 job was" if count == 1 else f"{count:,} jobs were"
-        emit("job.promoted", f"{told} put into the queue: their time had come", phase=phase, count=count)
+    """Jobs that became due were put into their queue."""
+    if log.isEnabledFor(DEBUG):
+        jobs = "1 job was" if count == 1 else f"{count:,} jobs were"
+        _emit(PROMOTED, jobs, phase=phase, count=count)
 
 
 def claimed(leases: Iterable[Lease]) -> None:
     """Jobs were claimed by this instance."""
-    if not log.isEnabledFor(logging.DEBUG):
-        return
-    for lease in leases:
-        emit("job.claimed", "claimed", **lease_fields(lease))
+    if log.isEnabledFor(DEBUG):
+        for lease in leases:
+            _emit(CLAIMED, lease=lease)
 
 
 def started(jobs: Iterable[CurrentJob]) -> None:
     """Jobs were given to their processors."""
-    if not log.isEnabledFor(logging.DEBUG):
-        return
-    for job in jobs:
-        emit("job.started", "started", processor=job.processor.name, **lease_fields(job.lease))
+    if log.isEnabledFor(DEBUG):
+        for job in jobs:
+            _emit(STARTED, lease=job.lease, processor=job.processor.name)
 
 
 def ended(outcome: Outcome, name: str, asked: str | None = None) -> None:
-    """An attempt came to its end; ``name`` is what the database made of the outcome (completed, failed, retried, …, lost), ``asked`` the
-    reason of a cancel that was asked for."""
-    event = f"job.{name}"
-    if not log.isEnabledFor(LEVELS[event]):
+    """An attempt ended. ``name`` is what the database made of the outcome (completed, failed, retried, …, lost), ``asked`` the reason of
+    a requested cancel."""
+    event = ENDS[name]
+    if not log.isEnabledFor(event.level):
         return
-    lease, run = outcome.lease, outcome.run
-    fields = {**lease_fields(lease), **_ran(lease, run)}
-    match name:
-        case "failed" | "retried" if isinstance(outcome, Failed | Retried):
-            delay = (
-                outcome.delay.total_seconds() if name == "retried" and isinstance(outcome, Retried) else None
-            )
-            emit(
-                event,
-                _failure(outcome.error, delay),
-                error=_error(outcome.error),
-                exc_info=_exception(outcome.error),
-                delay_seconds=delay,
-                **fields,
-            )
-        case "cancelled":
+    fields, what = _ran(outcome.lease, outcome.run), ""
+    match outcome:
+        case Retried() if name == "retried":
+            event, what = RETRIED_AFTER, _what(outcome.error)
+            fields |= {**_failure(outcome.error), "delay_seconds": outcome.delay.total_seconds()}
+        case Failed() | Retried() if name == "failed":
+            event, what = FAILED_WITH, _what(outcome.error)
+            fields |= _failure(outcome.error)
+        case Advanced() if name == "advanced":
+            event, fields["next_phase"] = ADVANCED_TO, outcome.phase
+        case _ if name == "cancelled":
             reason = outcome.reason if isinstance(outcome, Cancelled) else ON_REQUEST
-            if reason == ON_REQUEST and asked is not None:
-                reason = asked
-            emit(event, reason, reason=reason, **fields)
-        case "advanced" if isinstance(outcome, Advanced):
-            emit(event, f"goes on in {outcome.phase}", next_phase=outcome.phase, **fields)
-        case _:
-            emit(event, _PLAIN.get(name, name), **fields)
+            event, fields["reason"] = (
+                CANCELLED_FOR,
+                asked if asked is not None and reason == ON_REQUEST else reason,
+            )
+    _emit(event, what, lease=outcome.lease, **fields)
 
 
 def ended_elsewhere(lease: Lease, name: str, run: Run | None = None) -> None:
     """The same for an attempt that its own transaction ended, or that has no outcome because its lease is lost."""
-    if log.isEnabledFor(LEVELS[f"job.{name}"]):
-        emit(f"job.{name}", _PLAIN.get(name, name), **lease_fields(lease), **_ran(lease, run))
+    if log.isEnabledFor(ENDS[name].level):
+        _emit(ENDS[name], lease=lease, **_ran(lease, run))
 
 
 def raised_after_end(lease: Lease, error: JobError) -> None:
     """A handler raised although a transaction of its own had ended the job; the end stands."""
-    message = f"{_what(error)}; raised after its transaction had ended the job, whose end stands"
-    emit(
-        "job.raised_after_end",
-        message,
-        error=_error(error),
-        exc_info=_exception(error),
-        **lease_fields(lease),
-    )
-
-
-def result_dropped(lease: Lease) -> None:
-    """A handler returned a value although a transaction of its own had ended the job with another result."""
-    message = (
-        "returned a value after its transaction had ended the job; the value is not stored. Give it to tx.complete(value) or "
-        "ctx.complete_in(where, value), or open the transaction with ends=False"
-    )
-    emit("job.result_dropped", message, **lease_fields(lease))
-
-
-def chunk_retried(
-    lease: Lease, number: int, tried: int, attempts: int, error: BaseException, delay: float
-) -> None:
-    """A chunk raised, was rolled back, and comes again."""
-    why = explain(error)
-    message = f"chunk {number}: {why}; try {tried} of {attempts}, again in {delay:g} s"
-    emit(
-        "chunk.retried",
-        message,
-        chunk=number,
-        reason=why,
-        delay_seconds=delay,
-        exc_info=error,
-        **lease_fields(lease),
-    )
+    _emit(RAISED_AFTER_END, _what(error), lease=lease, **_failure(error))
 
 
 def recovered(item: Recovered) -> None:
     """A job of a dead instance was taken over."""
-    message = f"its instance died; {_VERDICTS.get(item.verdict, item.verdict)}"
+    what = _VERDICTS.get(item.verdict, item.verdict)
     reason = item.reason if item.verdict == "cancelled" else None
-    if reason is not None:
-        message += f": {reason}"
     error = None if item.error is None else _error(item.error)
-    emit(
-        "job.recovered", message, verdict=item.verdict, reason=reason, error=error, **lease_fields(item.lease)
-    )
-
-
-def refused(lease: Lease, reason: str) -> None:
-    """The queue did not take a claimed job; its claim is given back."""
-    emit("job.refused", f"not taken: {reason}", reason=str(reason), **lease_fields(lease))
+    told = what if reason is None else f"{what}: {reason}"
+    _emit(RECOVERED, told, lease=item.lease, verdict=item.verdict, reason=reason, error=error)
 
 
 def duplicate_prevented(lease: Lease, name: str = "") -> None:
     """An output was there already; the first value stands."""
-    what = f"output {name!r}" if name else "the output"
-    message = f"duplicate prevented: {what} of {lease.phase} is there"
-    emit("duplicate.prevented", message, output=name, **lease_fields(lease))
-
-
-def held_back(phase: str, following: str, queued: int, most: int, *, is_full: bool) -> None:
-    """A phase is (or is no longer) held back, because the one after it has enough to do."""
-    message = (
-        f"held back: {following} has {queued:,} jobs queued, and wants at most {most:,}"
-        if is_full
-        else f"goes on: {following} has only {queued:,} jobs queued"
-    )
-    emit("phase.held_back", message, phase=phase, next_phase=following, queued=queued, is_held=is_full)
-
-
-def jobs_wait(count: int) -> str:
-    """``1 job waits``, ``7 jobs wait``."""
-    return "1 job waits" if count == 1 else f"{count:,} jobs wait"
-
-
-def unserved(phase: str, count: int) -> None:
-    """Jobs wait in a phase that no living instance serves."""
-    message = f"{jobs_wait(count)} in {phase}, and no instance serves it; start a worker that has it, or bring its handler back"
-    emit("phase.unserved", message, phase=phase, queued=count)
-
-
-def drain_held_up(pause: PhasePause, count: int) -> None:
-    """A drain waits for jobs that nobody may claim."""
-    ends = f"until {pause.until:%Y-%m-%d %H:%M:%S} UTC" if pause.until else "until it is resumed"
-    message = (
-        f"the drain waits for {count:,} queued jobs of {pause.phase}, which is paused {ends}: {pause.reason}"
-    )
-    emit("drain.held_up", message, phase=pause.phase, queued=count, reason=pause.reason)
-
-
-def request_unknown(job_id: str, correlation_id: str | None = None) -> None:
-    """``process_request`` was asked for a job that does not exist."""
-    message = "there is no job with this id; nothing was done. It may have ended and been pruned"
-    emit("request.unknown", message, job_id=job_id, correlation_id=correlation_id)
-
-
-def lock_held(job_id: str, holder: str | None = None, about: Mapping[str, Any] | None = None) -> None:
-    """Somebody else has a request's lock; the job was not touched. ``about`` is what else is known of the job."""
-    emit(
-        "lock.held",
-        "its lock is held by another; skipped",
-        holder=holder,
-        **{"job_id": job_id, **(about or {})},
-    )
-
-
-def lock_lost(job_id: str, about: Mapping[str, Any] | None = None) -> None:
-    """A request's lock ended while the work went on."""
-    message = (
-        "its lock ended before the work did; another may begin it, and the database lets one of them finish"
-    )
-    emit("lock.lost", message, **{"job_id": job_id, **(about or {})})
-
-
-def lock_degraded(problem: str, *, is_required: bool = False, skipped: int = 0) -> None:
-    """Redis does not answer; whoever calls it sees to it that this is not said too often."""
-    effect = "no request is begun" if is_required else "requests are locked inside this process only"
-    emit("lock.degraded", f"{effect}: {problem}", reason=problem, skipped=skipped or None)
-
-
-def lock_restored(since: datetime) -> None:
-    """Redis is back."""
-    emit("lock.restored", "Redis answers again; locks are shared again", since=since.isoformat())
-
-
-def processor_replaced(job: CurrentJob, reason: str) -> None:
-    """A job did not stop when told: its processor is in error, and another one took its place."""
-    message = f"{job.processor.name} did not let go of its job ({reason}); another processor took its place"
-    emit(
-        "processor.replaced",
-        message,
-        reason=str(reason),
-        processor=job.processor.name,
-        **lease_fields(job.lease),
-    )
-
-
-_STOPPED_BY = {
-    "loop": "it is cancelled at its next await",
-    "thread": "it hears so from ctx.should_stop; only with executor='process' could it be killed",
-    "process": "it is killed",
-}
+    _emit(DUPLICATE_PREVENTED, f"output {name!r}" if name else "the output", lease=lease, output=name)
 
 
 def overdue(job: CurrentJob, limit: float, where: str) -> None:
     """A job outran its time limit, and is stopped as far as its executor can."""
-    message = f"outran its time limit of {limit:g} s; {_STOPPED_BY[where]}"
-    emit("job.overdue", message, limit_seconds=limit, processor=job.processor.name, **lease_fields(job.lease))
-
-
-def policy_broken(lease: Lease, error: BaseException) -> None:
-    """A retry policy raised, or answered what is no delay; the default one stands in for it."""
-    why = explain(error)
-    message = f"the retry policy of {lease.phase} cannot say how long to wait ({why}); the default one does"
-    emit("policy.broken", message, reason=why, **lease_fields(lease))
-
-
-_EXECUTORS = {
-    "loop": "async handlers (the event loop)",
-    "threads": "plain handlers (threads)",
-    "processes": "handlers in processes of their own",
-}
+    _emit(OVERDUE, _STOPPED_BY[where], lease=job.lease, limit_seconds=limit, processor=job.processor.name)
 
 
 def executor_failed(executor: str, reason: str, jobs: Sequence[CurrentJob]) -> None:
     """An executor could not start jobs; nothing is counted against them."""
     given = f"; {len(jobs)} jobs go back to their queue, the first is {jobs[0].lease.id}" if jobs else ""
-    message = f"the executor for {_EXECUTORS[executor]} cannot start jobs: {reason}{given}"
-    emit("executor.failed", message, executor=executor, reason=reason, jobs=len(jobs))
-
-
-# ---------------------------------------------------------------------- schedules
-
-
-def schedules_defined(defined: Defined) -> None:
-    """The database says now what the code says."""
-    told = [
-        f"{word} {', '.join(names)}"
-        for word, names in (("added", defined.added), ("changed", defined.changed), ("gone", defined.gone))
-        if names
-    ]
-    if told:
-        emit(
-            "schedule.defined",
-            f"schedules: {'; '.join(told)}",
-            added=list(defined.added),
-            changed=list(defined.changed),
-            gone=list(defined.gone),
-        )
-
-
-def rules_defined(defined: Defined) -> None:
-    """The database says now what the code says; what is gone from the code fires until somebody removes it."""
-    told = [
-        f"{word} {', '.join(names)}"
-        for word, names in (
-            ("added", defined.added),
-            ("changed", defined.changed),
-            ("gone from the code and still firing until removed:", defined.gone),
-        )
-        if names
-    ]
-    if told:
-        emit(
-            "rule.defined",
-            f"rules: {'; '.join(told)}",
-            level=logging.WARNING if defined.gone else None,
-            added=list(defined.added),
-            changed=list(defined.changed),
-            gone=list(defined.gone),
-        )
-
-
-def fired(item: Fired) -> None:
-    """A schedule was due."""
-    for tick in item.ticks if log.isEnabledFor(logging.DEBUG) else ():
-        due_at = tick.at.isoformat()
-        emit(
-            "schedule.fired",
-            f"{item.schedule} was due at {due_at}",
-            schedule=item.schedule,
-            due_at=due_at,
-            job_id=tick.job_id,
-            covers=tick.covers,
-        )
-    if item.skipped:
-        made = f"{len(item.ticks)} jobs were made" if item.ticks else "no job was made"
-        why = "; more were missed than its cap" if item.is_capped else ""
-        emit(
-            "schedule.missed",
-            f"{item.schedule}: {item.skipped} due times got no job of their own, {made}{why}",
-            schedule=item.schedule,
-            skipped=item.skipped,
-            jobs=len(item.ticks),
-            is_capped=item.is_capped,
-        )
-    if item.refused is not None:
-        message = f"{item.schedule} was paused: {item.refused}"
-        emit("schedule.refused", message, schedule=item.schedule, reason=item.refused)
-    if item.left is not None:
-        message = f"{item.schedule} is left to other instances: {item.left}"
-        emit("schedule.left", message, schedule=item.schedule, reason=item.left)
-
-
-# ---------------------------------------------------------------------- the instance
-
-
-def instance_started(instance: str, phases: Sequence[str]) -> None:
-    emit(
-        "instance.started",
-        f"serves {', '.join(phases) or 'no phase'}",
-        instance=instance,
-        phases=list(phases),
-    )
-
-
-def instance_stopping(instance: str, running: int, grace: float) -> None:
-    message = f"stopping: {running:,} jobs running, grace period {grace:g} s"
-    emit("instance.stopping", message, instance=instance, running=running, grace_seconds=grace)
-
-
-def instance_stopped(instance: str) -> None:
-    emit("instance.stopped", "stopped", instance=instance)
-
-
-def left_behind(threads: Sequence[str], processes: Sequence[str]) -> None:
-    """The process ends while something that handlers started goes on."""
-    told = [
-        f"{len(names)} {word}{'' if len(names) == 1 else end} ({', '.join(names)})"
-        for word, end, names in (("thread", "s", threads), ("process", "es", processes))
-        if names
-    ]
-    who = " and ".join(told) or "what runs at its exit"
-    message = f"the process ends without waiting any longer for {who}"
-    emit("instance.left_behind", message, threads=list(threads), processes=list(processes))
-
-
-def self_stopped(instance: str) -> None:
-    """The lease is about to end and could not be renewed."""
-    message = "the lease could not be renewed in time; all jobs were told to stop, and nothing is claimed until it is"
-    emit("instance.self_stopped", message, instance=instance)
-
-
-def metrics_listening(url: str) -> None:
-    """Metrics and health are answered."""
-    emit("metrics.listening", f"metrics and health on {url}", url=url)
-
-
-def process_ended(number: int, how: str, lived: float, pause: float) -> None:
-    """One of several worker processes died, and its place is filled again."""
-    message = f"worker process {number} {how} after {lived:.1f} s; starting another in {pause:g} s"
-    emit("process.ended", message, place=number, reason=how, seconds=round(lived, 1), pause_seconds=pause)
-
-
-def lease_lost(instance: str, why: str) -> None:
-    """Others have this instance's jobs now."""
-    emit("lease.lost", f"all leases of this instance are lost: {why}", instance=instance, reason=why)
+    _emit(EXECUTOR_FAILED, _EXECUTORS[executor], given, executor=executor, reason=reason, jobs=len(jobs))
 
 
 def loop_blocked(lease: Lease | None, seconds: float, stack: str) -> None:
     """A coroutine keeps the event loop from running others."""
     who = f"job {lease.id} of {lease.phase}" if lease else "something that is no job"
-    message = (
-        f"{who} blocks the event loop for {seconds:.1f} s; use `await`, or make its handler a plain function"
-    )
-    fields = lease_fields(lease) if lease else {}
-    emit("loop.blocked", message, blocked_seconds=round(seconds, 3), stack=stack, **fields)
+    _emit(LOOP_BLOCKED, who, lease=lease, blocked_seconds=round(seconds, 3), stack=stack)
+
+
+def defined(schedules: Defined, rules: Defined) -> None:
+    """The database has the schedules and rules of the code now. A rule that is gone from the code fires until somebody removes it."""
+    for event, what, gone in (
+        (SCHEDULES_DEFINED, schedules, "gone"),
+        (RULES_DEFINED, rules, "gone from the code and still firing until removed:"),
+    ):
+        named = (("added", what.added), ("changed", what.changed), (gone, what.gone))
+        if changes := "; ".join(f"{word} {', '.join(names)}" for word, names in named if names):
+            level = WARNING if event is RULES_DEFINED and what.gone else None
+            lists: dict[str, Any] = {
+                "added": list(what.added),
+                "changed": list(what.changed),
+                "gone": list(what.gone),
+            }
+            _emit(event, changes, level=level, **lists)
+
+
+def fired(item: Fired) -> None:
+    """A schedule was due."""
+    name, jobs = item.schedule, len(item.ticks)
+    for tick in item.ticks if log.isEnabledFor(DEBUG) else ():
+        _emit(FIRED, schedule=name, due_at=tick.at.isoformat(), job_id=tick.job_id, covers=tick.covers)
+    if item.skipped:
+        made = f"{jobs} jobs were made" if jobs else "no job was made"
+        made += "; more were missed than its cap" if item.is_capped else ""
+        _emit(MISSED, made, schedule=name, skipped=item.skipped, jobs=jobs, is_capped=item.is_capped)
+    if item.refused is not None:
+        _emit(SCHEDULE_REFUSED, schedule=name, reason=item.refused)
+    if item.left is not None:
+        _emit(SCHEDULE_LEFT, schedule=name, reason=item.left)
+
+
+def left_behind(threads: Sequence[str], processes: Sequence[str]) -> None:
+    """The process ends while threads or processes that handlers started go on."""
+    counted = [
+        f"{len(names)} {word}{'' if len(names) == 1 else end} ({', '.join(names)})"
+        for word, end, names in (("thread", "s", threads), ("process", "es", processes))
+        if names
+    ]
+    who = " and ".join(counted) or "what runs at its exit"
+    _emit(LEFT_BEHIND, who, threads=list(threads), processes=list(processes))
 
 
 def health(
@@ -417,76 +265,32 @@ def health(
     in_error: Sequence[str] = (),
     waiting: int = 0,
 ) -> None:
-    """What the health check found; ``parts`` are the ones that are not well."""
-    level = logging.INFO if status == "ok" else logging.WARNING
-    told = "; ".join(f"{name}: {text}" for name, text in parts.items())
-    queue = f"{busy:,} processors busy, {idle:,} idle, {jobs_wait(waiting)} in memory"
-    emit(
-        "instance.health",
-        f"{status}: {told}; {queue}" if told else f"{status}: {queue}",
-        level=level,
-        status=status,
-        parts=dict(parts),
-        busy=busy,
-        idle=idle,
-        in_error=list(in_error),
-        waiting=waiting,
-    )
+    """The result of a health check; ``parts`` are the ones that are not well."""
+    found = [f"{name}: {text}" for name, text in parts.items()]
+    found.append(f"{busy:,} processors busy, {idle:,} idle, {jobs_wait(waiting)} in memory")
+    numbers: dict[str, Any] = {"busy": busy, "idle": idle, "in_error": list(in_error), "waiting": waiting}
+    level = INFO if status == "ok" else WARNING
+    _emit(HEALTH, "; ".join(found), level=level, status=status, parts=dict(parts), **numbers)
 
 
-def duty_failing(name: str, times: int, error: BaseException) -> None:
-    """A duty of upkeep fails each time; said once, until it works again."""
-    told = {"type": type(error).__name__, "code": getattr(error, "code", None), "message": explain(error)}
-    message = (
-        f"the duty {name!r} failed {times} times running and is tried on; until it works, nobody may be doing it. "
-        f"Look at the cause: {told['message']}"
-    )
-    emit("duty.failing", message, duty=name, times=times, error=told)
-
-
-def duty_works(name: str) -> None:
-    """A duty that had kept failing was done."""
-    emit("duty.works", f"the duty {name!r} works again", duty=name)
-
-
-# ---------------------------------------------------------------------- the database, once a second at most
-
-
-_unreachable, _back = Quiet(), Quiet()
+_unreachable, _back = Quiet(), Quiet()  # once a second at most
 
 
 def store_unreachable(error: BaseException, *, quiet: Quiet = _unreachable) -> None:
     """The database does not answer, or takes nothing; outcomes wait in memory."""
-    if log.isEnabledFor(logging.WARNING) and (skipped := quiet.skipped()) is not None:
-        told = {"type": type(error).__name__, "code": getattr(error, "code", None), "message": explain(error)}
+    if log.isEnabledFor(WARNING) and (skipped := quiet.skipped()) is not None:
         what = "does not answer" if isinstance(error, StoreUnreachableError) else "takes nothing"
-        message = f"the database {what}; outcomes wait in memory, and nothing is claimed: {told['message']}"
-        emit("store.unreachable", message, error=told, skipped=skipped or None)
+        _emit(STORE_UNREACHABLE, what, error=problem(error), skipped=skipped or None)
 
 
 def store_back(*, quiet: Quiet = _back) -> None:
-    """It answers again."""
-    if log.isEnabledFor(logging.INFO) and quiet.skipped() is not None:
-        emit("store.back", "the database answers again")
-
-
-def store_awaited(error: BaseException, seconds: float) -> None:
-    """A worker that starts waits for its database."""
-    told = {"type": type(error).__name__, "code": getattr(error, "code", None), "message": explain(error)}
-    message = f"waiting for the database, for {seconds:.0f} s more at most: {told['message']}"
-    emit("store.awaited", message, seconds_left=round(seconds, 1), error=told)
+    """The database answers again."""
+    if log.isEnabledFor(INFO) and quiet.skipped() is not None:
+        _emit(STORE_BACK)
 
 
 # ---------------------------------------------------------------------- words
 
-_PLAIN = {
-    "completed": "completed",
-    "advanced": "goes on in its next phase",
-    "released": "given back to its queue",
-    "lost": "its lease was lost; what this attempt did was not recorded",
-    "failed": "failed",
-    "retried": "is tried again",
-}
 _VERDICTS = {
     "released": "given back to its queue",
     "retried": "tried again after a pause",
@@ -496,30 +300,43 @@ _VERDICTS = {
     "cancelled": "a cancel had been asked for",
     "held": "held here while its probe is asked",
 }
+_STOPPED_BY = {
+    "loop": "it is cancelled at its next await",
+    "thread": "it hears so from ctx.should_stop; only with executor='process' could it be killed",
+    "process": "it is killed",
+}
+_EXECUTORS = {
+    "loop": "async handlers (the event loop)",
+    "threads": "plain handlers (threads)",
+    "processes": "handlers in processes of their own",
+}
 
 
-def _failure(error: JobError, delay: float | None) -> str:
-    told = _what(error)
-    if delay is None:
-        return f"{told}; no further attempt"
-    return f"{told}; again in {delay:.3g} s"
+def jobs_wait(count: int) -> str:
+    """``1 job waits``, ``7 jobs wait``."""
+    return "1 job waits" if count == 1 else f"{count:,} jobs wait"
 
 
-def _what(error: JobError) -> str:
-    return error.message if error.message.startswith(error.type) else f"{error.type}: {error.message}"
+def problem(error: BaseException) -> dict[str, Any]:
+    """The field ``error`` of an event that is not about a job's own error."""
+    return {"type": type(error).__name__, "code": getattr(error, "code", None), "message": explain(error)}
 
 
 class ToldError(Exception):
     """An exception of which only the text is known here: it was raised in another process, or held what may not be shown."""
 
 
-def _exception(error: JobError) -> BaseException | None:
-    """What a record has as its ``exc_info``, for handlers that show or report exceptions."""
-    if error.exception is not None or error.traceback is None:
-        return error.exception
-    made = ToldError(_what(error))
-    made.__cause__ = ToldError(f"\n{error.traceback}")
-    return made
+def _what(error: JobError) -> str:
+    return error.message if error.message.startswith(error.type) else f"{error.type}: {error.message}"
+
+
+def _failure(error: JobError) -> dict[str, Any]:
+    """The error as a field, and as the ``exc_info`` of the record for handlers that show or report exceptions."""
+    exception = error.exception
+    if exception is None and error.traceback is not None:
+        exception = ToldError(_what(error))
+        exception.__cause__ = ToldError(f"\n{error.traceback}")
+    return {"error": _error(error), "exc_info": exception}
 
 
 def _error(error: JobError) -> dict[str, Any]:
@@ -529,8 +346,5 @@ def _error(error: JobError) -> dict[str, Any]:
 def _ran(lease: Lease, run: Run | None) -> dict[str, Any]:
     if run is None:
         return {}
-    return {
-        "processor": f"{lease.phase}-processor-{run.processor}",
-        "waited_ms": run.waited_ms,
-        "ran_ms": run.ran_ms,
-    }
+    processor = f"{lease.phase}-processor-{run.processor}"
+    return {"processor": processor, "waited_ms": run.waited_ms, "ran_ms": run.ran_ms}

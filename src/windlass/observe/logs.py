@@ -20,6 +20,7 @@ from windlass.errors import ConfigError
 from windlass.observe.current_job import current_fields
 from windlass.observe.formats import ConsoleFormatter, JsonFormatter
 from windlass.observe.redaction import Secrets
+from windlass.ranges import is_whole
 
 LEVELS = ("debug", "info", "warning", "error", "critical")
 STYLES = ("auto", "console", "json")
@@ -198,7 +199,7 @@ def _installed() -> Logs | None:
 def _level(level: str | int) -> int:
     if isinstance(level, str) and level.lower() in LEVELS:
         return int(logging.getLevelNamesMapping()[level.upper()])
-    if isinstance(level, int) and not isinstance(level, bool) and level >= 0:
+    if is_whole(level, 0):
         return level
     raise ConfigError("log level", level, f"one of {', '.join(LEVELS)}")
 

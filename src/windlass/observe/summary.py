@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from windlass.observe import emit as records
+from windlass.observe import events
+from windlass.observe.emit import emit
 from windlass.observe.report import OUTCOMES, StatsReport
 
 EVERY = 10.0
@@ -47,8 +48,8 @@ class Summary:
         ended = done["completed"] + done["failed"] + done["cancelled"]
         rate = (ended + done["retried"] + done["advanced"]) / max(seconds, 0.001)
         waiting = {phase: number for phase, number in self._waiting().items() if number}
-        records.emit(
-            "job.summary",
+        emit(
+            events.SUMMARY,
             f"{_counts(done)} in {seconds:.{0 if seconds >= 2 else 1}f} s; {rate:,.{0 if rate >= 10 else 1}f} jobs/s{_queues(waiting)}",
             seconds=round(seconds, 1),
             jobs_per_second=round(rate, 1),

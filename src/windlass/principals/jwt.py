@@ -29,6 +29,7 @@ from windlass.clock import Clock, SystemClock
 from windlass.errors import ConfigError, PayloadError, TokenError
 from windlass.model.principal import Principal
 from windlass.principals.verification_keys import ALGORITHMS, KeyRing, KeySource, refuse
+from windlass.ranges import is_number
 
 MAX_LEEWAY: Final = 60.0
 MAX_TOKEN: Final = 8 * 1024
@@ -198,7 +199,7 @@ def _object(part: str, what: str, limits: Limits) -> dict[str, Any]:
 
 
 def _seconds(name: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LATEST:
+    if not is_number(value, 0, _LATEST):
         refuse("token_claim_invalid", f"its claim {name!r} is no time")
     return math.floor(value) if name == "exp" else float(value)
 
@@ -231,7 +232,7 @@ def _algorithms(given: Sequence[str]) -> frozenset[str]:
 
 
 def _leeway(given: object) -> float:
-    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given <= MAX_LEEWAY:
+    if not is_number(given, 0, MAX_LEEWAY):
         raise ConfigError("leeway", given, f"seconds from 0 to {MAX_LEEWAY:g}")
     return float(given)
 

@@ -1,10 +1,15 @@
-"""The keys that tokens are verified with: by id, each for one family of algorithms, given once or fetched again and again (a JWKS)."""
+"""The keys that tokens are verified with: by id, given once or fetched again and again (a JWKS).
+
+PyJWT reads keys and says which algorithms a key is for: its type, its curve, its length. The set of keys is kept here, since PyJWT's
+``PyJWKClient`` refuses all tokens as soon as the issuer is away for longer than its cache lives, asks again for every unknown id while
+the issuer fails, keeps all callers waiting while one of them asks, and takes a URL instead of the application's own function.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
 from typing import Any, Final, NoReturn
 
 from windlass.errors import ConfigError, TokenError
@@ -13,25 +18,20 @@ from windlass.observe.logger import get_logger
 log = get_logger("windlass.principals.jwt")
 
 MAX_KEY_ID: Final = 200
-LEAST_RSA: Final = 2048
 
-# Per algorithm: the family of keys it takes, and what a key must have: bytes of a secret, or the name of a curve.
-ALGORITHMS: Final[Mapping[str, tuple[str, int | str | None]]] = {
-    "HS256": ("secret", 32),
-    "HS384": ("secret", 48),
-    "HS512": ("secret", 64),
-    **{f"{name}{bits}": ("rsa", None) for name in ("RS", "PS") for bits in (256, 384, 512)},
-    "ES256": ("ec", "secp256r1"),
-    "ES384": ("ec", "secp384r1"),
-    "ES512": ("ec", "secp521r1"),
-    "EdDSA": ("ed", None),
-}
+ALGORITHMS: Final = (
+    *("HS256", "HS384", "HS512", "RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
+    *("ES256", "ES384", "ES512", "EdDSA"),
+)
 
 # For keys that are asked for (a JWKS): how old they may be, how old when asking fails, and how soon an unknown id may ask again.
 FRESH, STALE, AGAIN = 300.0, 3600.0, 10.0
 
 Key = Any
 """A shared secret (bytes), a public key in PEM, one of the package cryptography, or a JWK (a dict)."""
+
+Prepared = dict[str, Any]
+"""A key by the names of the algorithms that it may be used with, each in the form that PyJWT takes."""
 
 KeySource = Mapping[str, Key] | Callable[[], Mapping[str, Any]]
 
@@ -44,7 +44,7 @@ class KeyRing:
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._fetch = source if callable(source) else None
-        self._keys: dict[str, VerifyingKey] = {}
+        self._keys: dict[str, Prepared] = {}
         self._fetched_at = self._asked_at = float("-inf")
         if not callable(source) and not isinstance(source, Mapping):
             raise ConfigError(
@@ -68,11 +68,11 @@ class KeyRing:
             key = next(iter(keys.values())) if len(keys) == 1 else None
         if key is None:
             refuse("token_key_unknown", "its key is none of those known here")
-        if not key.fits(algorithm):
+        if algorithm not in key:
             refuse("token_algorithm", "its key is not one for its algorithm")
-        return key.value
+        return key[algorithm]
 
-    def _known(self, key_id: object) -> Mapping[str, VerifyingKey]:
+    def _known(self, key_id: object) -> Mapping[str, Prepared]:
         if self._fetch is None:
             return self._keys
         now = self._monotonic()
@@ -100,44 +100,23 @@ class KeyRing:
             self._fetched_at = self._asked_at
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class VerifyingKey:
-    """A key and what it may be used for."""
-
-    family: str
-    value: Any
-    detail: int | str | None  # bytes of a secret, the curve of an elliptic key
-    algorithm: str | None = None  # where the key itself says that it is for this one only
-
-    def fits(self, algorithm: str) -> bool:
-        family, needed = ALGORITHMS[algorithm]
-        if family != self.family or self.algorithm not in (None, algorithm):
-            return False
-        if isinstance(needed, int):
-            return isinstance(self.detail, int) and self.detail >= needed
-        return needed is None or needed == self.detail
-
-
-def _keys(source: Mapping[str, Any], algorithms: frozenset[str]) -> dict[str, VerifyingKey]:
+def _keys(source: Mapping[str, Any], algorithms: frozenset[str]) -> dict[str, Prepared]:
     """Keys from a mapping of ids, or from a JWKS, whose keys for something else are left out."""
     if isinstance(source.get("keys"), list):
-        made = {}
-        for number, item in enumerate(source["keys"]):
-            if isinstance(item, Mapping) and item.get("use", "sig") == "sig":
-                try:
-                    key = _key(f"keys[{number}]", item)
-                except ConfigError:  # of a family that is not known here; others may be
-                    continue
-                if any(key.fits(algorithm) for algorithm in algorithms):
-                    made[str(item.get("kid", f"keys[{number}]"))] = key
-        return made
-    made = {str(name): _key(str(name), item) for name, item in source.items()}
+        found = {
+            str(item.get("kid", f"keys[{number}]")): _prepared(item, algorithms)
+            for number, item in enumerate(source["keys"])
+            if isinstance(item, Mapping) and item.get("use", "sig") == "sig"
+        }
+        return {name: key for name, key in found.items() if key}
+    made = {str(name): _prepared(item, algorithms) for name, item in source.items()}
     for name, key in made.items():
-        if not any(key.fits(algorithm) for algorithm in algorithms):
+        if not key:
             raise ConfigError(
                 f"keys.{name}",
-                key.family,
-                f"a key for one of {', '.join(sorted(algorithms))} (HS256 wants 32 bytes, RSA 2,048 bits)",
+                "***",
+                f"a key for one of {', '.join(sorted(algorithms))}: a public key (PEM, or one of the package cryptography; RSA of 2,048 "
+                "bits or more), a JWK, or a secret (HS256 wants 32 bytes)",
             )
     return made
 
@@ -149,42 +128,26 @@ def _jwks(fetched: Any) -> Mapping[str, Any]:
     return fetched
 
 
-def _key(name: str, item: Key) -> VerifyingKey:
-    from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
-    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+def _prepared(item: Key, algorithms: frozenset[str]) -> Prepared:
+    """A key for those algorithms that it is for; for none where it is of another type or curve, too short, or a private one."""
+    from jwt import PyJWK, get_algorithm_by_name
 
-    algorithm = None
-    if isinstance(item, Mapping):
-        import jwt
-
-        algorithm = item.get("alg")
-        try:
-            item = jwt.PyJWK(dict(item), algorithm).key
-        except Exception:  # noqa: BLE001  whatever the library says, it quotes the key, which may be a secret
-            raise ConfigError(f"keys.{name}", "***", "a JSON Web Key of a type that is known") from None
-    text = item.encode() if isinstance(item, str) else item
-    if isinstance(text, bytes):
-        if b"-----BEGIN" not in text:
-            return VerifyingKey("secret", text, len(text), algorithm)
-        try:
-            item = load_pem_public_key(text)
-        except ValueError as error:
-            raise ConfigError(
-                f"keys.{name}", "***", "a public key in PEM, not a private one or a certificate"
-            ) from error
-    if isinstance(item, rsa.RSAPublicKey):
-        if item.key_size < LEAST_RSA:
-            raise ConfigError(
-                f"keys.{name}", f"{item.key_size} bits", f"an RSA key of at least {LEAST_RSA:,} bits"
-            )
-        return VerifyingKey("rsa", item, None, algorithm)
-    if isinstance(item, ec.EllipticCurvePublicKey):
-        return VerifyingKey("ec", item, item.curve.name, algorithm)
-    if isinstance(item, ed25519.Ed25519PublicKey | ed448.Ed448PublicKey):
-        return VerifyingKey("ed", item, None, algorithm)
-    raise ConfigError(
-        f"keys.{name}", type(item).__name__, "a secret (bytes), a public key, PEM text or a JWK"
-    )
+    only = None
+    made: Prepared = {}
+    try:
+        if isinstance(item, Mapping):
+            only = item.get("alg")
+            item = PyJWK(dict(item), only).key
+    except Exception:  # noqa: BLE001  whatever the library says, it quotes the key, which may be a secret
+        return made
+    for name in algorithms:
+        algorithm = get_algorithm_by_name(name)
+        with suppress(Exception):  # the same
+            key = algorithm.prepare_key(item)
+            is_private = hasattr(key, "private_bytes")
+            if only in (None, name) and not is_private and algorithm.check_key_length(key) is None:
+                made[name] = key
+    return made
 
 
 def refuse(code: str, problem: str) -> NoReturn:

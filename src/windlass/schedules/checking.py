@@ -11,9 +11,10 @@ from windlass.arguments.encoding import body_hash
 from windlass.errors import ConfigError
 from windlass.model import Json, Missed, NewJob, NewSchedule
 from windlass.model.principal import Principal
+from windlass.ranges import is_whole
 from windlass.schedules import cron
 from windlass.store.jobs.checked import check
-from windlass.store.validators import MAX_LABEL, NAME_RULE, is_label, is_name, is_whole
+from windlass.store.validators import MAX_LABEL, NAME_RULE, is_label, is_name
 
 MAX_CAP = 1000
 MAX_JITTER = timedelta(days=1)

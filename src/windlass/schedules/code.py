@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from windlass.arguments.importable import function_of, module_of
 from windlass.errors import ConfigError
-from windlass.model import DEFAULT_PRIORITY, Json, NewSchedule
+from windlass.model import DEFAULT_PRIORITY, Json, NewSchedule, as_duration
 from windlass.schedules.checking import check_schedule
 from windlass.store.validators import MAX_LABEL
 
@@ -85,7 +85,7 @@ def checked(
             args=Json(text),
             missed=missed,
             cap=cap,
-            jitter=_duration(jitter),
+            jitter=as_duration(jitter),
             priority=options.get("priority", DEFAULT_PRIORITY),
             max_attempts=options.get("max_attempts", 1),
             correlation_id=options.get("correlation_id"),
@@ -99,8 +99,3 @@ def checked(
 def _source_of(handler: Callable[..., Any]) -> str:
     function = function_of(handler)
     return f"{module_of(handler)}:{getattr(function, '__qualname__', type(function).__name__)}"[:MAX_LABEL]
-
-
-def _duration(value: Any) -> Any:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return timedelta(seconds=value) if is_number else value

@@ -16,9 +16,5 @@ def is_name(text: object) -> bool:
     return isinstance(text, str) and bool(_NAME.fullmatch(text))
 
 
-def is_whole(value: object, least: int, most: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
-
-
 def is_label(text: object) -> bool:
     return isinstance(text, str) and 1 <= len(text) <= MAX_LABEL and text.isprintable()

@@ -13,6 +13,7 @@ from windlass.features import Store
 from windlass.handlers.registry import Phase, Registry
 from windlass.model import Counts, Failed, JobError, Lease, Outcome, Released
 from windlass.observe import events
+from windlass.observe.emit import emit
 from windlass.observe.logger import get_logger
 from windlass.store.jobs.instances import HasHolder
 
@@ -54,7 +55,14 @@ class Pressure:
             if is_full != (name in self._held):
                 (self._held.add if is_full else self._held.discard)(name)
                 self._hold(name, is_full)
-                events.held_back(name, following, queued, most, is_full=is_full)
+                emit(
+                    events.HELD_BACK if is_full else events.NO_LONGER_HELD_BACK,
+                    most,
+                    phase=name,
+                    next_phase=following,
+                    queued=queued,
+                    is_held=is_full,
+                )
 
 
 class Unserved:
@@ -109,7 +117,7 @@ class Unserved:
         now = time.monotonic()
         if now >= self._told.get(phase, 0.0):
             self._told[phase] = now + SPEAK_EVERY
-            events.unserved(phase, count)
+            emit(events.UNSERVED, events.jobs_wait(count), phase=phase, queued=count)
 
     def _fail(self, phase: str, fail_after: float) -> None:
         limit = timedelta(seconds=fail_after)

@@ -13,6 +13,7 @@ from typing import TypeVar
 from windlass.arguments.json_checks import explain
 from windlass.errors import StoreUnreachableError
 from windlass.observe import events
+from windlass.observe.emit import emit
 from windlass.observe.logger import get_logger
 
 log = get_logger("windlass.upkeep")
@@ -56,7 +57,7 @@ class Troubles:
             times = self._failed.get(name, (0, ""))[0] + 1
             self._failed[name] = times, explain(error)
         if times == ENOUGH:
-            events.duty_failing(name, times, error)
+            emit(events.DUTY_FAILING, duty=name, times=times, error=events.problem(error))
         elif times == 1 and not is_away:
             log.warning("the duty %r failed; it is tried again later", name, exc_info=error)
 
@@ -68,7 +69,7 @@ class Troubles:
             over = {known: self._failed.pop(known, (0, ""))[0] for known in (name, AWAY)}
         for known, times in over.items():
             if times >= ENOUGH:
-                events.duty_works(known)
+                emit(events.DUTY_WORKS, duty=known)
 
     def lines(self) -> list[str]:
         """For the instance's report: one line for each duty that keeps failing."""

@@ -27,6 +27,7 @@ from windlass.model import (
 )
 from windlass.model.signals import STOPPED, Stopped
 from windlass.observe import events
+from windlass.observe.emit import emit
 from windlass.store.jobs.recovery import crash_delay
 
 START_AGAIN = timedelta(seconds=5)
@@ -65,7 +66,7 @@ class ChildOutcomes:
     def after_end(self, running: RunningAttempt, message: Message) -> None:
         """Say what a handler did after a transaction had ended its job: a result, or an error, that nobody else will hear of."""
         if message.get("dropped"):
-            events.result_dropped(running.lease)
+            emit(events.RESULT_DROPPED, lease=running.lease)
         if (told := message.get("after")) is not None:
             error = rebuild(told)
             if not (told["how"] == "stopped" or isinstance(error, STOPPED)):

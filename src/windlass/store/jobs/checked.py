@@ -13,6 +13,7 @@ from windlass.model import (
     Json,
     NewJob,
 )
+from windlass.ranges import is_whole
 from windlass.store.feature import features
 from windlass.store.ids import is_id, new_ids
 from windlass.store.jobs.rows import json_text
@@ -23,7 +24,6 @@ from windlass.store.validators import (
     NAME_RULE,
     is_label,
     is_name,
-    is_whole,
 )
 
 PLAIN, BESIDE, ALONE = range(3)

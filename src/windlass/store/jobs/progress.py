@@ -7,9 +7,9 @@ from typing import Any
 
 from windlass.errors import ConfigError, LeaseLost
 from windlass.model import Flag, Lease, Progress
+from windlass.ranges import is_whole
 from windlass.store.database import Database, Transaction
 from windlass.store.jobs.rows import json_text
-from windlass.store.validators import is_whole
 
 
 def save(

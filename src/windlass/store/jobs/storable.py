@@ -26,8 +26,9 @@ from windlass.model import (
     Retried,
     has_flag,
 )
+from windlass.ranges import is_whole
 from windlass.store.jobs.rows import MAX_MESSAGE, clean, json_text
-from windlass.store.validators import LONGEST_DELAY, MAX_ATTEMPTS, NAME_RULE, is_name, is_whole
+from windlass.store.validators import LONGEST_DELAY, MAX_ATTEMPTS, NAME_RULE, is_name
 
 _ENDS = (Completed, Failed, Cancelled)
 
