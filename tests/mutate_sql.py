@@ -50,7 +50,15 @@ from windlass.store.schema import migrations, statements  # noqa: E402
 from windlass.store.sqlite import database as sqlite_store  # noqa: E402
 
 HOME = "WINDLASS_MUTATE_HOME"  # set in the copy: where the tree it was made of lies
-TESTS = ("tests/conformance", "tests/interleavings", "tests/plans/test_guard_plans.py")
+TESTS = (
+    "tests/conformance",
+    *(
+        f"tests/{feature}"
+        for feature in ("dependencies", "keys", "limits", "principals", "rules", "schedules")
+    ),
+    "tests/interleavings",
+    "tests/plans/test_guard_plans.py",
+)
 CHUNK = 25
 SLOWEST = 4.0  # tests that take longer are left to ./dev test
 PATIENCE = 30.0  # seconds a test may take under a mutant, at least (a busy machine is no killer); ten times its own time otherwise

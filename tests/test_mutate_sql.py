@@ -185,7 +185,7 @@ def test_every_belt_gives_its_reason(dialect: str) -> None:
     assert len(belts) <= 30, "each is a guard that nobody can test: keep them few"
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("dialect", ["sqlite", pytest.param("postgres", marks=pytest.mark.long)])
 def test_tests_notice_a_missing_fence_and_nothing_notices_nothing(dialect: str, tmp_path: Path) -> None:
     """Both guards of `start`, two CHECKs, and a control that changes nothing: all but the control are killed."""
     report = tmp_path / "report.json"

@@ -12,16 +12,19 @@ what takes 10 ms alone took 10 s on two cores beside two dozen busy processes, a
 stays below pytest's limit for a test, so that the test itself says what did not happen; timers that a test must not be saved by are set
 to more than this."""
 
-LOOK_EVERY = 0.005
+FIRST_PAUSE, LONGEST_PAUSE = 0.005, 0.05
+"""Seconds between two checks. A check asks a database, and four processes that check 200 times a second leave the jobs that they wait for
+a core less: a pause grows to a tenth of the time already waited."""
 
 
 def eventually(
     holds: Callable[[], Any], what: str | Callable[[], Any] = "", seconds: float = PATIENCE
 ) -> Any:
     """Wait until ``holds`` returns something true, and return that; ``what`` (or what it returns) goes into the failure."""
-    deadline = time.monotonic() + seconds
+    began = time.monotonic()
     while not (found := holds()):
-        if time.monotonic() > deadline:
+        waited = time.monotonic() - began
+        if waited > seconds:
             raise AssertionError(f"did not happen within {seconds:g} s: {what() if callable(what) else what}")
-        time.sleep(LOOK_EVERY)
+        time.sleep(min(max(FIRST_PAUSE, waited / 10), LONGEST_PAUSE))
     return found

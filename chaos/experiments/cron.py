@@ -30,7 +30,7 @@ class Plan:
 
 
 LONG = Plan()
-SHORT = Plan(workers=3, seconds=10.0, kill_every=3.0, leases=QUICK, median_ms=1000.0)
+SHORT = Plan(workers=3, seconds=7.0, kill_every=3.0, leases=QUICK, median_ms=1000.0)
 
 
 def run(bed: Bed, plan: Plan, findings: Findings) -> None:

@@ -29,7 +29,7 @@ class Plan:
 
 
 LONG = Plan()
-SHORT = Plan(good=150, poison=3, apart=2, processes=2, work_ms=20, leases=QUICK)
+SHORT = Plan(good=150, poison=2, apart=1, processes=2, work_ms=20, leases=QUICK)
 
 
 def run(bed: Bed, plan: Plan, findings: Findings) -> None:

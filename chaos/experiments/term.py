@@ -28,7 +28,7 @@ class Plan:
 
 
 LONG = Plan()
-SHORT = Plan(signals=2, doubled=1, grace=1.0, batch=90, long_ms=3000, leases=STEADY)
+SHORT = Plan(signals=1, doubled=1, grace=1.0, batch=90, long_ms=3000, leases=STEADY)
 
 
 def run(bed: Bed, plan: Plan, findings: Findings) -> None:

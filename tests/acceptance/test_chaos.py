@@ -15,7 +15,7 @@ from windlass.examples.embedded.postgres import PostgresServer
 from windlass.store.migrate import migrate
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.timing]  # a hang, not a busy machine
-# On SQLite with WINDLASS_TEST_LONG=1 only: they wait more than they work, and the whole run has to stay under ten minutes.
+# On SQLite with WINDLASS_TEST_LONG=1 only: they wait more than they work, and the whole run has to stay under eight minutes.
 STORES = ["postgres", "sqlite"] if os.environ.get("WINDLASS_TEST_LONG") else ["postgres"]
 both = pytest.mark.parametrize("bed", STORES, indirect=True)
 postgres = pytest.mark.parametrize("bed", ["postgres"], indirect=True)

@@ -24,7 +24,7 @@ from windlass.model import NewJob, State
 from windlass.model.retry import fixed
 from windlass.model.signals import Cancel, Fail
 
-pytestmark = pytest.mark.timing
+pytestmark = [pytest.mark.one_database, pytest.mark.timing]
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -279,6 +279,7 @@ def test_a_lock_that_another_holds_means_no_work_and_no_change(shop: Shop) -> No
     assert (shop.job(job).state, shop.job(job).attempt) == (State.QUEUED, 0)
 
 
+@pytest.mark.slow
 def test_the_time_limit_holds_and_signs_of_life_move_it(shop: Shop, requests: OneJobRunner) -> None:
     @shop.app.job(timeout=0.3, retry=fixed(1))
     def stuck(ctx: Context) -> None:

@@ -25,7 +25,6 @@ class Bench:
     def __init__(self, url: str) -> None:
         self.url = url
         self.store: Store = open_store(url)
-        self.store.upkeep.maintain()
         self._started: list[subprocess.Popen[str]] = []
         os.environ["WINDLASS_DATABASE_URL"] = url
 

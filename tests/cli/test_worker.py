@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.bench import QUICK, ROOT, TARGET, Bench, children, events, heard
+from tests.cli.conftest import Windlass
 from tests.waiting import PATIENCE
 from windlass.cli.stop_signals import ECHO
 from windlass.cli.worker import _address
@@ -25,7 +26,7 @@ from windlass.features import open_store
 from windlass.model import NewJob, State
 from windlass.store.migrate import migrate
 
-pytestmark = pytest.mark.timing
+pytestmark = [pytest.mark.one_database, pytest.mark.timing]
 
 
 def test_drain_runs_everything_and_ends(bench: Bench) -> None:
@@ -319,6 +320,22 @@ def test_an_address_that_cannot_be_had_is_named_before_anything_is_claimed(bench
         ([TARGET, "--phase", "hello=²"], "whole number"),
         ([TARGET, "--metrics", "here"], "HOST:PORT"),
         ([TARGET, "--metrics", "²"], "HOST:PORT"),
+    ],
+)
+def test_mistakes_are_named(
+    arguments: list[str], told: str, windlass: Windlass, monkeypatch: pytest.MonkeyPatch, sqlite_path: Path
+) -> None:
+    monkeypatch.setenv("WINDLASS_DATABASE_URL", f"sqlite:///{sqlite_path}")
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    done = windlass("worker", *arguments, "--drain")  # a mistake that is overlooked must not serve for ever
+    assert done.code == 2 and told in done.err and "Traceback" not in done.err, done.err
+    assert done.err.count("error:") == 1 and done.out == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ([TARGET, "--set", "lease=soon"], "lease = 'soon'"),
         ([TARGET, "--processes", "2", "--metrics", "here"], "HOST:PORT"),
         ([TARGET, "--processes", "2", "--metrics", "65535"], "room for 2 processes"),
         ([TARGET, "--processes", "2", "--phase", "nosuch"], "nosuch"),

@@ -7,11 +7,13 @@ from datetime import timedelta
 
 import pytest
 
-from tests.conformance.life import BOOM, assert_counts_are_true, claim_one, enqueue, one, state
+from tests.conformance.life import BOOM, assert_counts_are_true, claim_one, enqueue, every_job, one, state
 from windlass.clock import ManualClock
-from windlass.errors import ConfigError
+from windlass.errors import ConfigError, StoreError
 from windlass.features import Store
-from windlass.model import Completed, Flag, Retried, State, Want
+from windlass.model import Advanced, Completed, Flag, Json, Retried, State, Want
+
+pytestmark = pytest.mark.older_postgres
 
 
 def test_a_claimed_job_belongs_to_one_holder(
@@ -176,3 +178,52 @@ def test_every_attempt_is_counted_at_the_claim(store: Store) -> None:
     claim_one(holder)
     assert store.jobs.get(job_id).attempt == 1
     assert state(store, job_id) is State.PROCESSING
+
+
+def test_a_step_that_fails_claims_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Recording came after the claim: when it raised, the claimed jobs stayed processing as long as the instance lived."""
+    enqueue(store, n=3)
+    holder = store.join()
+    (first,) = holder.claim("work", 1)
+    broken = Advanced(first, "next", Json("{not json"))
+    with pytest.raises(StoreError):
+        holder.step([broken], Want("work", 2))
+    assert [str(job.state) for job in every_job(store)].count("processing") == 1
+
+
+def test_claims_the_caller_never_saw_are_given_back_by_the_beat(
+    store: Store, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enqueue(store, n=3)
+    holder = store.join()
+    (first,) = holder.claim("work", 1)
+    holder.complete(first)
+
+    def fails(*_: object) -> None:
+        raise StoreError("the connection broke")
+
+    monkeypatch.setattr(holder, "_resolve", fails)
+    with pytest.raises(StoreError):
+        holder.step([Completed(first)], Want("work", 2))
+    monkeypatch.undo()
+    clock.advance(6)
+    assert holder.beat().released == 2
+    assert len(holder.claim("work", 5)) == 2
+
+
+def test_a_claim_made_while_a_beat_is_under_way_is_not_released(
+    store: Store, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The beat names what it knew when it was sent; a slow one came back and released what was claimed meanwhile."""
+    one(store)
+    holder = store.join()
+    run = store.db.run
+
+    def slow(verb: str, **parameters: object) -> list:
+        if verb == "beat":
+            claim_one(holder)
+            clock.advance(10)
+        return run(verb, **parameters)
+
+    monkeypatch.setattr(store.db, "run", slow)
+    assert holder.beat().released == 0

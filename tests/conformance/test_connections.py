@@ -18,7 +18,7 @@ from psycopg.rows import dict_row
 
 from tests.conformance.life import claim_one, enqueue, one
 from tests.waiting import PATIENCE, eventually
-from windlass.errors import SchemaError, StoreInterruptedError, StoreUnreachableError
+from windlass.errors import ConfigError, SchemaError, StoreError, StoreInterruptedError, StoreUnreachableError
 from windlass.examples.embedded.postgres import PostgresServer
 from windlass.features import Store, open_store
 from windlass.model import After, DependencyPolicy, Failed, JobError, Key, Lease, NewJob, Verdict
@@ -339,3 +339,11 @@ def test_connections_that_break_at_once_have_their_neighbours_looked_at_once(
         with pytest.raises(StoreUnreachableError):
             _broken(store, postgres_dsn)
         looks.get(timeout=PATIENCE)
+
+
+def test_passwords_do_not_show_in_refused_urls() -> None:
+    for url in ("mysql://u:pa'SECRET@host/x", "sqlite://u:SECRET@x", "postgresql://u:SECRET@[host"):
+        with pytest.raises((ConfigError, StoreError)) as caught:
+            open_store(url)
+        shown = f"{caught.value} {caught.value.__cause__} "
+        assert "SECRET" not in shown

@@ -24,6 +24,8 @@ from windlass.model import (
 )
 from windlass.store.jobs.holder import Holder
 
+pytestmark = pytest.mark.older_postgres
+
 
 @pytest.fixture
 def zombie(store: Store, opened: Callable[[], Store], clock: ManualClock) -> tuple[Holder, Lease, Lease]:

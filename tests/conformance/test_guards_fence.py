@@ -47,13 +47,16 @@ def crowd(store: Store, opened: Callable[[], Store]) -> Crowd:
 
 @pytest.fixture
 def batch(store: Store, crowd: Crowd) -> Iterator[Batch]:
-    holder = store.join()
-    enqueue(store, "s", 2)
-    mine, neighbour = holder.claim("s", 2)
+    yield new_batch(store, crowd)
+    assert_counts_are_true(store)
+
+
+def new_batch(store: Store, crowd: Crowd, phase: str = "s") -> Batch:
+    enqueue(store, phase, 2)
+    mine, neighbour = store.join().claim(phase, 2)
     one(store, "t")
     theirs = claim_one(crowd.keeper, "t")
-    yield Batch(mine, neighbour, theirs, crowd.ids["released"])
-    assert_counts_are_true(store)
+    return Batch(mine, neighbour, theirs, crowd.ids["released"])
 
 
 ERROR = {"type": "X", "code": "x", "message": "x"}
@@ -70,12 +73,14 @@ WRITES: dict[str, Callable[[Batch], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("verb", WRITES)
-def test_a_batch_writes_what_is_held_under_the_token_it_names(store: Store, batch: Batch, verb: str) -> None:
-    before = rows_without(store, batch.mine.id)
-    answer = store.db.run(verb, **WRITES[verb](batch))
-    assert [row[0] for row in answer] == [batch.mine.id]
-    assert rows_without(store, batch.mine.id) == before
+def test_a_batch_writes_what_is_held_under_the_token_it_names(store: Store, crowd: Crowd) -> None:
+    for verb, parameters in WRITES.items():
+        batch = new_batch(store, crowd, f"s.{verb}")
+        before = rows_without(store, batch.mine.id)
+        answer = store.db.run(verb, **parameters(batch))
+        assert [row[0] for row in answer] == [batch.mine.id], verb
+        assert rows_without(store, batch.mine.id) == before, verb
+    assert_counts_are_true(store)
 
 
 @pytest.mark.parametrize("verb", ["checkpoint", "checkpoint.flag"])

@@ -87,6 +87,7 @@ def test_a_bulk_of_jobs(hostile: Store) -> None:
     assert len(made) == 1500 and hostile.phases.counts()["work"].queued == 1500
 
 
+@pytest.mark.slow
 def test_an_effect_whose_job_is_touched_meanwhile_commits(hostile: Store) -> None:
     """Under another isolation level the commit would be refused because of somebody else's update."""
     enqueue(hostile)

@@ -161,3 +161,8 @@ def test_a_pause_of_a_name_that_nobody_knows_is_a_warning(
     (record,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert "'mial'" in record.getMessage() and "did you mean mail?" in record.getMessage()
     assert {pause.phase for pause in store.phases.paused()} == {"mail", "served", "mial"}
+
+
+def test_ids_that_are_none_have_nothing(store: Store) -> None:
+    assert store.jobs.attempts("x") == [] and store.jobs.progress("x") is None
+    assert store.outputs.of("x") == [] and store.dependencies.of("x") == []

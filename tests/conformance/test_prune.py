@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from tests.conformance.life import BOOM, assert_counts_are_true, claim_one, enqueue, every_job, one, state
 from windlass.clock import ManualClock
 from windlass.errors import ConfigError, JobNotFoundError
-from windlass.features import Store
+from windlass.features import Store, open_store
 from windlass.model import (
     After,
     Archived,
@@ -302,3 +303,36 @@ def test_a_job_that_is_pruned_right_after_a_cancel_or_retry_was_cancelled_or_ret
         assert store.jobs.retry(job).generation == 2
     with pytest.raises(JobNotFoundError):
         store.jobs.get(job)
+
+
+@pytest.mark.owner
+def test_instances_that_prune_at_once_do_not_trip_over_each_other(postgres_dsn: str) -> None:
+    old = ManualClock(datetime.now(UTC) - timedelta(days=50))
+    for _ in range(3):
+        with open_store(postgres_dsn, clock=old) as store:
+            store.upkeep.maintain()
+            one(store)
+            holder = store.join()
+            holder.complete(claim_one(holder))
+        old.advance(timedelta(days=1))
+    keep = Retention(completed=timedelta(days=1), failed=timedelta(days=1), cancelled=timedelta(days=1))
+    removed: list[int] = []
+    errors: list[Exception] = []
+
+    def prune() -> None:
+        try:
+            with open_store(postgres_dsn) as store:
+                removed.append(store.upkeep.prune(keep))
+        except Exception as error:  # noqa: BLE001  shown below
+            errors.append(error)
+
+    threads = [threading.Thread(target=prune) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    with open_store(postgres_dsn) as store:
+        store.upkeep.prune(keep)
+        assert every_job(store) == []
+        assert_counts_are_true(store)

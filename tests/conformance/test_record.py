@@ -26,6 +26,8 @@ from windlass.model import (
     Verdict,
 )
 
+pytestmark = pytest.mark.older_postgres
+
 
 def test_a_completed_job_keeps_its_result_and_its_times(store: Store, clock: ManualClock) -> None:
     job_id = one(store, args={"a": 1}, correlation_id="c-1")
@@ -60,22 +62,22 @@ def test_a_completed_job_keeps_its_result_and_its_times(store: Store, clock: Man
         "null",
     ],
 )
-def test_any_json_value_may_be_a_result(store: Store, result: object) -> None:
-    job_id = one(store)
-    holder = store.join()
+def test_any_json_value_may_be_a_result(shared_store: Store, result: object) -> None:
+    job_id = one(shared_store)
+    holder = shared_store.join()
     holder.complete(claim_one(holder), result)
-    assert store.jobs.get(job_id).result == result
+    assert shared_store.jobs.get(job_id).result == result
 
 
 @pytest.mark.parametrize("text", ["{bad", "1] , 2", "NaN", "", '{"a":1}}', "'a'"])
-def test_text_that_only_claims_to_be_json_is_refused_by_the_database(store: Store, text: str) -> None:
+def test_text_that_only_claims_to_be_json_is_refused_by_the_database(shared_store: Store, text: str) -> None:
     """As a child process may send it that a handler has broken; the job stays held, and its neighbour's end is not touched."""
-    ids = [one(store), one(store)]
-    holder = store.join()
+    ids = [one(shared_store), one(shared_store)]
+    holder = shared_store.join()
     first, second = claim_one(holder), claim_one(holder)
     with pytest.raises(StoreError):
         holder.record([Completed(first, Json(text)), Completed(second)])
-    assert {state(store, job_id) for job_id in ids} == {State.PROCESSING}
+    assert {state(shared_store, job_id) for job_id in ids} == {State.PROCESSING}
     holder.complete(second)
 
 
@@ -416,3 +418,57 @@ def _effects_table(store: Store) -> None:
 def _effects(store: Store) -> int:
     with store.db.effect(5) as tx:
         return int(tx.connection.execute("SELECT count(*) FROM effects").fetchone()[0])
+
+
+def test_two_outcomes_of_one_job_get_a_verdict_each(store: Store) -> None:
+    job_id = one(store)
+    holder = store.join()
+    stale = claim_one(holder)
+    holder.release(stale)
+    new = claim_one(holder)
+    assert holder.record([Failed(stale, BOOM), Completed(new, 1)]) == [Verdict.LOST, Verdict.RECORDED]
+    assert state(store, job_id) is State.COMPLETED
+    again: list[Outcome] = [Completed(new, 1), Completed(new, 2), Failed(stale, BOOM)]
+    assert holder.record(again) == [Verdict.ALREADY_RECORDED, Verdict.ALREADY_RECORDED, Verdict.LOST]
+    other = one(store)
+    lease = claim_one(holder)
+    assert holder.record([Completed(lease, 1), Completed(lease, 2)]) == [
+        Verdict.RECORDED,
+        Verdict.ALREADY_RECORDED,
+    ]
+    assert store.jobs.get(other).result == 1
+    assert_counts_are_true(store)
+
+
+@pytest.mark.parametrize(
+    ("make", "end"),
+    [
+        (lambda lease: Cancelled(lease, "a\x00b\ud800"), State.CANCELLED),
+        (
+            lambda lease: Failed(lease, JobError(type="E", code="c", message="m", details={"x": object()})),
+            State.FAILED,
+        ),
+        (
+            lambda lease: Failed(
+                lease, JobError(type="E", code="c", message="m", details={"x": "y" * 900_000})
+            ),
+            State.FAILED,
+        ),
+        (lambda lease: Completed(lease, float("nan")), State.FAILED),
+        (lambda lease: Completed(lease, object()), State.FAILED),
+        (lambda lease: Retried(lease, BOOM, timedelta(days=900_000_000)), State.SCHEDULED),
+        (lambda lease: Advanced(lease, "next", 1, 0), State.FAILED),
+        (lambda lease: Advanced(lease, "next", 1, 40_000), State.FAILED),
+        (lambda lease: Advanced(lease, "a\nb", 1), State.FAILED),
+        (lambda lease: Advanced(lease, "next", object()), State.FAILED),
+    ],
+)
+def test_one_bad_outcome_does_not_take_its_neighbours_down(store: Store, make: Callable, end: State) -> None:
+    """I-17: it ends with a code, or cleaned; the rest of its batch is recorded."""
+    enqueue(store, n=2)
+    holder = store.join()
+    bad, good = holder.claim("work", 2)
+    assert holder.record([make(bad), Completed(good, "fine")]) == [Verdict.RECORDED, Verdict.RECORDED]
+    assert (state(store, bad.id), state(store, good.id)) == (end, State.COMPLETED)
+    assert len(store.jobs.list().jobs) == 2, "what was stored can be listed"
+    assert_counts_are_true(store)

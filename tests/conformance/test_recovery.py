@@ -10,12 +10,14 @@ import pytest
 
 from tests.conformance.life import BOOM, LEASE, assert_counts_are_true, claim_one, enqueue, one, state
 from windlass.clock import ManualClock
-from windlass.errors import LeaseLost
+from windlass.errors import LeaseLost, StoreError
 from windlass.features import Store
 from windlass.model import Completed, Failed, Flag, JobError, Lease, Recovered, Retried, State, Verdict
 from windlass.store.jobs.holder import Holder
-from windlass.store.jobs.recovery import DEATH_CAP, LONGEST_WAIT, crash_delay, death_delay
+from windlass.store.jobs.recovery import DEATH_CAP, LONGEST_WAIT, Recovery, crash_delay, death_delay
 from windlass.upkeep.recoverer import Recoverer
+
+pytestmark = pytest.mark.older_postgres
 
 LATER = LEASE + timedelta(milliseconds=1)
 
@@ -580,3 +582,46 @@ def test_the_recoverer_knows_the_death_cap(store: Store, clock: ManualClock) -> 
     assert found == ["released", "failed"]
     error = store.jobs.get(job_id).error
     assert error is not None and error["code"] == "death_cap"
+
+
+def test_jobs_held_for_a_probe_reach_the_caller_even_if_the_sweep_fails(
+    store: Store, opened: Callable[[], Store], clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one(store)
+    opened().join(lease=LEASE).claim("work", 1)
+    clock.advance(LATER)
+    run = store.db.run
+
+    def no_sweep(verb: str, **parameters: object) -> list:
+        if verb == "recover.sweep":
+            raise StoreError("the connection broke")
+        return run(verb, **parameters)
+
+    monkeypatch.setattr(store.db, "run", no_sweep)
+    (held,) = Recovery(store.db).recover(holder=store.join(), probed=["work"])
+    assert held.verdict == "held" and held.is_held
+
+
+def test_a_zombie_is_lost_after_recovery_moved_its_job_on(
+    store: Store, opened: Callable[[], Store], clock: ManualClock
+) -> None:
+    one(store)
+    dead = opened().join(lease=LEASE)
+    lease = claim_one(dead)
+    dead.put_output(lease, 1, next_phase="next")
+    clock.advance(LATER)
+    assert [item.verdict for item in store.recovery.recover()] == ["advanced"]
+    assert dead.record([Failed(lease, BOOM)]) == [Verdict.LOST]
+
+
+def test_an_orphan_whose_output_is_there_is_moved_on(store: Store) -> None:
+    """Recovery looks for the output in the net under the nets, too."""
+    job_id = one(store)
+    holder = store.join()
+    lease = claim_one(holder)
+    holder.put_output(lease, "done", next_phase="next")
+    with store.db.effect(5) as tx:
+        prefix = "windlass_" if store.db.dialect == "sqlite" else "windlass."
+        tx.connection.execute(f"DELETE FROM {prefix}claim")
+    assert [item.verdict for item in store.recovery.sweep_orphans()] == ["advanced"]
+    assert store.jobs.get(job_id).phase == "next"

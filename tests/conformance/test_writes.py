@@ -115,6 +115,7 @@ def test_a_lease_that_is_no_duration_is_refused(store: Store, lease: timedelta) 
     assert store.instances.list() == []
 
 
+@pytest.mark.slow
 def test_another_process_writes_with_a_lease_it_was_sent(store: Store, store_url: str) -> None:
     parent = store.join()
     job_id = one(store, args={"n": 7})

@@ -30,7 +30,6 @@ class Shop:
     def __init__(self, url: str) -> None:
         self.app = self._opener = App(url, settings=QUICK)
         self.store = self.app.store
-        self.store.upkeep.maintain()
         self._engines: list[Engine] = []
 
     def serve(self, **changes: Any) -> Engine:

@@ -20,7 +20,7 @@ from windlass.handlers.context import Context
 from windlass.model import CancelAnswer, NewJob, State
 from windlass.store.jobs.holder import CancelAsked
 
-pytestmark = pytest.mark.timing
+pytestmark = [pytest.mark.one_database, pytest.mark.timing]
 
 
 @pytest.mark.parametrize("colour", ["async", "plain"])

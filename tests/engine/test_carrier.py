@@ -13,16 +13,16 @@ from typing import Any
 
 import pytest
 
+from tests.arguments.test_asyncness import Later, giving
 from tests.engine.shop import Shop
 from tests.waiting import PATIENCE
-from tests.work.test_colour import Later, giving
 from windlass.engine.executors.shared_task import AT_A_TIME
 from windlass.handlers.context import Context
 from windlass.model import State
 from windlass.model.retry import fixed
 from windlass.observe.current_job import current_job
 
-pytestmark = pytest.mark.timing
+pytestmark = [pytest.mark.one_database, pytest.mark.timing]
 
 mark: contextvars.ContextVar[str] = contextvars.ContextVar("mark", default="none")
 

@@ -15,7 +15,7 @@ from windlass.engine.one_job import OneJobRunner, Status
 from windlass.handlers.context import Context
 from windlass.model import State
 
-pytestmark = pytest.mark.timing
+pytestmark = [pytest.mark.one_database, pytest.mark.timing]
 
 
 def release(shop: Shop, order: Sequence[str], ran: list[str], *, in_transaction: bool = False) -> App:

@@ -23,7 +23,7 @@ from windlass.model.retry import fixed
 from windlass.observe.metrics import Metrics
 from windlass.observe.report import BOUNDS_MS
 
-pytestmark = pytest.mark.timing
+pytestmark = [pytest.mark.one_database, pytest.mark.timing]
 
 
 def count(engine: Engine, name: str) -> int:

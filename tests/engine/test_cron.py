@@ -21,7 +21,7 @@ from windlass.handlers.context import Context
 from windlass.model import NewSchedule, State
 from windlass.observe import health
 
-pytestmark = pytest.mark.timing
+pytestmark = [pytest.mark.one_database, pytest.mark.timing]
 
 EVERY_SECOND = "* * * * * *"
 
@@ -30,6 +30,7 @@ def due_of(correlation_id: str) -> datetime:
     return datetime.fromisoformat(correlation_id.rpartition("@")[2])
 
 
+@pytest.mark.slow
 def test_a_schedule_fires_on_time(shop: Shop) -> None:
     """Woken for each due time, and never before it: the look that would find it anyway is minutes away. How late it is, is printed."""
     lates: list[float] = []
@@ -65,6 +66,7 @@ def test_the_clocks_of_workers_do_not_matter(
     assert abs(ticks[0].at.timestamp() - right()) < 60
 
 
+@pytest.mark.slow
 def test_engines_share_the_ticks_and_each_is_fired_once(shop: Shop) -> None:
     """I-27."""
     seen: list[tuple[str, str]] = []
@@ -113,6 +115,7 @@ def test_without_schedules_nothing_more_is_asked(shop: Shop) -> None:
     assert not [verb for verb in seen if verb.startswith(("fire", "tick", "schedule"))]
 
 
+@pytest.mark.slow
 def test_a_paused_schedule_is_left_alone_and_resumed(shop: Shop) -> None:
     runs: list[float] = []
 

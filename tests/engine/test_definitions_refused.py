@@ -12,6 +12,8 @@ from windlass import App
 from windlass.errors import ConfigError
 from windlass.model import JobFilter, NewJob, State
 
+pytestmark = pytest.mark.one_database
+
 
 def test_a_generator_function_is_no_handler() -> None:
     def plain() -> Iterator[int]:

@@ -13,6 +13,8 @@ from windlass.errors import ConfigError, NoPrincipalError, PayloadError, Windlas
 from windlass.model import Json, NewJob, State
 from windlass.model.principal import Principal
 
+pytestmark = pytest.mark.one_database
+
 Door = Callable[[Shop, Any, str, dict[str, Any]], Any]
 USER = Principal(subject="u-7", tenant="t", roles=frozenset({"clerk"}))
 

@@ -20,7 +20,7 @@ from windlass.engine.engine import Engine
 from windlass.model import State
 from windlass.observe import health
 
-pytestmark = pytest.mark.timing
+pytestmark = [pytest.mark.one_database, pytest.mark.timing]
 
 LONG = 60.0  # children are started, which takes seconds on a busy machine
 
@@ -74,6 +74,7 @@ def part(engine: Engine, name: str) -> dict[str, str] | None:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("what", "executor", "told"),
     [
@@ -110,6 +111,7 @@ def test_an_executor_that_cannot_start_jobs_gives_them_back_and_is_seen_in_healt
     shop.until(lambda: part(engine, f"executor {executor}") is None)
 
 
+@pytest.mark.slow
 def test_a_process_that_cannot_be_started_is_seen_in_health(
     shop: Shop, broken: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -92,6 +92,7 @@ def test_a_rate_is_kept_to_by_all_engines_together(shop: Shop) -> None:
     assert took >= 20 / 20 * 0.95, "four at once, and twenty more at twenty a second"
 
 
+@pytest.mark.slow
 def test_a_debounced_job_runs_once_with_what_came_last(shop: Shop) -> None:
     seen: list[int] = []
 

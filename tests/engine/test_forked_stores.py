@@ -95,6 +95,7 @@ def test_an_app_that_used_its_store_before_the_fork_works_in_parent_and_children
     assert shop.store.phases.counts()["work"].completed == 2 + 2 * (1 + 1 + 600 + 1 + 1 + 2)
 
 
+@pytest.mark.slow
 def test_a_fork_while_another_thread_leads(shop: Shop) -> None:
     """The child had the parent's leader, whom it waited for for ever."""
 
@@ -181,6 +182,7 @@ def test_a_child_that_leaves_a_transaction_of_its_parent_ends_nothing(shop: Shop
     assert shop.run("SELECT n FROM note") == [(1,)]
 
 
+@pytest.mark.slow
 def test_a_fork_waits_for_those_who_write_and_read(shop: Shop) -> None:
     """Beside threads that enqueue, read, listen and have transactions all the time, and threads that begin to read, each child has a
     working store."""

@@ -41,6 +41,7 @@ def give_up(shop: Shop, event: str, when: str) -> None:
     )
 
 
+@pytest.mark.slow
 def test_an_end_that_is_given_up_each_time_ends_with_a_code_and_holds_up_nobody(shop: Shop) -> None:
     begun, gate = threading.Semaphore(0), threading.Event()
 
@@ -91,6 +92,7 @@ def test_a_good_end_is_not_given_up_within_a_lease(shop: Shop, times: int, code:
     assert (shop.job(job).state, shop.job(job).result, shop.job(job).attempt) == ("completed", "done", 1)
 
 
+@pytest.mark.slow
 def test_nothing_is_claimed_where_all_ends_are_given_up(shop: Shop) -> None:
     """What ran would only pile up in memory."""
 
@@ -110,6 +112,7 @@ def test_nothing_is_claimed_where_all_ends_are_given_up(shop: Shop) -> None:
     assert {shop.job(job).state for job in jobs} == {"completed"}
 
 
+@pytest.mark.slow
 def test_a_phase_whose_claims_are_given_up_does_not_keep_the_others_from_theirs(shop: Shop) -> None:
     @shop.app.job
     def bad() -> None: ...

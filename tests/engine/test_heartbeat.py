@@ -106,6 +106,7 @@ def test_every_beat_that_was_asked_for_is_made(heartbeat: Heartbeat, holder: Hol
     assert [at - began >= due for at, due in zip(holder.beats, (0.2, 0.6), strict=True)] == [True, True]
 
 
+@pytest.mark.slow
 def test_a_look_for_cancels_is_one_read_at_most_twice_a_second(heartbeat: Heartbeat, holder: Holder) -> None:
     """A busy file is committed to thousands of times a second; what was committed last must still be seen."""
     while len(holder.looks) < 4:

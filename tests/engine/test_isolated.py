@@ -15,7 +15,7 @@ from windlass.engine.engine import Engine
 from windlass.engine.workload import MOST_ALONE, MOST_APART
 from windlass.model import Enqueued, State
 
-pytestmark = pytest.mark.timing
+pytestmark = [pytest.mark.one_database, pytest.mark.timing]
 
 BRIEF = timedelta(seconds=0.3)
 

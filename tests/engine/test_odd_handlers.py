@@ -27,7 +27,7 @@ from windlass.model import CancelAnswer, Failed, JobError, State, Verdict
 from windlass.model.retry import custom, fixed
 from windlass.model.signals import Cancel, Fail, Retry
 
-pytestmark = pytest.mark.timing
+pytestmark = [pytest.mark.one_database, pytest.mark.timing]
 
 SOON = fixed(attempts=2, wait=0.01)
 
@@ -177,6 +177,7 @@ def test_a_lost_lease_of_another_job_is_an_error_like_others(shop: Shop) -> None
 # ---------------------------------------------------------------------- time
 
 
+@pytest.mark.slow
 def test_a_blocked_loop_burns_no_attempt_of_those_behind(shop: Shop) -> None:
     @shop.app.job(timeout=None)
     async def blocker() -> None:
@@ -303,6 +304,7 @@ def test_a_step_that_fails_for_an_unknown_reason_is_not_tried_at_full_speed(shop
     assert len(calls) < 50, "with pauses that grow"
 
 
+@pytest.mark.slow
 def test_a_stopped_engine_has_no_thread_that_tries_for_ever(shop: Shop, caplog: Any) -> None:
     @shop.app.job
     def work() -> None: ...
@@ -348,6 +350,7 @@ def test_an_end_that_cannot_be_written_for_an_unknown_reason_is_written_later(
     assert len(refused) == 6 and (shop.job(job).result, shop.job(job).attempt) == (7, 1)
 
 
+@pytest.mark.slow
 def test_a_stop_is_over_in_time_while_the_database_hangs(fresh_sqlite: Callable[[], str]) -> None:
     """Five seconds after the grace time. The waits for each part added up to eleven."""
     over = threading.Event()

@@ -314,6 +314,7 @@ def test_the_plain_loop_of_chunks_is_refused_in_a_coroutine(shop: Shop) -> None:
     assert shop.job(fine).state is State.COMPLETED, shop.job(fine).error
 
 
+@pytest.mark.slow
 def test_a_job_of_one_attempt_that_is_self_stopped_is_not_run_twice(shop: Shop) -> None:
     """I-14."""
     begun, attempts = threading.Event(), []
@@ -335,6 +336,7 @@ def test_a_job_of_one_attempt_that_is_self_stopped_is_not_run_twice(shop: Shop) 
     assert ended.error["code"] == "self_stopped" and "app.store.jobs.retry(id)" in ended.error["message"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_async", [pytest.param(True, marks=pytest.mark.long), False])
 def test_a_job_that_is_self_stopped_again_and_again_comes_to_an_end(shop: Shop, is_async: bool) -> None:
     """An outage spends no attempt, but a job that keeps its instance from renewing the lease does not come back without end."""

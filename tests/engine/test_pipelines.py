@@ -21,7 +21,7 @@ from windlass.model import Counts, NewJob, State
 from windlass.model.rate import per_second
 from windlass.model.retry import fixed
 
-pytestmark = pytest.mark.timing
+pytestmark = [pytest.mark.one_database, pytest.mark.timing]
 
 
 class StandsStill:
@@ -185,6 +185,7 @@ def test_jobs_in_a_phase_that_is_gone_are_named_and_end_with_a_code(shop: Shop) 
     shop.until(lambda: any("never-heard-of" in part for part in engine.report().degraded))
 
 
+@pytest.mark.slow
 def test_the_backlog_of_a_phase_that_was_served_until_now_does_not_end_at_once(shop: Shop) -> None:
     """The time counts from when nobody serves the phase, not from when the job was queued."""
 
@@ -270,7 +271,7 @@ def test_mistakes_in_a_definition_are_named(shop: Shop) -> None:
         with pytest.raises(ConfigError, match=f"{option} = 3"):
             pipe.phase("two", **{option: 3})(lambda: None)
     shop.app.job(name="plain")(lambda: None)
-    with pytest.raises(ConfigError, match=r"test_pipelines\.py:272"):
+    with pytest.raises(ConfigError, match=r"test_pipelines\.py:\d+"):
         shop.app.pipeline("plain").phase("one")(lambda: None)
 
 

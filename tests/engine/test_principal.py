@@ -17,6 +17,8 @@ from windlass.model import JobFilter, NewJob, State
 from windlass.model.principal import ACT_FOR_OTHERS, Principal
 from windlass.testing import Sandbox
 
+pytestmark = pytest.mark.one_database
+
 # ------------------------------------------------------------------------------------------------------- what is seen
 
 

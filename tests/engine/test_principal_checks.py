@@ -19,6 +19,8 @@ from windlass.model.principal import Principal
 from windlass.model.signals import Retry
 from windlass.testing import Sandbox
 
+pytestmark = pytest.mark.one_database
+
 LATE = timedelta(hours=2)
 
 

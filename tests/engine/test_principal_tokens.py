@@ -20,6 +20,8 @@ from windlass.model import JobFilter, NewJob
 from windlass.model.principal import Principal
 from windlass.principals.sealed_tokens import TokenKeys
 
+pytestmark = pytest.mark.one_database
+
 # -------------------------------------------------------------------------------------------------------- after the end
 
 

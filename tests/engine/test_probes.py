@@ -14,7 +14,7 @@ from windlass.handlers.context import Context
 from windlass.model import State
 from windlass.model.retry import fixed
 
-pytestmark = pytest.mark.timing
+pytestmark = [pytest.mark.one_database, pytest.mark.timing]
 
 BRIEF = timedelta(seconds=0.3)
 

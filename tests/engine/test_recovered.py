@@ -15,7 +15,7 @@ from windlass.model import Lease, State
 from windlass.model.retry import fixed
 from windlass.store.jobs.holder import Holder
 
-pytestmark = pytest.mark.timing
+pytestmark = [pytest.mark.one_database, pytest.mark.timing]
 
 ID_NAMES = ("job_id", "correlation_id", "phase", "attempt")
 

@@ -19,7 +19,7 @@ from windlass.model import State
 from windlass.model.retry import fixed
 from windlass.observe import logs
 
-pytestmark = pytest.mark.timing
+pytestmark = [pytest.mark.one_database, pytest.mark.timing]
 
 
 @pytest.fixture

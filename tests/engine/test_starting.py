@@ -16,7 +16,7 @@ from windlass.engine.processes.executor import ProcessExecutor
 from windlass.errors import ConfigError, StoreUnreachableError, WindlassError
 from windlass.model import State
 
-pytestmark = pytest.mark.timing
+pytestmark = [pytest.mark.one_database, pytest.mark.timing]
 
 
 def threads() -> set[str]:

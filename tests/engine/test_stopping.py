@@ -22,7 +22,7 @@ from windlass.model import Flag, Released, State
 from windlass.model.retry import fixed
 from windlass.store.jobs.holder import Holder
 
-pytestmark = pytest.mark.timing
+pytestmark = [pytest.mark.one_database, pytest.mark.timing]
 
 
 def test_stopping_gives_back_what_waits_and_lets_running_jobs_finish(shop: Shop) -> None:
@@ -71,6 +71,7 @@ def test_after_the_grace_time_running_jobs_are_stopped_and_given_back(shop: Shop
     assert (shop.job(job).state, shop.job(job).attempt) == (State.QUEUED, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["coroutine", "thread", "stubborn", "process", "deaf process"])
 def test_a_job_of_one_attempt_that_had_begun_is_not_run_twice(shop: Shop, tmp_path: Path, how: str) -> None:
     """I-14: it fails, and can be retried by hand; one of its kind that had not begun is given back."""

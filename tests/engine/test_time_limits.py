@@ -18,9 +18,10 @@ from windlass.model import State
 from windlass.model.retry import fixed
 from windlass.observe import health
 
-pytestmark = pytest.mark.timing
+pytestmark = [pytest.mark.one_database, pytest.mark.timing]
 
 
+@pytest.mark.slow
 def test_an_async_job_that_outruns_its_limit_is_stopped_and_tried_again(shop: Shop) -> None:
     """I-12."""
     cleaned: list[int] = []
@@ -128,6 +129,7 @@ def test_a_job_that_outruns_its_limit_is_named_at_once(
     assert "outran its time limit of 0.2 s" in line.message and told in line.message
 
 
+@pytest.mark.slow
 def test_signs_of_life_move_the_time_limit(shop: Shop) -> None:
     @shop.app.job(timeout=2.0, retry=fixed(1))
     def lively(ctx: Context) -> str:
@@ -141,6 +143,7 @@ def test_signs_of_life_move_the_time_limit(shop: Shop) -> None:
     assert shop.job(job).result == "done"
 
 
+@pytest.mark.slow
 def test_a_checkpoint_in_a_transaction_is_a_sign_of_life(shop: Shop) -> None:
     @shop.app.job(timeout=2.0, retry=fixed(1))
     def lively(ctx: Context) -> str:
@@ -155,6 +158,7 @@ def test_a_checkpoint_in_a_transaction_is_a_sign_of_life(shop: Shop) -> None:
     assert shop.job(job).result == "done"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shop", ["sqlite"], indirect=True)  # it is no matter of the database
 def test_the_start_of_a_process_does_not_count_against_the_time_limit(
     shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -19,6 +19,8 @@ from windlass.observe import logger
 from windlass.observe.metrics import Metrics
 from windlass.observe.server import serve
 
+pytestmark = pytest.mark.one_database
+
 log = logging.getLogger("shop.handlers")
 
 

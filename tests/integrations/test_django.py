@@ -9,9 +9,9 @@ import psycopg
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
-from tests.callers import django_project  # also configures Django for this process
 from tests.integrations.running import run, write_example
 from tests.servers.plugin import FreshPostgres
+from tests.transactions import django_project  # also configures Django for this process
 from windlass.features import open_store
 from windlass.integrations.django.project import read_settings, url_of
 from windlass.model import JobFilter, State

@@ -47,6 +47,9 @@ def user_transaction(dsn: str) -> Iterator[PostgresTransaction]:
         connection.rollback()
 
 
+Open = Callable[[str], Store]
+
+
 class Waiting(Generic[T]):
     """A call on a thread of its own that is expected to wait for somebody's lock."""
 
@@ -67,16 +70,21 @@ class Waiting(Generic[T]):
 def blocked_sessions(dsn: str) -> int:
     """How many sessions of this database wait for a lock."""
     with psycopg.connect(dsn, autocommit=True) as connection:
-        row = connection.execute(
-            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-        ).fetchone()
+        return _blocked(connection)
+
+
+def _blocked(connection: psycopg.Connection[Any]) -> int:
+    row = connection.execute(
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    ).fetchone()
     assert row is not None
     return int(row[0])
 
 
 def until_blocked(dsn: str, call: Waiting[Any], n: int = 1) -> None:
     """Wait until a call really waits for a lock; the interleaving under test begins there."""
-    eventually(lambda: blocked_sessions(dsn) >= n or call.is_done(), "the call to wait for a lock")
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        eventually(lambda: _blocked(connection) >= n or call.is_done(), "the call to wait for a lock")
     assert not call.is_done(), f"it did not wait: {call.result()!r}"
 
 

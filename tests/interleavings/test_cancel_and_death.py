@@ -12,9 +12,9 @@ from unittest.mock import ANY
 import psycopg
 import pytest
 
-from tests.interleavings.conftest import Open
 from tests.interleavings.sessions import (
     BOOM,
+    Open,
     Waiting,
     assert_consistent,
     claim,

@@ -10,8 +10,7 @@ import psycopg
 import pytest
 
 from tests.acceptance import processes
-from tests.interleavings.conftest import Open
-from tests.interleavings.sessions import assert_consistent, claim, enqueue
+from tests.interleavings.sessions import Open, assert_consistent, claim, enqueue
 from tests.waiting import eventually
 from windlass.errors import LeaseLost, StoreError
 from windlass.features import Store

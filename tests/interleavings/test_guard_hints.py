@@ -9,8 +9,7 @@ from datetime import datetime, timedelta
 import psycopg
 import pytest
 
-from tests.interleavings.conftest import Open
-from tests.interleavings.sessions import enqueue
+from tests.interleavings.sessions import Open, enqueue
 from tests.waiting import PATIENCE, eventually
 from windlass.features import Store
 from windlass.model import After, DependencyPolicy, Want

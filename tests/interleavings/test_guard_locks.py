@@ -16,8 +16,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.interleavings.conftest import Open
 from tests.interleavings.sessions import (
+    Open,
     Waiting,
     claim,
     enqueue,

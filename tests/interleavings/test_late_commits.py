@@ -13,9 +13,9 @@ from functools import partial
 import psycopg
 import pytest
 
-from tests.interleavings.conftest import Open
 from tests.interleavings.sessions import (
     Engine,
+    Open,
     assert_consistent,
     claim,
     enqueue,

@@ -9,8 +9,7 @@ from datetime import timedelta
 import pytest
 
 from tests.acceptance.proxy import PostgresProxy, commit, execution_of
-from tests.interleavings.conftest import Open
-from tests.interleavings.sessions import BOOM, assert_consistent, claim, enqueue
+from tests.interleavings.sessions import BOOM, Open, assert_consistent, claim, enqueue
 from tests.waiting import PATIENCE
 from windlass.app.app import App
 from windlass.engine.drain import Drain

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from tests.acceptance.proxy import PostgresProxy, commit, execution_of
-from tests.interleavings.conftest import Open
+from tests.interleavings.sessions import Open
 from tests.waiting import PATIENCE
 from windlass.errors import EnqueueUnknownError, StoreError, StoreFullError
 from windlass.features import Store

@@ -8,8 +8,7 @@ import psycopg
 import pytest
 
 from tests.acceptance import processes
-from tests.interleavings.conftest import Open
-from tests.interleavings.sessions import assert_consistent, deadlocks
+from tests.interleavings.sessions import Open, assert_consistent, deadlocks
 from windlass.model import After, DependencyPolicy, Key, NewJob, State
 
 pytestmark = pytest.mark.timing

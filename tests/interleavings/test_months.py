@@ -13,8 +13,7 @@ import pytest
 from psycopg import IsolationLevel
 
 from tests.interleavings import years
-from tests.interleavings.conftest import Open
-from tests.interleavings.sessions import Waiting, assert_consistent, until_blocked, user_transaction
+from tests.interleavings.sessions import Open, Waiting, assert_consistent, until_blocked, user_transaction
 from windlass.errors import JobNotFoundError
 from windlass.features import Store
 from windlass.model import JobFilter, Retention, State

@@ -10,9 +10,9 @@ from datetime import UTC, datetime, timedelta
 import psycopg
 import pytest
 
-from tests.interleavings.conftest import Open
 from tests.interleavings.sessions import (
     BOOM,
+    Open,
     Stopwatch,
     Waiting,
     assert_consistent,

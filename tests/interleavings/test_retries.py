@@ -7,8 +7,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from tests.interleavings.conftest import Open
-from tests.interleavings.sessions import BOOM, Waiting, claim, enqueue, until_blocked, user_transaction
+from tests.interleavings.sessions import BOOM, Open, Waiting, claim, enqueue, until_blocked, user_transaction
 from windlass.errors import IllegalTransitionError
 from windlass.features import Store
 from windlass.store.database import Row, Transaction

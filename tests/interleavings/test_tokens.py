@@ -9,8 +9,7 @@ import psycopg
 import pytest
 
 from tests.acceptance import processes
-from tests.interleavings.conftest import Open
-from tests.interleavings.sessions import claim, enqueue
+from tests.interleavings.sessions import Open, claim, enqueue
 from tests.waiting import eventually
 from windlass.errors import LeaseLost
 from windlass.features import open_store

@@ -9,9 +9,9 @@ from functools import partial
 import psycopg
 import pytest
 
-from tests.interleavings.conftest import Open
 from tests.interleavings.sessions import (
     Engine,
+    Open,
     Stopwatch,
     Waiting,
     assert_consistent,

@@ -13,8 +13,7 @@ import psycopg
 import pytest
 
 from tests.interleavings import years
-from tests.interleavings.conftest import Open
-from tests.interleavings.sessions import Waiting, assert_consistent
+from tests.interleavings.sessions import Open, Waiting, assert_consistent
 from tests.waiting import eventually
 from windlass.app.app import App
 from windlass.cli import main

@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import TracebackType
@@ -18,7 +17,7 @@ from typing import Any, Self
 import redis
 
 from tests.servers import valkey
-from tests.waiting import PATIENCE
+from tests.waiting import eventually
 from windlass import processes as process
 
 
@@ -39,14 +38,16 @@ class OwnValkey:
         command += ["--requirepass", self._password, "--save", "", "--appendonly", "no"]
         command += ["--dir", self._folder.path, "--logfile", "log", *self._options]
         self._process = process.start(command)
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            with suppress(redis.RedisError), self.client() as client:
-                client.ping()
-                return
-            assert self._process.poll() is None, (self._folder.path / "log").read_text()
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        eventually(self._is_up)
+
+    def _is_up(self) -> bool:
+        assert self._process is not None and self._process.poll() is None, (
+            self._folder.path / "log"
+        ).read_text()
+        with suppress(redis.RedisError), self.client() as client:
+            client.ping()
+            return True
+        return False
 
     def kill(self) -> None:
         """As a power cut does."""

@@ -13,7 +13,7 @@ from windlass.model import NewJob, Want
 from windlass.store.database import Row, Transaction
 from windlass.store.postgres.database import PostgresDatabase
 
-pytestmark = pytest.mark.timing
+pytestmark = [pytest.mark.older_postgres, pytest.mark.timing]
 
 LANES = 3
 PER_LANE = 40

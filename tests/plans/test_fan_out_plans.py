@@ -15,7 +15,9 @@ from windlass.dependencies.linking import PAGE
 from windlass.features import Store
 from windlass.model import State
 
-CHILDREN = 20_000
+pytestmark = pytest.mark.older_postgres
+
+CHILDREN = 10_000
 OTHERS = 2_000  # edges of other parents
 
 FILL = f"""

@@ -18,7 +18,7 @@ from windlass.store.jobs.finish_rows import finish_columns
 from windlass.store.jobs.holder import Holder
 from windlass.store.jobs.low_water import LANES, LowWaterMarks, Scan
 
-pytestmark = pytest.mark.timing
+pytestmark = [pytest.mark.older_postgres, pytest.mark.timing]
 
 SIZES = (1, 10, 100, 500)
 

@@ -11,7 +11,7 @@ from windlass.dependencies import linking as dependencies
 from windlass.features import Store
 from windlass.store.schema.statements import load
 
-pytestmark = pytest.mark.timing
+pytestmark = [pytest.mark.older_postgres, pytest.mark.timing]
 
 BATCH = 100
 # Rows that a statement about 100 jobs may visit, in all nodes of its plan together, and pages. The most are those of settle.edges.

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+from bench.__main__ import main
 from bench.compare import Figures
 
 pytestmark = [pytest.mark.timing, pytest.mark.timeout(700)]
@@ -30,7 +32,15 @@ def run_short(path: Path, *command: str) -> str:
     return answer.stdout
 
 
+def test_every_measurement_can_be_asked_for() -> None:
+    """Its modules can be imported, and its options are read."""
+    for name in sorted(path.stem for path in (ROOT / "bench").glob("*.py")):
+        import_module(f"bench.{name}")
+    assert {"prune", "store", "limits", "counted"} <= set(main.commands)
+
+
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_short_bench_runs(tmp_path: Path) -> None:
     """Every claim that needs no peer is judged, whatever comes of it."""
     printed = run_short(tmp_path / "figures.json")

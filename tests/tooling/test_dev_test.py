@@ -9,16 +9,16 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import selection
 from tests.servers import postgres
 from tests.tooling.test_dev import PYTHON, ROOT, checkout, make_environment, part, run
+from tests.waiting import eventually
 
 __all__ = ["checkout"]
 DEADLINE = 60.0
@@ -217,17 +217,16 @@ def test_a_half_written_result_is_passed_over(fake: Path) -> None:
     assert run(fake, "test", "--no-check", "--repeat", "1").returncode == 0
 
 
+def test_every_module_that_is_not_quick_exists() -> None:
+    """A name that leads nowhere would put a renamed module into the quick set without a word."""
+    folder = ROOT / "tests"
+    assert [name for name in sorted(selection.NOT_QUICK) if not (folder / f"{name}.py").exists()] == []
+    assert [name for name in sorted(selection.QUICK) if not (folder / name).is_dir()] == []
+
+
 def busy(pid: int) -> list[int]:
     found = subprocess.run(["pgrep", "-P", str(pid), "-f", "os.getppid"], capture_output=True, text=True)
     return [int(line) for line in found.stdout.split()]
-
-
-def until(holds: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + DEADLINE
-    while not (answer := holds()):
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.01)
-    return answer
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
@@ -235,14 +234,14 @@ def test_busy_loops_end_however_the_run_ends(fake: Path, number: signal.Signals)
     command = [PYTHON, fake / "dev", "test", "--no-check", "--repeat", "2", "--load", "3", "--wait"]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
     try:
-        until(lambda: runs(fake))
-        loops = until(lambda: found if len(found := busy(process.pid)) == 3 else None)
+        eventually(lambda: runs(fake))
+        loops = eventually(lambda: found if len(found := busy(process.pid)) == 3 else None)
         if number is signal.SIGINT:  # as a terminal does
             os.killpg(process.pid, number)
         else:
             process.send_signal(number)
         process.wait(DEADLINE)
-        until(lambda: not any(Path(f"/proc/{pid}").exists() and is_running(pid) for pid in loops))
+        eventually(lambda: not any(Path(f"/proc/{pid}").exists() and is_running(pid) for pid in loops))
     finally:
         with suppress(ProcessLookupError):  # all of the group have ended
             os.killpg(process.pid, signal.SIGKILL)

@@ -1,0 +1,455 @@
+"""What the libraries have of their own: modes, codecs, kinds of rows, blocks within blocks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import aiosqlite
+import asyncpg
+import psycopg
+import pytest
+import sqlalchemy as sa
+from django.db import transaction
+from psycopg.rows import dict_row
+from sqlalchemy import orm
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+
+from tests.engine.shop import Shop
+from tests.transactions.django_project import connected
+from tests.transactions.kinds import THE_FIVE, Open, is_async, run
+from tests.waiting import eventually
+from windlass.app.app import App
+from windlass.app.kinds import JobKind
+from windlass.errors import ConfigError, KeyConflictError, SchemaError
+from windlass.handlers.context import Context
+from windlass.model import JobFilter, State
+
+pytestmark = pytest.mark.timing
+
+
+def make_app(url: str) -> tuple[App, JobKind[..., Any]]:
+    app = App(url)
+
+    @app.job
+    def welcome(user_id: int) -> None: ...
+
+    return app, welcome
+
+
+@pytest.fixture
+def on_postgres(postgres_dsn: str) -> tuple[App, JobKind[..., Any]]:
+    return make_app(postgres_dsn)
+
+
+@pytest.fixture
+def on_sqlite(sqlite_path: Path) -> tuple[App, JobKind[..., Any]]:
+    app, welcome = make_app(f"sqlite:///{sqlite_path}")
+    app.store.now()
+    return app, welcome
+
+
+def count(app: App) -> int:
+    found = len(app.store.jobs.list(JobFilter()).jobs)
+    app.close()
+    return found
+
+
+def alchemy(url: str, driver: str) -> str:
+    return url.replace("postgresql://", f"postgresql+{driver}://")
+
+
+# ---------------------------------------------------------------------------------------------- from commit to run
+
+
+@pytest.mark.parametrize("kind", [*THE_FIVE, "sqlite3"])
+def test_a_committed_job_is_run_at_once_and_no_other(kind: str, shop: Shop, opened: Open) -> None:
+    """The engine hears of the commit; its own look would come after 30 s."""
+    ran: list[int] = []
+
+    @shop.app.job
+    def welcome(user_id: int) -> None:
+        ran.append(user_id)
+
+    shop.serve(recovery=600.0)
+
+    async def work() -> None:
+        for n in range(6):
+            async with opened(shop.app.url) as hand:
+                await hand.enqueue(welcome, n)
+                await (hand.commit() if n % 2 else hand.rollback())
+
+    run(kind, work)
+    shop.until(lambda: sorted(ran) == [1, 3, 5])
+    assert [job.args["user_id"] for job in shop.store.jobs.list(JobFilter()).jobs] == [5, 3, 1]
+
+
+# ---------------------------------------------------------------------------------------------- no transaction
+
+
+def refuses(call: Callable[[], Any]) -> None:
+    with pytest.raises(ConfigError, match="open a transaction first"):
+        call()
+
+
+def test_connections_that_commit_each_statement_are_refused(on_postgres: Any, tmp_path: Path) -> None:
+    app, welcome = on_postgres
+    with psycopg.connect(app.url, autocommit=True) as connection:
+        refuses(lambda: welcome.enqueue_in(connection, 1))
+        refuses(lambda: welcome.enqueue_in(connection, 1, key="k"))
+        with connection.transaction():
+            welcome.enqueue_in(connection, 1)
+    engine = sa.create_engine(alchemy(app.url, "psycopg"), isolation_level="AUTOCOMMIT")
+    with engine.connect() as bound:
+        refuses(lambda: welcome.enqueue_in(bound, 1))
+    with orm.Session(engine) as session:
+        refuses(lambda: welcome.enqueue_in(session, 1))
+    engine.dispose()
+    with connected(app.url, "no_transaction") as of_django:
+        refuses(lambda: welcome.enqueue_in(of_django, 1))
+        with transaction.atomic(using="no_transaction"):
+            welcome.enqueue_in(of_django, 2)
+    assert count(app) == 2
+
+
+def test_async_connections_that_commit_each_statement_are_refused(on_postgres: Any) -> None:
+    app, welcome = on_postgres
+
+    async def work() -> None:
+        connection = await asyncpg.connect(app.url)
+        for options in ({}, {"key": "k"}):
+            with pytest.raises(ConfigError, match="open a transaction first"):
+                await welcome.enqueue_in_async(connection, 1, **options)
+        await connection.close()
+        async with await psycopg.AsyncConnection.connect(app.url, autocommit=True) as other:
+            with pytest.raises(ConfigError, match="open a transaction first"):
+                await welcome.enqueue_in_async(other, 1)
+        engine = create_async_engine(alchemy(app.url, "asyncpg"), isolation_level="AUTOCOMMIT")
+        async with AsyncSession(engine) as session:
+            with pytest.raises(ConfigError, match="open a transaction first"):
+                await welcome.enqueue_in_async(session, 1)
+        await engine.dispose()
+
+    asyncio.run(work())
+    assert count(app) == 0
+
+
+def test_on_sqlite_too(on_sqlite: Any, sqlite_path: Path) -> None:
+    app, welcome = on_sqlite
+    with closing(sqlite3.connect(sqlite_path, isolation_level=None)) as connection:
+        refuses(lambda: welcome.enqueue_in(connection, 1))
+        connection.execute("BEGIN")
+        welcome.enqueue_in(connection, 1)
+        welcome.enqueue_in(connection, 2, key="k")
+        connection.execute("COMMIT")
+    with connected(app.url, "sqlite_file") as of_django:
+        refuses(lambda: welcome.enqueue_in(of_django, 1))
+    engine = sa.create_engine(app.url, isolation_level="AUTOCOMMIT")
+    with engine.connect() as bound:
+        refuses(lambda: welcome.enqueue_in(bound, 1))
+    engine.dispose()
+
+    async def work() -> None:
+        async with aiosqlite.connect(sqlite_path, isolation_level=None) as other:
+            with pytest.raises(ConfigError, match="open a transaction first"):
+                await welcome.enqueue_in_async(other, 1)
+
+    asyncio.run(work())
+    assert count(app) == 2
+
+
+def test_sqlalchemys_recipe_for_begin_on_sqlite(on_sqlite: Any) -> None:
+    """Many have SQLAlchemy send BEGIN itself, so that savepoints work: the driver then never begins."""
+    app, welcome = on_sqlite
+    engine = sa.create_engine(app.url)
+    sa.event.listen(engine, "connect", lambda driver, _: setattr(driver, "isolation_level", None))
+    sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
+    with orm.Session(engine) as session:
+        welcome.enqueue_in(session, 1)
+        session.rollback()
+        welcome.enqueue_in(session, 1)
+        welcome.enqueue_in(session, 2, key="k")
+        session.commit()
+    engine.dispose()
+    assert count(app) == 2
+
+
+# ---------------------------------------------------------------------------------------------- blocks within blocks
+
+
+def test_a_block_within_a_block_takes_its_jobs_with_it(on_postgres: Any) -> None:
+    app, welcome = on_postgres
+    with psycopg.connect(app.url) as connection, connection.transaction():
+        welcome.enqueue_in(connection, 1)
+        with connection.transaction(force_rollback=True):
+            welcome.enqueue_in(connection, 2, key="k")
+        assert connection.info.transaction_status == psycopg.pq.TransactionStatus.INTRANS
+    engine = sa.create_engine(alchemy(app.url, "psycopg"))
+    with orm.Session(engine) as session:
+        with session.begin_nested() as inner:
+            welcome.enqueue_in(session, 3, key="k")
+            inner.rollback()
+        welcome.enqueue_in(session, 4)
+        session.commit()
+    engine.dispose()
+    with connected(app.url, "nested"), transaction.atomic(using="nested"):
+        from django.db import connections
+
+        welcome.enqueue_in(connections["nested"], 5)
+        with pytest.raises(ZeroDivisionError), transaction.atomic(using="nested"):
+            welcome.enqueue_in(connections["nested"], 6, key="k")
+            raise ZeroDivisionError
+    found = [job.args["user_id"] for job in app.store.jobs.list(JobFilter()).jobs]
+    assert sorted(found) == [1, 4, 5] and count(app) == 3
+
+
+# ---------------------------------------------------------------------------------------------- tastes of the owner
+
+
+@pytest.mark.parametrize("factory", [psycopg.RawCursor, psycopg.ClientCursor, psycopg.Cursor])
+def test_a_psycopg_connection_with_tastes_of_its_own(on_postgres: Any, factory: Any) -> None:
+    app, welcome = on_postgres
+    with psycopg.connect(app.url, row_factory=dict_row, cursor_factory=factory) as connection:
+        connection.adapters.register_dumper(str, psycopg.types.string.StrDumperVarchar)
+        parent = welcome.enqueue_in(connection, 1, key="k")
+        welcome.enqueue_in(connection, 2, after=[parent])
+    assert count(app) == 2
+
+
+def test_an_asyncpg_connection_with_codecs_of_its_own(on_postgres: Any) -> None:
+    """The usual ones: json and jsonb as objects. Text in a json parameter would be encoded once more."""
+    app, welcome = on_postgres
+
+    async def work() -> None:
+        connection = await asyncpg.connect(app.url)
+        for name in ("json", "jsonb"):
+            await connection.set_type_codec(name, encoder=json.dumps, decoder=json.loads, schema="pg_catalog")
+        await connection.set_type_codec("uuid", encoder=str, decoder=str, schema="pg_catalog")
+        async with connection.transaction():
+            parent = await welcome.enqueue_in_async(connection, 1, key="k")
+            await welcome.enqueue_in_async(connection, 2, after=[parent])
+        await connection.close()
+
+    asyncio.run(work())
+    assert count(app) == 2
+
+
+def test_a_sqlite_connection_with_tastes_of_its_own(on_sqlite: Any, sqlite_path: Path) -> None:
+    app, welcome = on_sqlite
+    with closing(sqlite3.connect(sqlite_path)) as connection:
+        connection.row_factory = sqlite3.Row
+        connection.text_factory = bytes
+        parent = welcome.enqueue_in(connection, 1, key="k")
+        welcome.enqueue_in(connection, 2, after=[parent])
+        connection.commit()
+
+    async def work() -> None:
+        async with aiosqlite.connect(sqlite_path) as other:
+            other.row_factory = lambda cursor, row: {"row": row}  # type: ignore[assignment]
+            parent = await welcome.enqueue_in_async(other, 1, key="k2")
+            await welcome.enqueue_in_async(other, 2, after=[parent])
+            await other.commit()
+
+    asyncio.run(work())
+    assert count(app) == 4
+
+
+# ---------------------------------------------------------------------------------------------- mistakes
+
+
+@pytest.mark.parametrize("what", [None, "session", object(), sqlite3, sa.create_engine("sqlite://")])
+def test_anything_else_is_refused_with_what_is_accepted(what: Any) -> None:
+    _, welcome = make_app("sqlite:///nowhere.db")
+    for call in (
+        lambda: welcome.enqueue_in(what, 1),
+        lambda: asyncio.run(welcome.enqueue_in_async(what, 1)),
+        lambda: welcome.enqueue_many_in(what, [{"user_id": 1}]),
+    ):
+        with pytest.raises(
+            ConfigError, match=r"psycopg Connection.*asyncpg.*sqlite3.*SQLAlchemy.*django"
+        ) as caught:
+            call()
+        assert type(what).__qualname__ in str(caught.value)
+
+
+def test_the_other_colour_is_named(kind: str, url: str, opened: Open) -> None:
+    _, welcome = make_app(url)
+
+    async def work() -> None:
+        async with opened(url) as hand:
+            if hand.is_async:
+                with pytest.raises(ConfigError, match="ends in _async"):
+                    welcome.enqueue_in(hand.where, 1)
+            else:
+                with pytest.raises(ConfigError, match="does not end in _async"):
+                    await welcome.enqueue_in_async(hand.where, 1)
+            assert hand.is_async == is_async(kind)
+
+    run(kind, work)
+
+
+def test_a_database_without_the_tables_is_named(
+    kind: str, opened: Open, postgres_empty_dsn: str, tmp_path: Path
+) -> None:
+    """Nearly always the transaction is on another database than the jobs."""
+    url = f"sqlite:///{tmp_path / 'other.db'}" if "sqlite" in kind else postgres_empty_dsn
+    _, welcome = make_app(url)
+
+    async def work() -> None:
+        for options in ({}, {"key": "k"}):
+            async with opened(url) as hand:
+                with pytest.raises(SchemaError, match="must share one database") as caught:
+                    await hand.enqueue(welcome, 1, **options)
+                assert caught.value.__cause__ is not None
+                await hand.rollback()
+
+    run(kind, work)
+
+
+def test_errors_of_the_callers_driver_stay_what_they_are(on_postgres: Any) -> None:
+    """A caller who repeats a transaction after a serialisation failure must recognise it."""
+    _, welcome = on_postgres
+    with psycopg.connect(on_postgres[0].url) as connection:
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            connection.execute("SELECT 1/0")
+        with pytest.raises(psycopg.errors.InFailedSqlTransaction):
+            welcome.enqueue_in(connection, 1)
+        connection.rollback()
+        connection.execute("SET TRANSACTION READ ONLY")
+        with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
+            welcome.enqueue_in(connection, 1)
+
+
+def test_no_library_is_imported_that_is_not_in_use(sqlite_path: Path) -> None:
+    program = f"""
+import sqlite3, sys
+import windlass
+app = windlass.App("sqlite:///{sqlite_path}")
+@app.job
+def welcome(user_id: int) -> None: ...
+app.store
+connection = sqlite3.connect({str(sqlite_path)!r})
+welcome.enqueue_in(connection, 1)
+connection.commit()
+others = {{"psycopg", "asyncpg", "aiosqlite", "sqlalchemy", "django", "flask", "fastapi"}}
+print(sorted(others & {{name.partition(".")[0] for name in sys.modules}}))
+"""
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert answer.stdout.strip() == "[]"
+
+
+# ---------------------------------------------------------------------------------------------- being stopped
+
+
+def test_a_caller_that_is_stopped_in_the_middle_leaves_its_connection_in_order(on_postgres: Any) -> None:
+    """The plain code behind an async call waits for a key that somebody has; its caller is cancelled."""
+    app, welcome = on_postgres
+
+    async def work(open_it: Callable[[], Any], begin: Callable[[Any], Any]) -> None:
+        connection = await open_it()
+        with psycopg.connect(app.url) as other:
+            welcome.enqueue_in(other, 1, key="k")
+            block = begin(connection)
+            await block.__aenter__()
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.3):
+                    await welcome.enqueue_in_async(connection, 1, key="k")
+            await block.__aexit__(TimeoutError, TimeoutError(), None)
+            other.rollback()
+        async with begin(connection):
+            assert (await welcome.enqueue_in_async(connection, 1, key=type(connection).__module__)).created
+        await connection.close()
+
+    asyncio.run(work(lambda: asyncpg.connect(app.url), lambda connection: connection.transaction()))
+    _no_ferry_is_left()
+
+    asyncio.run(
+        work(lambda: psycopg.AsyncConnection.connect(app.url), lambda connection: _PsycopgBlock(connection))
+    )
+    _no_ferry_is_left()
+    assert count(app) == 2
+
+
+class _PsycopgBlock:
+    """A transaction that is rolled back without raising again."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    async def __aenter__(self) -> None: ...
+
+    async def __aexit__(self, kind: Any, *_: Any) -> None:
+        await (self._connection.rollback() if kind else self._connection.commit())
+
+
+def _no_ferry_is_left() -> None:
+    eventually(
+        lambda: not any(thread.name == "windlass-ferry" for thread in threading.enumerate()),
+        "a thread waits for an answer that nobody will give",
+    )
+
+
+def test_a_refused_key_is_heard_through_the_ferry(on_postgres: Any) -> None:
+    app, welcome = on_postgres
+    welcome.enqueue(1, key="k")
+
+    async def work() -> None:
+        connection = await asyncpg.connect(app.url)
+        async with connection.transaction():
+            with pytest.raises(KeyConflictError):
+                await welcome.enqueue_in_async(connection, 2, key="k")
+            assert (await welcome.enqueue_in_async(connection, 2, key="other")).created
+        await connection.close()
+
+    asyncio.run(work())
+    assert count(app) == 2
+    _no_ferry_is_left()
+
+
+# ---------------------------------------------------------------------------------------------- windlass's own
+
+
+@pytest.mark.parametrize("kind", ["psycopg", "sqlite3"])
+def test_the_tx_of_a_job_is_a_transaction_like_others(shop: Shop, kind: str) -> None:
+    """`welcome.enqueue_in(tx, …)` in a handler: both colours, and chunks."""
+    welcomed: list[int] = []
+
+    @shop.app.job
+    def welcome(user_id: int) -> None:
+        welcomed.append(user_id)
+
+    @shop.app.job
+    def plain(ctx: Context) -> None:
+        with ctx.transaction() as tx:
+            welcome.enqueue_in(tx, 1)
+            welcome.enqueue_in(tx.connection, 2)
+
+    @shop.app.job
+    async def coroutine(ctx: Context) -> None:
+        async with ctx.transaction() as tx:
+            await welcome.enqueue_in_async(tx, 3)
+            await welcome.enqueue_many_in_async(tx, [{"user_id": 4}, {"user_id": 5}])
+
+    @shop.app.job
+    def chunked(ctx: Context) -> None:
+        for chunk in ctx.chunks(total=2, size=1):
+            with chunk as tx:
+                welcome.enqueue_in(tx, 6 + chunk.offset)
+
+    for job in (plain, coroutine, chunked):
+        job.enqueue(correlation_id="c-7")
+    shop.drained(shop.serve())
+    assert sorted(welcomed) == [1, 2, 3, 4, 5, 6, 7]
+    found = shop.store.jobs.list(JobFilter(kind="welcome")).jobs
+    assert all(job.state is State.COMPLETED for job in found)
+    assert sum(job.correlation_id == "c-7" for job in found) == 7, (
+        "also the one that is given a bare connection: its handler is known"
+    )
