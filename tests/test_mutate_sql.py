@@ -51,7 +51,7 @@ LEAST = {
         "claim.token": 5,
         "record.plain": 2,
         "record.plain_gone": 2,
-        "record.plain_told": 2,
+        "record.plain_finished": 2,
         "record.plain_counted": 2,
         "record.finish": 6,
         "record.retry": 5,

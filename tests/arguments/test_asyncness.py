@@ -189,7 +189,7 @@ def annotated() -> str:
 def test_a_coroutine_as_a_result_says_what_to_do(handler: Callable[[], Any]) -> None:
     left = coroutine(1)
     with pytest.raises(
-        PayloadError, match=r"result is a coroutine that nobody awaited; await it in an async"
+        PayloadError, match=r"result is a coroutine that was not awaited; await it in an async"
     ):
         Signature.of(handler).encode_result(left)
     left.close()
@@ -199,6 +199,6 @@ def test_a_coroutine_as_an_argument_says_what_to_do() -> None:
     def send(to: str) -> None: ...
 
     left = coroutine(1)
-    with pytest.raises(PayloadError, match=r"args\.to is a coroutine that nobody awaited; await it"):
+    with pytest.raises(PayloadError, match=r"args\.to is a coroutine that was not awaited; await it"):
         Signature.of(send).encode_args(to=left)
     left.close()

@@ -150,7 +150,7 @@ def _gather_limited(store: Store, keeper: Holder, ids: dict[str, str]) -> None:
         "limited, waiting",
     ):
         limited(name, "crowd.limited")
-        store.limits.sort()
+        store.limits.assign()
         if name == "limited, failed":
             keeper.fail(claim_one(keeper, "crowd.limited"), BOOM)
         elif name == "limited, retrying":

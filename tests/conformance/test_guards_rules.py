@@ -191,7 +191,7 @@ def test_an_end_outdoes_its_own_kind_in_its_own_group(store: Store) -> None:
         assert counting == {(elsewhere, 1), (second, 1)}
     assert [(row["missing"], row["bad"]) for row in rows(store, "fan_in")] == [(1, 0)] * 4
     verdict = f'[{{"parent":"{second}","rule":"pair","generation":2}},{{"parent":"{first}","rule":"pair","generation":1}}]'
-    store.db.run("fan_in.outdo", hits=verdict)
+    store.db.run("fan_in.supersede", hits=verdict)
     assert sum(bool(row["counts"]) for row in hits(store)) == 4
 
 
@@ -243,7 +243,7 @@ def test_only_earlier_ends_without_a_child_are_answered(store: Store) -> None:
     end(holder, "a", fails=True)
     assert len(hits(store, parent=others)) == 4
     row = f'[{{"parent":"{others}","rule":"each","generation":2}}]'
-    store.db.run("hit.answered", hits=row)
+    store.db.run("hit.drop_earlier", hits=row)
     assert [
         (row["rule"], row["generation"]) for row in hits(store, parent=others) if row["rule"] == "each"
     ] == [("each", 2)]

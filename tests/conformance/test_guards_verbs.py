@@ -203,10 +203,10 @@ def test_the_dead_stay_as_dead_as_they_were(
     one(store)
     claim_one(dying)
     clock.advance(LEASE + timedelta(seconds=1))
-    store.db.run("recover.bury", own=None)
+    store.db.run("recover.declare_dead", own=None)
     (before,) = rows(store, "instance")
     clock.advance(1)
-    store.db.run("recover.bury", own=None)
+    store.db.run("recover.declare_dead", own=None)
     with pytest.raises(LeaseLost):
         dying.beat()
     store.db.run("leave", instance=dying.id)
@@ -227,7 +227,7 @@ def test_a_beat_answers_claims_that_are_old_own_and_unknown(store: Store, clock:
 def test_only_the_late_are_buried(store: Store, opened: Callable[[], Store], clock: ManualClock) -> None:
     late, fresh = opened().join(lease=LEASE), opened().join(lease=2 * LEASE)
     clock.advance(LEASE + timedelta(seconds=1))
-    assert [row[0] for row in store.db.run("recover.bury", own=None)] == [late.id]
+    assert [row[0] for row in store.db.run("recover.declare_dead", own=None)] == [late.id]
     assert {item.id: item.dead_at is None for item in store.instances.list()} == {
         late.id: False,
         fresh.id: True,
@@ -293,7 +293,7 @@ def test_a_holder_is_told_of_its_own_cancels_once(
     store.jobs.cancel(high)
     assert sorted(mine.beat().cancelled) == sorted((job, held[0].token) for job in (low, high))
     clock.advance(LEASE + timedelta(seconds=1))
-    store.db.run("recover.bury", own=None)
+    store.db.run("recover.declare_dead", own=None)
     picked = store.db.run("recover.pick", tokens=[held[0].token], limit=9)
     assert sorted(row[0] for row in picked) == sorted([low, high])
 
@@ -306,7 +306,7 @@ def test_with_tokens_given_other_peoples_dead_are_left_out(
     claim_one(dying, "dead")
     lease = claim_one(living, "alive")
     clock.advance(LEASE + timedelta(seconds=1))
-    store.db.run("recover.bury", own=None)
+    store.db.run("recover.declare_dead", own=None)
     assert [row[0] for row in store.db.run("recover.pick", tokens=[lease.token], limit=9)] == [lease.id]
     assert store.db.run("recover.pick", tokens=[], limit=9) == []
 
@@ -325,7 +325,7 @@ def test_empty_claims_of_the_living_are_not_swept(
             outcomes=json.dumps([{"id": lease.id, "token": lease.token, "state": "completed"}]),
         )
     clock.advance(LEASE + timedelta(seconds=1))
-    store.db.run("recover.bury", own=None)
+    store.db.run("recover.declare_dead", own=None)
     store.db.run("recover.sweep")
     assert {row["token"] for row in rows(store, "claim")} == {tokens["a"].token, tokens["c"].token}
 

@@ -47,16 +47,16 @@ def test_errors_of_other_generations_and_phases_are_not_shown(store: Store, cloc
     """A job that moved on, or was retried by hand, has not failed where it is now."""
     limits = [JobLimit(phase=phase, limit=1) for phase in ("a", "b")]
     job_id = one(store, phase="a", limits=limits)
-    store.limits.sort()
+    store.limits.assign()
     holder = store.join()
     holder.retry_later(claim_one(holder, "a"), BOOM, timedelta(0))
     store.upkeep.promote()
-    store.limits.sort()
+    store.limits.assign()
     holder.advance(claim_one(holder, "a"), "b")
     clock.advance(7)
     for job in _views(store, job_id):
         assert job.reason == "limited" and job.error is None
-    store.limits.sort()
+    store.limits.assign()
     holder.fail(claim_one(holder, "b"), BOOM)
     clock.advance(7)
     store.jobs.retry(job_id)

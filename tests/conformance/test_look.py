@@ -52,7 +52,7 @@ def test_a_look_answers_the_phases_a_claim_would_find_something_in(
     assert len(queued - paused) >= 3 and queued & paused
     with statements(store) as seen:
         assert holder.look(sorted(phases)) == queued - paused
-    assert seen == ["look"], "one statement for all of them"
+    assert seen == ["ready.phases"], "one statement for all of them"
     for phase in sorted(phases):
         assert holder.look([phase]) == {phase} & (queued - paused)
         assert bool(holder.claim(phase, 1)) == (phase in queued - paused)
@@ -126,12 +126,12 @@ def test_what_a_look_finds_behind_the_marks_the_next_claim_finds(
 def test_on_postgres_a_look_goes_lane_by_lane_from_its_marks(store: Store, clock: ManualClock) -> None:
     """SQLite has no marks: its index holds what nobody holds, and nothing else."""
     if store.db.dialect == "sqlite":
-        assert "marks" not in sqlite_store.STATEMENTS["look"].statements[0].names
+        assert "marks" not in sqlite_store.STATEMENTS["ready.phases"].statements[0].names
         return
     one(store, priority=5)
 
     def look(lane: int, mark: str) -> bool:
-        return bool(store.db.read("look", phases=["work"], lanes=[lane], marks=[mark]))
+        return bool(store.db.read("ready.phases", phases=["work"], lanes=[lane], marks=[mark]))
 
     at, later = clock.now().isoformat(), (clock.now() + timedelta(seconds=1)).isoformat()
     assert look(4, "-infinity") and look(4, at)
@@ -231,7 +231,7 @@ def test_a_dead_instance_is_due_while_it_has_claims(
     one(store)
     lease = claim_one(dying)
     clock.advance(LEASE + timedelta(seconds=1))
-    store.db.run("recover.bury", own=None)
+    store.db.run("recover.declare_dead", own=None)
     assert is_due(store)
     assert dying.record([]) == []
     with opened().db.effect(

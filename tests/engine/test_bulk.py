@@ -205,7 +205,7 @@ def test_what_is_the_applications_own_is_run_before_the_stream_and_what_is_not_i
     assert next(lines).count("\n") == CHUNK and done == list(range(CHUNK))
     whole = "".join(stream.lines("\n"))
     assert whole == "".join(stream.lines("\n")) and whole.count("\n") == 300, "may be read again"
-    assert done == list(range(300)) and len(stream.answers) == 300
+    assert done == list(range(300)) and len(stream.results) == 300
     done.clear()
     CopyStream(SameKindJobs(like, range(300), encode, may_wait=False))
     assert done == list(range(300))

@@ -320,5 +320,5 @@ def test_a_schedule_runs_as_the_service_that_code_says(shop: Shop) -> None:
 
     shop.until(lambda: completed("often") and completed("poor"))
     assert (completed("often")[0].result, completed("poor")[0].result) == ("nightly", "cron:poor")
-    with pytest.raises(ConfigError, match="nobody in person runs schedules"):
+    with pytest.raises(ConfigError, match="schedules do not run for a person"):
         shop.app.cron("@daily", name="mine", principal=USER)(lambda: None)

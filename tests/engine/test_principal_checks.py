@@ -200,8 +200,8 @@ def test_a_check_gets_the_context_and_gives_back_at_most_what_was_captured(
 @pytest.mark.parametrize(
     ("answer", "wanted"),
     [
-        (None, "answered NoneType and no Principal"),
-        (True, "answered bool and no Principal"),
+        (None, "returned NoneType and no Principal"),
+        (True, "returned bool and no Principal"),
         (OTHER, "another principal"),
         (Principal("u-7"), "another principal"),
         (

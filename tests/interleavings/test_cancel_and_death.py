@@ -192,7 +192,7 @@ def test_a_beat_that_waits_for_its_own_death_has_lost_everything(
     holder = store.join(lease=timedelta(milliseconds=50))
     leases = claim(holder, 2)
     with user_transaction(postgres_dsn_every) as tx:
-        eventually(lambda: tx.run("recover.bury", own=None), "the lease to end")
+        eventually(lambda: tx.run("recover.declare_dead", own=None), "the lease to end")
         beating = Waiting(holder.beat)
         until_blocked(postgres_dsn_every, beating)
         tx.connection.commit()

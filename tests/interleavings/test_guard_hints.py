@@ -49,22 +49,24 @@ def heard(postgres_dsn: str) -> Iterator[Callable[[], list[str]]]:
         yield hear
 
 
-def row(phase: str, *, tell: bool, pending: int = 0) -> dict[str, object]:
+def row(phase: str, *, notify: bool, pending: int = 0) -> dict[str, object]:
     fixed = {"kind": "k", "lane": 4, "max_attempts": 1, "flags": 0, "args": {}}
-    return {"id": new_id(), "phase": phase, "tell": tell, "pending": pending, **fixed}
+    return {"id": new_id(), "phase": phase, "notify": notify, "pending": pending, **fixed}
 
 
 def test_an_enqueue_tells_who_waits(store: Store, heard: Callable[[], list[str]]) -> None:
-    rows = [row("a", tell=True), row("b", tell=False), row("c", tell=True), row("late", tell=True)]
+    rows = [row("a", notify=True), row("b", notify=False), row("c", notify=True), row("late", notify=True)]
     told = store.db.run("enqueue", jobs=json.dumps(rows))
     assert [answer[0] for answer in told] == ["a"] and heard() == ["a"]
     store.db.wait([LATER], 60)
-    told = store.db.run("enqueue", jobs=json.dumps([row("c", tell=True, pending=1), row("b", tell=False)]))
+    told = store.db.run(
+        "enqueue", jobs=json.dumps([row("c", notify=True, pending=1), row("b", notify=False)])
+    )
     assert [answer[0] for answer in told] == [LATER] and heard() == [LATER]
 
 
 def test_a_bulk_enqueue_tells_who_waits(store: Store, heard: Callable[[], list[str]]) -> None:
-    phases = [{"phase": phase, "n": 1, "tell": phase != "b"} for phase in ("a", "b", "c", "late")]
+    phases = [{"phase": phase, "n": 1, "notify": phase != "b"} for phase in ("a", "b", "c", "late")]
     told = store.db.run("enqueue.copied", phases=json.dumps(phases))
     assert [answer[0] for answer in told] == ["a"] and heard() == ["a"]
 
@@ -117,9 +119,9 @@ def test_a_hint_goes_to_who_waits_and_a_nudge_to_everybody(
     store: Store, heard: Callable[[], list[str]]
 ) -> None:
     phases = ["a", "c", "late"]
-    store.db.run("tell", phases=phases, prefix="")
+    store.db.run("notify", phases=phases, prefix="")
     assert heard() == ["a"]
-    store.db.run("tell", phases=phases, prefix="! ")
+    store.db.run("notify", phases=phases, prefix="! ")
     assert heard() == ["! a", "! c", "! late"]
 
 

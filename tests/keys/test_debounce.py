@@ -154,7 +154,7 @@ def test_limits_are_replaced_with_the_arguments(store: Store, clock: ManualClock
     assert sorted(row["key"] for row in rows(store, "job_limit")) == ["b", "c"]
     clock.advance(10)
     store.upkeep.promote()
-    store.limits.sort()
+    store.limits.assign()
     assert [gate.key for gate in store.limits.gates()] == ["b", "c"]
     assert store.jobs.get(first.id).state is State.QUEUED
     assert len(store.join().claim("work", 9)) == 3

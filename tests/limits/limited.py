@@ -27,7 +27,7 @@ def limited(
 
 def let_in(store: Store) -> None:
     """What upkeep does."""
-    assert store.limits.sort()
+    assert store.limits.assign()
 
 
 def gate(store: Store, key: str = "a", phase: str = PHASE) -> Gate:

@@ -88,26 +88,26 @@ def reasons(store: Store, ids: list[str]) -> list[str]:
 def test_a_place_freed_while_a_job_comes_is_not_lost(postgres_dsn: str, store: Store) -> None:
     """The end holds the gate first: the job is left unsorted, and the next look lets it in."""
     first = limited(store)
-    assert store.limits.sort()
+    assert store.limits.assign()
     (lease,) = claim(store.join())
     with ending(postgres_dsn, store, Completed(lease)) as end:
         second = limited(store)
-        assert not store.limits.sort(), "the gate is taken"
+        assert not store.limits.assign(), "the gate is taken"
         assert reasons(store, second) == ["limited"] and store.upkeep.agenda().has("parked")
         end.connection.commit()
-    assert store.limits.sort()
+    assert store.limits.assign()
     assert reasons(store, [*first, *second]) == ["completed", "queued"]
 
 
 def test_an_end_that_waited_for_the_gate_sees_who_came(postgres_dsn: str, store: Store) -> None:
     """The sorter holds the gate first: the end waits for its commit, and lets in whom it put there."""
     limited(store)
-    assert store.limits.sort()
+    assert store.limits.assign()
     holder = store.join()
     (lease,) = claim(holder)
     (second,) = limited(store)
     with user_transaction(postgres_dsn) as tx:
-        store.limits._sort(10, "00000000-0000-0000-0000-000000000000", tx)
+        store.limits._assign(10, "00000000-0000-0000-0000-000000000000", tx)
         end = Waiting(lambda: holder.complete(lease))
         until_blocked(postgres_dsn, end)
         tx.connection.commit()
@@ -118,7 +118,7 @@ def test_an_end_that_waited_for_the_gate_sees_who_came(postgres_dsn: str, store:
 
 def test_two_ends_at_one_gate_take_turns_and_free_two_places(postgres_dsn: str, store: Store) -> None:
     ids = limited(store, 5, limit=2)
-    assert store.limits.sort()
+    assert store.limits.assign()
     holder = store.join()
     one, two = claim(holder, 2)
     with ending(postgres_dsn, store, Completed(one)) as end:
@@ -133,7 +133,7 @@ def test_two_ends_at_one_gate_take_turns_and_free_two_places(postgres_dsn: str, 
 
 def test_an_end_that_is_rolled_back_frees_nothing(postgres_dsn: str, store: Store) -> None:
     ids = limited(store, 2)
-    assert store.limits.sort()
+    assert store.limits.assign()
     holder = store.join()
     (lease,) = claim(holder)
     with ending(postgres_dsn, store, Completed(lease)):
@@ -145,40 +145,40 @@ def test_an_end_that_is_rolled_back_frees_nothing(postgres_dsn: str, store: Stor
 def test_an_end_in_a_transaction_of_the_handlers_own_locks_no_gate(postgres_dsn: str, store: Store) -> None:
     """It may stay open for as long as the handler likes; meanwhile the others of its key end."""
     ids = limited(store, 4, limit=2)
-    assert store.limits.sort()
+    assert store.limits.assign()
     holder = store.join()
     one, two = claim(holder, 2)
     with user_transaction(postgres_dsn) as tx:
         apply(store.db, store.enqueuer, tx, [Completed(one)], is_foreign=True)
         Waiting(lambda: holder.complete(two)).result(PATIENCE)
         assert reasons(store, ids) == ["processing", "completed", "queued", "limited"]
-        assert store.limits.sort() and store.limits.check() == []
+        assert store.limits.assign() and store.limits.check() == []
         tx.connection.commit()
     assert store.limits.check() == [] and store.limits.mend() == 0
-    assert store.limits.sort()
+    assert store.limits.assign()
     assert reasons(store, ids) == ["completed", "completed", "queued", "queued"]
 
 
 def test_places_that_were_given_up_are_freed_by_one_and_once(postgres_dsn: str, store: Store) -> None:
     limited(store, 3)
-    assert store.limits.sort()
+    assert store.limits.assign()
     (lease,) = claim(store.join())
     with user_transaction(postgres_dsn) as tx:
         apply(store.db, store.enqueuer, tx, [Completed(lease)], is_foreign=True)
         tx.connection.commit()
     with user_transaction(postgres_dsn) as tx:
         assert store.limits._free_gone((SMALLEST, ""), tx) == (False, None)
-        assert Waiting(store.limits.sort).result(PATIENCE), "somebody else has it"
+        assert Waiting(store.limits.assign).result(PATIENCE), "somebody else has it"
         tx.connection.commit()
-    assert store.limits.sort()
+    assert store.limits.assign()
     assert store.limits.gates() == [Gate("work", "a", 1, 1, 1)]
     (lease,) = claim(store.join())
     with user_transaction(postgres_dsn) as tx:
         apply(store.db, store.enqueuer, tx, [Completed(lease)], is_foreign=True)
         tx.connection.commit()
     with locked(postgres_dsn, "gate"):
-        assert not Waiting(store.limits.sort).result(PATIENCE), "the gate is taken"
-    assert store.limits.sort()
+        assert not Waiting(store.limits.assign).result(PATIENCE), "the gate is taken"
+    assert store.limits.assign()
     assert store.limits.gates() == [Gate("work", "a", 1, 1, 0)]
 
 
@@ -199,18 +199,18 @@ def test_freeing_the_place_of_a_phase_keeps_the_place_in_the_next_one(
 ) -> None:
     """The gate that the job left was taken for a while, so its place there is freed when the job runs in its next phase."""
     first, second = _two_phases(store, 2)
-    assert store.limits.sort()
+    assert store.limits.assign()
     holder = store.join()
     (lease,) = claim(holder)
     _advance_in(postgres_dsn, store, lease)
     with locked(postgres_dsn, "gate", "phase = 'work'"):
-        assert not store.limits.sort()
+        assert not store.limits.assign()
     (running,) = holder.claim("next", 5)
-    assert store.limits.sort()
+    assert store.limits.assign()
     assert store.limits.gates("next") == [Gate("next", "a", 1, 1, 0)] and store.limits.check() == []
     (lease,) = claim(holder)
     _advance_in(postgres_dsn, store, lease)
-    assert store.limits.sort()
+    assert store.limits.assign()
     assert reasons(store, [first, second]) == ["processing", "limited"], "one at a time"
     holder.complete(running)
     assert reasons(store, [first, second]) == ["completed", "queued"]
@@ -221,7 +221,7 @@ def test_a_retry_by_hand_beside_the_freeing_of_its_place_keeps_its_limits(
 ) -> None:
     """Whoever frees the place takes the job for an ended one; a retry that comes meanwhile waits and brings its limits again."""
     (job_id,) = limited(store)
-    assert store.limits.sort()
+    assert store.limits.assign()
     (lease,) = claim(store.join())
     with user_transaction(postgres_dsn) as tx:
         apply(store.db, store.enqueuer, tx, [Completed(lease)], is_foreign=True)
@@ -232,14 +232,14 @@ def test_a_retry_by_hand_beside_the_freeing_of_its_place_keeps_its_limits(
         until_blocked(postgres_dsn, retry)
         tx.connection.commit()
         retry.result()
-    assert store.limits.sort()
+    assert store.limits.assign()
     assert store.limits.gates() == [Gate("work", "a", 1, 1, 0)] and store.limits.check() == []
 
 
 def test_ends_at_other_gates_do_not_wait(postgres_dsn: str, store: Store) -> None:
     limited(store, key="a")
     limited(store, key="b")
-    assert store.limits.sort()
+    assert store.limits.assign()
     holder = store.join()
     leases = {store.limits.gates()[n].key: lease for n, lease in enumerate(claim(holder, 2))}
     with ending(postgres_dsn, store, Completed(leases["a"])):
@@ -251,7 +251,7 @@ def test_ends_at_other_gates_do_not_wait(postgres_dsn: str, store: Store) -> Non
 
 def test_a_job_that_somebody_cancels_is_passed_over(postgres_dsn: str, store: Store) -> None:
     ids = limited(store, 3)
-    assert store.limits.sort()
+    assert store.limits.assign()
     holder = store.join()
     (lease,) = claim(holder)
     with locked(postgres_dsn, "job_later", f"id = '{ids[1]}'"):
@@ -263,7 +263,7 @@ def test_a_job_that_somebody_cancels_is_passed_over(postgres_dsn: str, store: St
 
 def test_a_place_that_went_to_nobody_is_given_by_the_net(postgres_dsn: str, store: Store) -> None:
     ids = limited(store, 2)
-    assert store.limits.sort()
+    assert store.limits.assign()
     holder = store.join()
     (lease,) = claim(holder)
     with locked(postgres_dsn, "job_later", f"id = '{ids[1]}'"):
@@ -276,17 +276,17 @@ def test_a_place_that_went_to_nobody_is_given_by_the_net(postgres_dsn: str, stor
 def test_sorting_leaves_out_what_somebody_has_and_sorts_the_rest(postgres_dsn: str, store: Store) -> None:
     ids = limited(store, 3, limit=5)
     with locked(postgres_dsn, "job_later", f"id = '{ids[0]}'"):
-        assert Waiting(store.limits.sort).result(PATIENCE)
+        assert Waiting(store.limits.assign).result(PATIENCE)
         assert reasons(store, ids) == ["limited", "queued", "queued"]
-    assert store.limits.sort()
+    assert store.limits.assign()
     assert reasons(store, ids) == ["queued"] * 3
 
 
 def test_what_is_being_sorted_nobody_else_takes(postgres_dsn: str, store: Store) -> None:
     (job_id,) = limited(store)
     with user_transaction(postgres_dsn) as tx:
-        assert len(tx.run("sort.pick", after="00000000-0000-0000-0000-000000000000", limit=10)) == 1
-        assert store.limits.sort(), "there is nothing left to sort"
+        assert len(tx.run("gate.pick", after="00000000-0000-0000-0000-000000000000", limit=10)) == 1
+        assert store.limits.assign(), "there is nothing left to assign"
         assert reasons(store, [job_id]) == ["limited"]
         cancel = Waiting(lambda: store.jobs.cancel(job_id))
         until_blocked(postgres_dsn, cancel)
@@ -297,7 +297,7 @@ def test_what_is_being_sorted_nobody_else_takes(postgres_dsn: str, store: Store)
 
 def test_the_net_does_not_wait_for_a_gate_that_is_taken(postgres_dsn: str, store: Store) -> None:
     limited(store, 2)
-    assert store.limits.sort()
+    assert store.limits.assign()
     with psycopg.connect(postgres_dsn, autocommit=True) as other:
         other.execute("UPDATE windlass.gate SET admitted = 7")
     with locked(postgres_dsn, "gate"):
@@ -310,7 +310,7 @@ def test_the_net_does_not_wait_for_a_gate_that_is_taken(postgres_dsn: str, store
 def test_a_gate_in_use_is_not_swept_and_delays_nobody(postgres_dsn: str, store: Store) -> None:
     limited(store)
     limited(store, key="b")
-    assert store.limits.sort()
+    assert store.limits.assign()
     holder = store.join()
     for lease in claim(holder, 2):
         holder.complete(lease)
@@ -323,7 +323,7 @@ def test_a_gate_in_use_is_not_swept_and_delays_nobody(postgres_dsn: str, store: 
 
 def test_whoever_sweeps_a_gate_sees_who_was_put_there_before(postgres_dsn: str, store: Store) -> None:
     limited(store)
-    assert store.limits.sort()
+    assert store.limits.assign()
     holder = store.join()
     holder.complete(claim(holder)[0])
     with psycopg.connect(postgres_dsn, autocommit=True) as other:
@@ -332,7 +332,7 @@ def test_whoever_sweeps_a_gate_sees_who_was_put_there_before(postgres_dsn: str, 
         idle = tx.run("gates.idle", limit=10)
         assert idle == [("work", "a")]
         (late,) = limited(store)
-        assert not store.limits.sort(), "whoever sweeps has the gate's lock"
+        assert not store.limits.assign(), "whoever sweeps has the gate's lock"
         with psycopg.connect(
             postgres_dsn, autocommit=True
         ) as other:  # as if it had been put there just before
@@ -349,7 +349,7 @@ def test_whoever_sweeps_a_gate_sees_who_was_put_there_before(postgres_dsn: str, 
 
 def test_a_bucket_that_somebody_has_is_tried_again_soon(postgres_dsn: str, store: Store) -> None:
     enqueue(store, 3, limits=[JobLimit(phase="work", rate=Rate(100, 1))])
-    store.limits.sort()
+    store.limits.assign()
     with locked(postgres_dsn, "flow"):
         assert Waiting(store.limits.pace).result(PATIENCE) == TAKEN
         assert store.phases.counts()["work"].queued == 0
@@ -359,7 +359,7 @@ def test_a_bucket_that_somebody_has_is_tried_again_soon(postgres_dsn: str, store
 
 def test_a_bucket_is_spent_by_one_at_a_time(postgres_dsn: str, store: Store) -> None:
     enqueue(store, 3, limits=[JobLimit(phase="work", rate=Rate(0.01, 1))])
-    store.limits.sort()
+    store.limits.assign()
     with user_transaction(postgres_dsn) as tx:
         store.limits._pace("work", tx)
         assert store.limits.pace() == TAKEN
@@ -370,7 +370,7 @@ def test_a_bucket_is_spent_by_one_at_a_time(postgres_dsn: str, store: Store) -> 
 
 def test_a_paced_job_that_somebody_cancels_is_passed_over(postgres_dsn: str, store: Store) -> None:
     ids = enqueue(store, 2, limits=[JobLimit(phase="work", rate=Rate(0.01, 1))])
-    store.limits.sort()
+    store.limits.assign()
     with locked(postgres_dsn, "job_later", f"id = '{ids[0]}'"):
         Waiting(store.limits.pace).result(PATIENCE)
     assert reasons(store, ids) == ["paced", "queued"]
@@ -378,7 +378,7 @@ def test_a_paced_job_that_somebody_cancels_is_passed_over(postgres_dsn: str, sto
 
 def test_what_is_being_let_in_cannot_be_cancelled_meanwhile(postgres_dsn: str, store: Store) -> None:
     (job_id,) = enqueue(store, 1, limits=[JobLimit(phase="work", rate=Rate(1, 1))])
-    store.limits.sort()
+    store.limits.assign()
     with user_transaction(postgres_dsn) as tx:
         assert tx.run("pace.pick", phase="work", limit=5) == [(job_id,)]
         cancel = Waiting(lambda: store.jobs.cancel(job_id))
@@ -394,7 +394,7 @@ def test_ageing_leaves_out_what_somebody_has(postgres_dsn: str, store: Store, ta
         ids = enqueue(store, 2, priority=3)
     else:
         ids = limited(store, 3, priority=3)[1:]
-        assert store.limits.sort()
+        assert store.limits.assign()
     time.sleep(0.02)
     with locked(postgres_dsn, table, f"id = '{ids[0]}'"):
         Waiting(store.limits.age).result(PATIENCE)
@@ -409,7 +409,7 @@ def test_what_is_being_raised_is_locked(postgres_dsn: str, store: Store, verb: s
     """A claim passes over it, and an end of its wait is not undone."""
     store.limits.tell([Flow(phase="work", limit=1, age=timedelta(milliseconds=1))])
     limited(store, 2, priority=3)
-    store.limits.sort()
+    store.limits.assign()
     time.sleep(0.01)
     with user_transaction(postgres_dsn) as tx:
         assert tx.run(verb, phase="work", age=0.001, limit=5) == [(1,)]

@@ -268,7 +268,7 @@ def test_a_job_retried_by_hand_before_its_place_was_freed_waits_for_that(store: 
     with store.db.effect(5) as tx:
         apply(store.db, store.enqueuer, tx, [Completed(lease)], is_foreign=True)
     store.jobs.retry(ids[0])
-    assert [row[0] for row in store.db.run("sort.pick", after=SMALLEST, limit=9)] == []
+    assert [row[0] for row in store.db.run("gate.pick", after=SMALLEST, limit=9)] == []
     let_in(store)
     assert where(store, ids) == ["waiting: limited", "queued"]
     assert gate(store) == Gate(PHASE, "a", 1, 1, 1)
@@ -480,7 +480,7 @@ def test_the_limits_of_an_ended_job_go_with_its_last_place(store: Store) -> None
     let_in(store)
     holder = store.join()
     _end_in_a_handlers_transaction(store, Advanced(holder.claim(PHASE, 1)[0], "next"))
-    store.db.transact(lambda tx: store.limits._sort(9, SMALLEST, tx))
+    store.db.transact(lambda tx: store.limits._assign(9, SMALLEST, tx))
     _end_in_a_handlers_transaction(store, Completed(holder.claim("next", 1)[0]))
     assert [bool(row["gone"]) for row in rows(store, "job_limit")] == [True, True]
     assert store.limits.check() == []
@@ -518,7 +518,7 @@ def test_only_the_places_of_the_page_are_freed(store: Store, monkeypatch: pytest
     leases = {lease.id: lease for lease in store.join().claim(PHASE, 9)}
     ends: list[Outcome] = [Advanced(leases[both[key]], "next") for key in "ac"]
     _end_in_a_handlers_transaction(store, *ends, *(Completed(leases[both[key]]) for key in "bd"))
-    store.db.transact(lambda tx: store.limits._sort(9, SMALLEST, tx))
+    store.db.transact(lambda tx: store.limits._assign(9, SMALLEST, tx))
 
     def seen() -> dict[str, list[tuple[str, bool, bool]]]:
         found: dict[str, list[tuple[str, bool, bool]]] = {key: [] for key in both}
@@ -557,7 +557,7 @@ def test_two_places_of_one_job_are_freed_one_by_one(
     let_in(store)
     holder = store.join()
     _end_in_a_handlers_transaction(store, Advanced(holder.claim(PHASE, 1)[0], "next"))
-    store.db.transact(lambda tx: store.limits._sort(9, SMALLEST, tx))
+    store.db.transact(lambda tx: store.limits._assign(9, SMALLEST, tx))
     (lease,) = holder.claim("next", 1)
     _end_in_a_handlers_transaction(store, Completed(lease) if ends else Advanced(lease, "last"))
     store.db.transact(partial(store.limits._free_gone, (SMALLEST, "")))

@@ -102,7 +102,7 @@ def test_several_places_freed_at_once_are_all_given_again_in_order(store: Store,
 
 def test_pages_of_parked_jobs_are_all_sorted(store: Store) -> None:
     ids = limited(store, 7, limit=5)
-    assert store.limits.sort(limit=2)
+    assert store.limits.assign(limit=2)
     assert where(store, ids) == ["queued"] * 5 + ["waiting: limited"] * 2
     assert gate(store).waiting == 2
 

@@ -25,7 +25,7 @@ FIVE = Rate(5, 2)  # five a second, two at once
 def paced(store: Store, n: int = 1, *, rate: Rate = FIVE, **options: Any) -> list[str]:
     """Enqueue jobs of a phase with a rate, and sort them."""
     ids = enqueue(store, n=n, limits=[JobLimit(phase=PHASE, rate=rate)], **options)
-    assert store.limits.sort()
+    assert store.limits.assign()
     return ids
 
 
@@ -147,7 +147,7 @@ def test_phases_have_buckets_of_their_own_and_plain_jobs_none(store: Store) -> N
     paced(store, 3)
     enqueue(store, "other", 3, limits=[JobLimit(phase="other", rate=Rate(1, 1))])
     plain = one(store, "plain")
-    store.limits.sort()
+    store.limits.assign()
     store.limits.pace()
     by_phase = [row["phase"] for row in rows(store, "job", "TRUE ORDER BY phase")]
     assert by_phase == ["other", "plain", PHASE, PHASE]
@@ -180,7 +180,7 @@ def test_every_attempt_counts_and_a_release_does_not(store: Store, clock: Manual
     holder.retry_later(lease, BOOM, timedelta(seconds=0.5))
     clock.advance(0.5)
     store.upkeep.promote()
-    store.limits.sort()
+    store.limits.assign()
     assert store.jobs.get(job_id).reason == "paced"
     assert store.limits.pace() == pytest.approx(0.5)
     assert queued(store) == []
@@ -213,7 +213,7 @@ def test_a_rate_that_changes_takes_effect_and_one_that_goes_lets_all_in(
 def test_a_limit_and_a_rate_hold_together(store: Store, clock: ManualClock) -> None:
     both = [JobLimit(phase=PHASE, key="a", limit=3, rate=Rate(1, 1))]
     ids = enqueue(store, n=6, limits=both)
-    store.limits.sort()
+    store.limits.assign()
     reasons = [store.jobs.get(job_id).reason for job_id in ids]
     assert reasons == ["paced"] * 3 + ["limited"] * 3
     assert store.limits.gates() == [Gate(PHASE, "a", 3, 3, 3)]
@@ -327,7 +327,7 @@ def test_jobs_at_a_gate_or_waiting_for_the_rate_rise_too(store: Store, clock: Ma
     sleeper = one(store, priority=3, delay=timedelta(hours=1))
     (elsewhere,) = enqueue(store, "other", priority=3, limits=[JobLimit(phase="other", key="a", limit=1)])
     top = enqueue(store, priority=9, limits=[JobLimit(phase=PHASE, key="b", limit=1)])
-    store.limits.sort()
+    store.limits.assign()
     clock.advance(25)
     assert store.limits.age(limit=2) == 3
     assert store.limits.age() == 0

@@ -35,7 +35,7 @@ SETTINGS: tuple[Mapping[str, str], ...] = (
             "tidscan",
             "material",
             "memoize",
-            "sort",
+            "gate.assign",
             "incremental_sort",
             "hashagg",
             "partition_pruning",

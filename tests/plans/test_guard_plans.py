@@ -54,7 +54,7 @@ def test_a_claim_row_leads_to_its_jobs_through_the_index(
 
 
 def test_a_look_uses_all_of_the_index_that_claims_use(postgres_dsn: str) -> None:
-    plan = explain(postgres_dsn, "look", phases=["a"], lanes=[1], marks=["-infinity"])
+    plan = explain(postgres_dsn, "ready.phases", phases=["a"], lanes=[1], marks=["-infinity"])
     (condition,) = (line for line in plan.splitlines() if "Index Cond" in line and "ready_at" in line)
     for part in ("phase = l.phase", "lane = l.lane", "ready_at >= l.mark"):
         assert part in condition, plan

@@ -176,13 +176,13 @@ def other_duties_are_bounded(watched: Watched, store: Store, holder: Holder, exp
 
     holder.nudge(big.PHASE)
     assert holder.look([big.PHASE, "nothing"]) == {big.PHASE}
-    plan = watched.again("look")
+    plan = watched.again("ready.phases")
     expect(
         "look: from the beginning it meets the processing rows", plan.touched("job") > big.PROCESSING, plan
     )
     reach_the_mark(holder)
     assert holder.look([big.PHASE, "nothing"]) == {big.PHASE}
-    plan = watched.again("look")
+    plan = watched.again("ready.phases")
     expect("look: from the marks through job_ready", plan.ways("job") == {"job_ready"}, plan)
     expect("look: rows", plan.touched("job") <= rows_bound(10), plan)
     expect("look: buffers", plan.buffers <= buffers_bound(20), plan)
@@ -199,7 +199,7 @@ def other_duties_are_bounded(watched: Watched, store: Store, holder: Holder, exp
         ("cancels", {}),
         ("agenda", {}),
         ("recover.due", {"own": None}),
-        ("recover.bury", {"own": None}),
+        ("recover.declare_dead", {"own": None}),
         ("recover.pick", {"tokens": [mixed[0].token], "limit": 500}),
         ("recover.pick", {"tokens": None, "limit": 500}),
         ("recover.sweep", {}),

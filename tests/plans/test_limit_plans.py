@@ -83,7 +83,7 @@ FULL = json.dumps([{"phase": "work", "key": "full"}])
         ("free.lock", {}, 0, 10, 5),
         ("admit", {"gates": FULL, "moved": [], "limit": 500}, 20, 20, 10),
         ("gate.try", {"gates": FULL}, 0, 0, 5),
-        ("sort.pick", {"after": SMALLEST, "limit": 500}, 20, 20, 0),
+        ("gate.pick", {"after": SMALLEST, "limit": 500}, 20, 20, 0),
         ("pace.pick", {"phase": "slow", "limit": 5}, 20, 0, 0),
         ("pace.phases", {}, 10, 0, 0),
         ("free.gone", {"job": SMALLEST, "phase": "", "limit": 500}, 0, 5, 0),

@@ -96,7 +96,7 @@ def test_a_view_that_hides_a_scan_is_seen(connection: sqlite3.Connection) -> Non
     [
         ("claim", "windlass_job_ready"),
         ("claim.ready", "windlass_job_ready"),
-        ("look", "windlass_job_ready"),
+        ("ready.phases", "windlass_job_ready"),
         ("oldest", "windlass_job_ready"),
         ("promote", "windlass_job_later_due"),
         ("promote.due", "windlass_job_later_due"),

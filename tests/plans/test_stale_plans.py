@@ -22,12 +22,12 @@ MOST_PAGES = 60 * BATCH
 # table by design, a page at a time or now and then.
 COLD = {
     "age.later", "counts", "erase.due", "erase.ended", "erase.living", "erase.note", "erase.pick", "fan_in.list", "fan_in.undo",
-    "fire.move", "fire.next", "fire.pick", "fire.ticks", "flow.first", "flow.tell", "gates", "gates.check", "gates.idle", "gates.repair",
+    "fire.move", "fire.next", "fire.pick", "fire.ticks", "flow.first", "flow.put", "gates", "gates.check", "gates.idle", "gates.repair",
     "gates.room", "gates.sweep", "hit.forget", "hit.left", "instances", "list.completed", "list.ended_badly", "list.later", "list.live",
     "oldest", "pause", "paused", "principal.list", "prune.attempts", "prune.delete", "prune.edges", "prune.fan_ins", "prune.hits", "prune.keys",
     "prune.page", "prune.read", "resume", "rollup.prune", "rollup.put", "rollup.read", "rule.flag_later", "rule.flag_live", "rule.kinds",
-    "rule.kinds.looked", "rule.kinds.new", "rule.kinds.sync", "rule.list", "rule.lock", "rule.missed", "rule.put", "rule.remove",
-    "rule.vanish", "schedule.list", "schedule.pause", "schedule.put", "schedule.remove", "schedule.resume", "schedule.vanish",
+    "rule.kinds.scanned", "rule.kinds.new", "rule.kinds.sync", "rule.list", "rule.lock", "rule.missed", "rule.put", "rule.remove",
+    "rule.mark_gone", "schedule.list", "schedule.pause", "schedule.put", "schedule.remove", "schedule.resume", "schedule.mark_gone",
     "tick.list", "tick.prune",
 }  # fmt: skip
 COPY = {"enqueue.copy", "enqueue.copy_at"}  # have no plan

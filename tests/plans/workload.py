@@ -166,7 +166,7 @@ def limits(store: Store, holder: Holder, n: int) -> None:
     )
     (held,) = claim(holder, "gated", 1)
     store.db.transact(lambda tx: holder.fence(held).end(tx, Completed(held)))
-    store.limits.sort()
+    store.limits.assign()
     store.jobs.retry(leases[1].id)
     store.limits.let_in()
     store.limits.age()

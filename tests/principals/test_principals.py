@@ -298,7 +298,7 @@ def test_jobs_of_a_schedule_are_asked_for_by_a_service(store: Store, clock: Manu
     assert (changed.generation, changed.principal.roles) == (before + 1, frozenset())
     assert store.schedules.put(replace(own, principal=None)).principal == Principal.service("cron:own")
     for nobody in (USER, "nightly"):
-        with pytest.raises(ConfigError, match="nobody in person runs schedules"):
+        with pytest.raises(ConfigError, match="schedules do not run for a person"):
             store.schedules.put(replace(own, principal=nobody))  # type: ignore[arg-type]
 
 

@@ -220,8 +220,8 @@ def test_a_kind_keeps_its_time_while_some_rule_has_it(store: Store, clock: Manua
     store.rules.define([ONE])
     assert new() == ["a"]
     since = store.db.read("rule.kinds.new")[0][1]
-    store.db.run("rule.kinds.looked", kinds=["a"], since=_other(since), looks=2)
-    store.db.run("rule.kinds.looked", kinds=["b"], since=since, looks=2)
+    store.db.run("rule.kinds.scanned", kinds=["a"], since=_other(since), looks=2)
+    store.db.run("rule.kinds.scanned", kinds=["b"], since=since, looks=2)
     assert new() == ["a"], "that look was at another time's kind"
 
 

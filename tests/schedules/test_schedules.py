@@ -199,7 +199,7 @@ def test_code_that_is_back_fires_again_from_now_on(store: Store, clock: ManualCl
     gone = store.schedules.get("a")
     clock.advance(22 * MINUTE)
     assert store.schedules.define([], ["shop.jobs"]) == Defined(), "it is gone already"
-    assert store.db.run("schedule.vanish", names=["a"]) == []
+    assert store.db.run("schedule.mark_gone", names=["a"]) == []
     assert store.schedules.get("a") == gone
     assert store.schedules.define([code("a")], ["shop.jobs"]) == Defined((), ("a",))
     back = store.schedules.get("a")

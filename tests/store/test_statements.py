@@ -17,13 +17,13 @@ ONLY_POSTGRES = {
     "enqueue.copy": "COPY for large enqueues; SQLite's one statement is as fast",
     "enqueue.copy_at": "likewise",
     "enqueue.copied": "likewise",
-    "tell": "notifications; a SQLite file is watched through data_version",
+    "notify": "notifications; a SQLite file is watched through data_version",
     "wait": "says who wants notifications",
 }
 ONLY_SQLITE = {
     "record.plain": "the recording half of step …",
     "record.plain_gone": "…",
-    "record.plain_told": "…",
+    "record.plain_finished": "…",
     "record.plain_counted": "…",
     "claim.ready": "a read before the write lock is taken, so that an idle instance never writes",
     "claim.token": "the claiming half of step …",
@@ -110,7 +110,7 @@ def test_both_dialects_take_the_same_parameters() -> None:
     """``now`` apart (SQLite has no clock of its own) and what only one of them needs."""
     extra = {
         "promote": {"mark"},  # low-water marks
-        "look": {"lanes", "marks"},  # likewise
+        "ready.phases": {"lanes", "marks"},  # likewise
         "prune.delete": {"oldest", "newest"},  # history partitions
         "rule.ended": {"since"},  # likewise
         "settle.lock": {"counted", "doomed", "reasons"},  # SQLite has one writer and no locks

@@ -13,7 +13,7 @@ from windlass.store.schema.statements import PARAMETER, load
 from windlass.transactions.placeholders import Style, as_rows, as_sqlite, as_text, spell
 
 # What an enqueue or an end may run, whatever a job has: keys, children, outputs.
-PREFIXES = ("enqueue", "record.", "settle.", "output.p", "checkpoint", "fence", "tell", "cancel.later")
+PREFIXES = ("enqueue", "record.", "settle.", "output.p", "checkpoint", "fence", "notify", "cancel.later")
 NOT_FOR_CALLERS = {"enqueue.copy", "enqueue.copy_at", "enqueue.copied", "record.plain"}
 
 

@@ -77,7 +77,7 @@ class App(Decorators):
         forking.watch(self)
 
     def after_fork_in_child(self) -> None:
-        """A thread of the parent may hold the lock."""
+        """Make a new lock: a thread of the parent may hold the old one."""
         self._lock = threading.Lock()
 
     def bound(self, *, config: Config, store: Store) -> App:
@@ -135,7 +135,7 @@ class App(Decorators):
         self.store.rules.catch_up()
         return synced
 
-    # ------------------------------------------------------------------ who asks
+    # ------------------------------------------------------------------ principals
 
     def as_principal(
         self, principal: Principal, *, token: str | None = None
@@ -151,7 +151,7 @@ class App(Decorators):
         """Say how a principal is checked again before a job runs: a plain or async function that takes the principal (and the
         context, if it has a second parameter) and returns it, perhaps with fewer rights, or raises.
 
-        It is asked at every attempt of every phase of kinds with ``principal_expiry="recheck"``. What it raises ends the job, without
+        It is called at every attempt of every phase of kinds with ``principal_expiry="recheck"``. What it raises ends the job, without
         another attempt; ``Retry`` is for a check that could not be made. May be used as a decorator.
         """
         self.authority.check_with(hook)
@@ -222,7 +222,7 @@ class App(Decorators):
         **changes: Any,
     ) -> Engine:
         """An engine that serves this app's jobs; start it with ``start()``, stop it with ``stop()``. ``stats`` are counters that
-        somebody else counts in, too; ``degraded`` adds lines to its health; ``places`` bound its jobs together with those of
+        are shared with other parts; ``degraded`` adds lines to its health; ``places`` bound its jobs together with those of
         others; ``logger`` gets its lines."""
         self.check_dependencies()
         return Engine(
@@ -242,7 +242,7 @@ class App(Decorators):
         return annotation is Context or self.container.knows(annotation) or is_supplied(annotation)
 
     def check_dependencies(self) -> None:
-        """Refuse to serve handlers that ask for what nobody provides; all of them are named at once."""
+        """Refuse to serve handlers that need a type that is not provided; all of them are named at once."""
         problems = []
         for phase in self.registry.phases.values():
             wanted = phase.supplied
@@ -313,7 +313,7 @@ def _in_app(app: App, handler: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _ConfiguredRetry:
-    """The retry policy of kinds that have none of their own: what the configuration says, asked when it is needed."""
+    """The retry policy of kinds that have none of their own: read from the configuration when it is needed."""
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -327,7 +327,7 @@ class _ConfiguredRetry:
 
 
 class _ConfiguredDefaults:
-    """What the configuration says of phases that do not say; asked when it is needed."""
+    """The defaults of phases that leave options out: read from the configuration when they are needed."""
 
     def __init__(self, app: App) -> None:
         self._app = app

@@ -165,6 +165,6 @@ def build(
 
 
 def _troubles(locks: Guard) -> tuple[str, ...]:
-    """What the locks complain about; those of somebody else's making need not be able to."""
+    """The troubles that the locks report; locks of the application's own need not report any."""
     state = getattr(locks, "state", None)
     return state().degraded if state is not None else ()

@@ -1,4 +1,4 @@
-"""Saying in code what work there is: jobs, pipelines, schedules and rules."""
+"""The decorators that define jobs, pipelines, schedules and rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kinds of work as code has them in its hands: handlers that can be called as before, and enqueued."""
+"""Kinds of work as the application uses them: handlers that can be called as before, and enqueued."""
 
 from __future__ import annotations
 
@@ -79,14 +79,14 @@ class Submittable(ABC):
 
         ``where`` is a connection or session of psycopg, sqlite3, SQLAlchemy or Django on the database that the jobs are in, or the
         ``tx`` of ``ctx.transaction()`` and of a chunk. The transaction is the caller's to commit. Give ``tell=False`` where it will be
-        prepared (``PREPARE TRANSACTION``): workers find the job without being told, a little later.
+        prepared (``PREPARE TRANSACTION``): workers find the job without a notification, a little later.
         """
-        tell = self._tell(kwargs)
+        tell = self._pop_tell(kwargs)
         return self._submit_in(where, [self._new(args, kwargs)], tell)[0]
 
     async def enqueue_in_async(self, where: Any, /, *args: Any, **kwargs: Any) -> Enqueued:
         """The same for an async one: psycopg, asyncpg, aiosqlite or SQLAlchemy."""
-        tell = self._tell(kwargs)
+        tell = self._pop_tell(kwargs)
         return (await self._submit_in_async(where, [self._new(args, kwargs)], tell))[0]
 
     def enqueue_many_in(
@@ -101,23 +101,23 @@ class Submittable(ABC):
         """The same for an async one."""
         return await self._submit_in_async(where, self._new_each(calls), tell)
 
-    def _tell(self, kwargs: dict[str, Any]) -> bool:
-        """Whether workers may be told; a parameter of the handler comes first."""
+    def _pop_tell(self, kwargs: dict[str, Any]) -> bool:
+        """Take the option ``tell`` (whether workers are notified) out of a call, unless the handler has a parameter of that name."""
         return True if "tell" in self._first.signature.parameters else bool(kwargs.pop("tell", True))
 
-    def _submit_in(self, where: Any, jobs: Sequence[NewJob], tell: bool) -> list[Enqueued]:
+    def _submit_in(self, where: Any, jobs: Sequence[NewJob], notify: bool) -> list[Enqueued]:
         if isinstance(where, JobTransaction | ChunkTransaction):
             return [where.enqueue_checked(job) for job in jobs]
-        return self._app.serving().transaction_submitter.submit(where, jobs, tell=tell)
+        return self._app.serving().transaction_submitter.submit(where, jobs, notify=notify)
 
-    async def _submit_in_async(self, where: Any, jobs: Sequence[NewJob], tell: bool) -> list[Enqueued]:
+    async def _submit_in_async(self, where: Any, jobs: Sequence[NewJob], notify: bool) -> list[Enqueued]:
         if isinstance(where, JobTransaction):
             return await where.run(lambda: [where.enqueue_checked(job) for job in jobs])
         if isinstance(where, ChunkTransaction):
             where.announce()
             made: list[Enqueued] = await where.run_here(lambda: [where.enqueue_checked(job) for job in jobs])
             return made
-        return await self._app.serving().transaction_submitter.submit_async(where, jobs, tell=tell)
+        return await self._app.serving().transaction_submitter.submit_async(where, jobs, notify=notify)
 
     def _new(self, args: Sequence[Any], kwargs: dict[str, Any]) -> NewJob:
         return new_job(self._first, args, kwargs, self._options, self._app.serving().authority)

@@ -1,7 +1,7 @@
-"""Whether a handler is async: what is called decides, not what it wraps.
+"""Decides whether a handler is async: by its outermost decorator, not by what that wraps.
 
-A decorator may change the colour of a function: an async one around a plain function makes it async, whatever stands inside. Only a
-plain function around an async one does not tell. Most hand on the coroutine, as decorators that measure or log do, so it is taken for
+A decorator may make a function async or sync: an async one around a sync function makes it async. Only a sync function around an
+async one is ambiguous. Most return the coroutine, as decorators that measure or log do, so it is taken for
 async; one that runs it to its end (``asyncio.run``) needs a thread without a loop, and is defined with ``executor="thread"``.
 """
 
@@ -15,14 +15,14 @@ from typing import Any
 
 
 def is_async(function: Callable[..., Any] | None) -> bool:
-    """Whether a call of this gives something to await."""
+    """Whether a call of this function returns something to await."""
     if function is None or _is_async(function):
         return function is not None
     return _is_async(inspect.unwrap(function, stop=_is_async))
 
 
 def said_plain(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a sync function that wraps an async one look sync to ``inspect``, too; any other function is returned unchanged."""
+    """Make a sync function that wraps an async one appear sync to ``inspect``, too; any other function is returned unchanged."""
     if _is_async(function) or not is_async(function):
         return function
 
@@ -48,7 +48,7 @@ def _is_async(function: Callable[..., Any]) -> bool:
 
 
 def is_on_a_loop() -> bool:
-    """Whether an event loop runs in this thread, so that whatever blocks here blocks the loop."""
+    """Whether an event loop runs in this thread, so that a blocking call here blocks the loop."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

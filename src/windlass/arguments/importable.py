@@ -1,4 +1,4 @@
-"""Where another process finds a handler: the module to import and the name to look up in it.
+"""The address of a handler for another process: the module to import and the name in it.
 
 Nothing of a handler travels but its address, so a handler that has none (a function inside a function, a lambda, a partial) can only
 run in the process that made it. The main script is a module like any other, but is never imported: the other process runs it under
@@ -42,7 +42,7 @@ class Address:
 
 
 def obstacle(handler: Callable[..., Any]) -> str | None:
-    """Why another process could not find this handler; None if its name does not tell.
+    """Why another process could not find this handler; None if its name shows no reason.
 
     Meant for the moment of definition: whether the name really leads to the handler is known once its module is loaded.
     """
@@ -74,7 +74,7 @@ def locate(handler: Callable[..., Any]) -> Address | None:
 
 
 def find(address: Address, main: Mapping[str, Any] | None) -> Any:
-    """What stands at an address, imported if need be; ``main`` is the other process's ``main_script()``."""
+    """The object at an address, imported if need be; ``main`` is the other process's ``main_script()``."""
     if address.module != MAIN:
         return _walk(importlib.import_module(address.module), address.qualname)
     if main is None:

@@ -86,7 +86,7 @@ class Signature:
     stored_defaults: dict[str, Any]
     """Defaults that are stored like given arguments; others are left to the handler, so that they may change with it."""
     accepts_none: bool
-    """Whether None is a result that fits, so that the usual one of a job need not be looked at each time."""
+    """Whether None is a result that fits, so that the usual result of a job need not be checked each time."""
 
     @classmethod
     def of(
@@ -100,7 +100,7 @@ class Signature:
     ) -> Signature:
         """Read a handler's annotations once; ``ConfigError`` when its arguments could not be stored by name.
 
-        ``injected`` tells by annotation which parameters are supplied at run time. ``localns`` holds names that string
+        ``injected`` says by annotation which parameters are supplied at run time. ``localns`` holds names that string
         annotations may use besides the handler's module, for handlers defined inside a function.
         """
         function = _function_of(handler)
@@ -246,7 +246,7 @@ class Signature:
             self._refuse_unknown(str(path[0]), inspector, is_stored=is_stored)
         given = node_at(value, path)
         if isinstance(given, Awaitable | AsyncIterator):
-            inspector.refuse(path, f"is {a_type(given)} that nobody awaited", AWAITED)
+            inspector.refuse(path, f"is {a_type(given)} that was not awaited", AWAITED)
         messages = dict.fromkeys(one_line(other["msg"]) for where, other in found if where == path)
         problem = f"does not fit its annotation ({' or '.join(messages)})"[:400]
         cure = "change the value, or the annotation if it is wrong"

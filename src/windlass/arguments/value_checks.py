@@ -1,7 +1,7 @@
 """Python values that are about to be stored: what JSON would lose, and which field it is.
 
-``payload`` writes JSON in C and looks at single values only when it must. This is the slow, exact half: it walks a value
-before it is written, then compares what was written with it. Whatever JSON would consume (an iterator, an open file),
+``encoding`` writes JSON in C and checks single values only when it must. This is the slow, exact half: it walks a value
+before it is written, then compares what was written with it. A value that JSON would consume (an iterator, an open file),
 mask (a secret) or turn into something else (NaN in a model becomes null, bytes become text) is refused by name.
 """
 
@@ -67,7 +67,7 @@ _nature: Final[Callable[[type], _Nature]] = lru_cache(maxsize=1024)(_classify)
 
 
 class ValueInspector(TreeInspector):
-    """Looks at one Python value on its way into the database; ``typed`` as in ``payload.encode``."""
+    """Checks one Python value before it is stored; ``typed`` as in ``encoding.encode``."""
 
     def __init__(self, what: str, max_depth: int, typed: Container[str] | bool = False) -> None:
         super().__init__(what, max_depth)
@@ -115,7 +115,7 @@ class ValueInspector(TreeInspector):
         elif nature is _Nature.ITERATOR:
             self.refuse(path, f"is {a_type(value)}, which can be read only once", _AS_LIST)
         elif nature is _Nature.AWAITABLE:
-            self.refuse(path, f"is {a_type(value)} that nobody awaited", AWAITED)
+            self.refuse(path, f"is {a_type(value)} that was not awaited", AWAITED)
         elif nature is _Nature.BYTES and not typed:
             self.refuse(
                 path, f"is {type(value).__name__}; JSON has no bytes and would return text", _AS_BASE64

@@ -30,7 +30,7 @@ from windlass.store.jobs.enqueue import Inserter
 from windlass.store.jobs.rows import array
 
 PATIENCE = 60.0
-"""Seconds without progress of another instance that is telling children of an end."""
+"""Seconds to wait for another instance that settles the children of an ended job and makes no progress."""
 
 
 class DependenciesFeature(Feature):
@@ -89,12 +89,12 @@ class DependenciesFeature(Feature):
         def link(_: Agenda) -> None:
             dependencies.link()
 
-        def tell_children(_: Agenda) -> float | None:
+        def settle(_: Agenda) -> float | None:
             return 0.0 if dependencies.settle() else None
 
         return [
             FeatureDuty("links", lambda agenda: agenda.has("unlinked"), link),
-            FeatureDuty("dependents", lambda agenda: agenda.has("settling"), tell_children),
+            FeatureDuty("dependents", lambda agenda: agenda.has("settling"), settle),
         ]
 
     def on_pruned(self, db: Database) -> None:
@@ -115,7 +115,7 @@ def _revive(tx: Transaction, children: Sequence[str]) -> list[RetriedJob]:
 
 
 def _require_settled(tx: Transaction, jobs: Sequence[RetriedJob]) -> None:
-    """A job cannot live again before all children know of its end."""
+    """Refuse a retry of jobs whose end has not been recorded on all their children."""
     parents = [job.id for job in jobs if job.flags & Flag.DEPENDENTS]
     left = [row[0] for row in tx.run("settle.left", ids=parents)] if parents else []
     if left:
@@ -123,14 +123,14 @@ def _require_settled(tx: Transaction, jobs: Sequence[RetriedJob]) -> None:
 
 
 def _finish(db: Database, inserter: Inserter, jobs: Sequence[str]) -> None:
-    """Tell all children of these ended jobs, beside any instance that is doing so."""
+    """Settle all children of these ended jobs, beside any instance that is doing so."""
     dependencies, deadline = Dependencies(db, inserter), time.monotonic() + PATIENCE
     while left := db.read("settle.left", ids=list(jobs)):
         if dependencies.settle(1, parent=left[0][0]):
             deadline = time.monotonic() + PATIENCE
         elif time.monotonic() > deadline:
             raise StoreError(
-                f"job {left[0][0]} has ended, and jobs that waited for it are still being told by another instance, which has "
+                f"job {left[0][0]} has ended, and another instance is still settling the jobs that waited for it, but has "
                 f"made no progress for {PATIENCE:.0f} seconds; nothing was changed, try again"
             )
         else:

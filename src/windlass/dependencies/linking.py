@@ -1,6 +1,6 @@
 """Jobs that wait for jobs.
 
-An enqueue only inserts: the child waits ``unlinked``, its edges say for whom. The linker (any instance, a short
+An enqueue only inserts: the child waits ``unlinked``, its edges name its parents. The linker (any instance, a short
 transaction) flags living parents and counts those that ended already. A flagged parent's end consumes its edges and
 counts its children down on their locked rows; a child that reaches zero is moved into its queue by that same commit.
 
@@ -9,11 +9,11 @@ The two orders in which linking and ending can meet:
     linker locks the parent first → the end waits a moment, then sees the flag and the edges
     the end holds the parent first → the linker skips it, finds it neither flagged nor ended, and tries again later
 
-A transaction lets at most ``PAGE`` children know. What an end leaves is noted in ``settling`` by the same commit and is upkeep's, page by
-page, on any instance: the parent has ended, a child that is not told yet waits. A retry of such a parent sees to the rest first.
+A transaction settles at most ``PAGE`` children. The rest is noted in ``settling`` by the same commit and is done by upkeep, page by
+page, on any instance: the parent has ended, and a child that is not settled yet waits. A retry of such a parent settles the rest first.
 
-And linking and claiming: a claim passes over a parent that the linker has locked, so the linker tells whoever serves its phase to look
-again. Without that the parent would wait for the next scan on the clock.
+And linking and claiming: a claim passes over a parent that the linker has locked, so the linker notifies the instances that serve its phase to scan
+again. Without that the parent would wait for the next periodic scan.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ PARENT_ERROR = json.dumps(
 PAGE = 1000
 """The most edges that one transaction consumes."""
 PAGES = 10
-"""The most pages that upkeep sees to in one go."""
+"""The most pages that upkeep settles in one run."""
 
 FOR_PARENTS = ["waiting", "unlinked"]
 """Why a job in `job_later` waits for other jobs (the other reasons wait for time)."""
@@ -64,7 +64,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A job that ended, and the child up to which its children know."""
+    """A job that ended, and the child up to which its children are settled."""
 
     id: str
     state: State
@@ -72,7 +72,7 @@ class Ended:
 
 
 def settle(tx: Transaction, ended: Sequence[Ended]) -> list[EndedJob]:
-    """Tell the children of jobs that ended, and the children of those that are cancelled by it, and so on, a page of them in all; the rest
+    """Settle the children of jobs that ended, and the children of those that are cancelled by it, and so on, a page of them in all; the rest
     is left to upkeep. Returns the children that were cancelled."""
     ended_with: list[EndedJob] = []
     room = PAGE
@@ -130,7 +130,7 @@ def cancel_children(tx: Transaction, doomed: set[str]) -> list[EndedJob]:
     """End waiting children; returns those that were waiting."""
     if not doomed:
         return []
-    # A child that somebody cancelled and retried by hand no longer waits for anyone, and is left alone.
+    # A child that was cancelled and retried by hand no longer waits for a parent, and is left alone.
     rows = tx.run("cancel.later", ids=sorted(doomed), error=PARENT_ERROR, reasons=FOR_PARENTS)
     tx.run("record.tidy", ids=[row[0] for row in rows])
     lines.cancelled_with_parents(tx, [row[0] for row in rows])
@@ -138,14 +138,14 @@ def cancel_children(tx: Transaction, doomed: set[str]) -> list[EndedJob]:
 
 
 class Dependencies:
-    """Links waiting children to their parents and shows who waits for whom."""
+    """Links waiting children to their parents and lists dependencies."""
 
     def __init__(self, db: Database, inserter: Inserter) -> None:
         self._db = db
         self._inserter = inserter
 
     def link(self, limit: int = 500) -> int:
-        """Link children that are not linked yet, page by page; answers how many were. Safe on every instance at once.
+        """Link children that are not linked yet, page by page; returns how many were. Safe on every instance at once.
 
         A child whose parent is locked right now is left for the next call, and holds up none behind it.
         """
@@ -158,7 +158,7 @@ class Dependencies:
         return linked
 
     def settle(self, pages: int = PAGES, *, parent: str | None = None) -> bool:
-        """Let children know of parents (or of this one) that ended longer ago, page by page; True where there may be more. Safe on every
+        """Settle children of parents (or of this one) that ended longer ago, page by page; True if there may be more. Safe on every
         instance at once."""
 
         def page(tx: Transaction) -> bool:
@@ -187,7 +187,7 @@ class Dependencies:
             return 0, ""
         parents = sorted({parent for group in edges.values() for parent, _, _ in group})
         live = tx.run("link.flag_live", parents=parents)
-        self._db.tell(tx, {phase for _, phase in live if phase}, nudge=True)
+        self._db.notify(tx, {phase for _, phase in live if phase}, nudge=True)
         flagged = {row[0] for row in live}
         flagged |= {row[0] for row in tx.run("link.flag_later", parents=parents)}
         ended: dict[str, tuple[State, datetime | None]] = {
@@ -231,12 +231,12 @@ class Dependencies:
         return len(pending) + len(doomed), max(edges) if len(edges) == limit else ""
 
     def _carry(self, tx: Transaction, cancelled: Sequence[EndedJob]) -> None:
-        """Tell the features behind this one of children that were cancelled."""
+        """Call the features behind this one for children that were cancelled."""
         carry(Recording(tx, self._inserter, self._db), cancelled, behind="dependencies")
 
     def _gone(self, tx: Transaction, parents: Sequence[str]) -> dict[str, tuple[State, None]]:
         """Parents that are in no table: pruned between the child's check and its commit. They count as cancelled, since
-        nobody can say any more how and when they ended; one in the middle of a move is in exactly one table of any snapshot."""
+        it is not known any more how and when they ended; one in the middle of a move is in exactly one table of any snapshot."""
         if not parents:
             return {}
         there = {row[0] for row in tx.run("enqueue.present", ids=list(parents))}

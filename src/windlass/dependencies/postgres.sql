@@ -9,7 +9,7 @@ SELECT g.parent, g.child, g.policy
 FROM json_to_recordset(:edges::json) AS g (parent uuid, child uuid, policy text);
 
 -- name: link.pick
--- Locks children whose edges are not linked yet and answers all their edges.
+-- Locks children whose edges are not linked yet and returns all their edges.
 WITH child AS MATERIALIZED (
     SELECT l.id
     FROM windlass.job_later AS l
@@ -25,8 +25,8 @@ CROSS JOIN LATERAL (SELECT e.* FROM windlass.job_dep AS e WHERE e.child = c.id O
 ORDER BY d.child, d.parent;
 
 -- name: link.flag_live
--- Flags queued and processing parents, leaving out locked ones; answers those that carry the flag now, and the phase of each that is
--- queued: claims at the same moment pass over a row that is locked here, so they have to be told to look again.
+-- Flags queued and processing parents, leaving out locked ones; returns those that carry the flag now, and the phase of each that is
+-- queued: claims at the same moment pass over a row that is locked here, so they have to be notified to scan again.
 WITH parent AS MATERIALIZED (
     SELECT j.id
     FROM (SELECT g.id FROM unnest(:parents::uuid[]) AS g (id) ORDER BY g.id) AS g
@@ -39,7 +39,7 @@ WHERE j.id = ANY(ARRAY[p.id])
 RETURNING j.id, CASE WHEN j.token IS NULL THEN j.phase END AS phase;
 
 -- name: link.flag_later
--- Flags waiting and scheduled parents, leaving out locked ones; answers those that carry the flag now.
+-- Flags waiting and scheduled parents, leaving out locked ones; returns those that carry the flag now.
 WITH parent AS MATERIALIZED (
     SELECT l.id
     FROM (SELECT g.id FROM unnest(:parents::uuid[]) AS g (id) ORDER BY g.id) AS g
@@ -52,15 +52,15 @@ WHERE l.id = ANY(ARRAY[p.id])
 RETURNING l.id;
 
 -- name: link.ended
--- Parents that ended already; a statement of its own, so that it sees whatever ended before the flags were set. The lock
--- keeps a retry by hand from taking the parent back before its end is noted on the edges.
+-- Parents that ended already; a statement of its own, so that it sees every parent that ended before the flags were set. The lock
+-- keeps a retry by hand from reviving the parent before its end is noted on the edges.
 SELECT d.id, d.state, d.finished_at
 FROM windlass.job_done AS d
 WHERE d.id = ANY(:parents::uuid[])
 FOR KEY SHARE SKIP LOCKED;
 
 -- name: link.mark
--- Notes the end of parents on the edges of children that are being linked; one whose time nobody knows any more ends now.
+-- Notes the end of parents on the edges of children that are being linked; one whose time is not known any more ends now.
 WITH edge AS MATERIALIZED (
     SELECT e.tid, g.state, g.ended_at
     FROM json_to_recordset(:edges::json) AS g (parent uuid, child uuid, state text, ended_at timestamptz)
@@ -68,7 +68,7 @@ WITH edge AS MATERIALIZED (
         SELECT d.ctid AS tid
         FROM windlass.job_dep AS d
         WHERE (d.parent, d.child) >= (g.parent, g.child)
-            AND (d.parent, d.child) <= (g.parent, g.child) -- belt: the edge was read a moment ago, and nobody removes it
+            AND (d.parent, d.child) <= (g.parent, g.child) -- belt: the edge was read a moment ago, and no session removes it
         ORDER BY d.parent, d.child
         LIMIT 1
     ) AS e
@@ -77,7 +77,7 @@ UPDATE windlass.job_dep AS d
 SET parent_state = e.state,
     parent_ended_at = COALESCE(e.ended_at, :now::timestamptz, clock_timestamp())
 FROM edge AS e
-WHERE d.ctid = e.tid; -- whoever changed the row meanwhile noted the same end
+WHERE d.ctid = e.tid; -- a session that changed the row meanwhile noted the same end
 
 -- name: link.done
 -- Children whose edges are linked: from now on they wait for `pending` parents, or are due if there are none left.
@@ -128,7 +128,7 @@ WITH ended AS MATERIALIZED (
         FROM windlass.job_dep AS e
         WHERE (e.parent, e.child) >= (f.parent, f.child)
             AND (e.parent, e.child) <= (f.parent, f.child)
-            AND e.parent_state IS NULL -- belt: a row that was changed meanwhile is not where the update looks
+            AND e.parent_state IS NULL -- belt: a row that was changed meanwhile is at another ctid
         ORDER BY e.parent, e.child
         LIMIT 1
         FOR UPDATE -- belt: the order of locks; before PostgreSQL 18 the update would also follow a row that was changed meanwhile
@@ -138,7 +138,7 @@ WITH ended AS MATERIALIZED (
     SET parent_state = o.state,
         parent_ended_at = {{now}}
     FROM open AS o
-    WHERE d.ctid = o.tid -- locked, and whoever changes an open edge of an ended parent consumes it
+    WHERE d.ctid = o.tid -- locked, and any session that changes an open edge of an ended parent consumes it
     RETURNING d.parent, d.child, d.policy, d.parent_state
 )
 SELECT c.parent, c.child, c.policy, c.parent_state
@@ -148,7 +148,7 @@ SELECT f.parent, f.child, NULL, NULL
 FROM found AS f;
 
 -- name: settle.leave
--- Leaves the rest of the edges of ended parents to upkeep, and tells whoever waits for that.
+-- Leaves the rest of the edges of ended parents to upkeep, and notifies waiting instances.
 WITH left_over AS (
     INSERT INTO windlass.settling (parent, after, state)
     SELECT g.id, g.after, g.state
@@ -162,7 +162,7 @@ WHERE w.phase = '@later'
     AND w.waiting_until > clock_timestamp();
 
 -- name: settle.take
--- Takes ended parents whose edges are left, with ids between two, leaving out those that somebody else has.
+-- Takes ended parents whose edges are left, with ids between two, leaving out those that another session has locked.
 WITH picked AS MATERIALIZED (
     SELECT s.parent
     FROM windlass.settling AS s
@@ -237,7 +237,7 @@ FROM counted_down AS d
 WHERE d.pending = 0;
 
 -- name: settle.promote
--- Moves given children that are due into their queues and tells whoever waits; one whose run_at is still to come stays, and one
+-- Moves given children that are due into their queues and notifies waiting instances; one whose run_at is still to come stays, and one
 -- with a limit is parked.
 WITH clock AS MATERIALIZED (
     SELECT {{now}} AS at
@@ -282,7 +282,7 @@ WHERE w.phase IN (SELECT m.phase FROM moved AS m UNION ALL SELECT '@later' FROM 
 
 -- name: retry.edges
 -- Parents that live again are open again for the children that were left waiting and for those that were cancelled because of a
--- parent, whoever brings these back; answers the children. What ran all the same, or was satisfied, is not touched.
+-- parent, even if another retry revives these; returns the children. Edges of children that ran, or that were satisfied, are not touched.
 UPDATE windlass.job_dep AS d
 SET parent_state = NULL,
     parent_ended_at = NULL
@@ -344,7 +344,7 @@ SELECT t.id, t.kind, t.flags, t.args, t.key
 FROM taken AS t;
 
 -- name: dependencies
--- What a job waits for or was made of (as child), and who waits for it or was made of it (as parent).
+-- What a job waits for or was made of (as child), and the jobs that wait for it or were made of it (as parent).
 SELECT d.parent, d.child, d.policy, d.parent_state, NULL::text AS rule
 FROM windlass.job_dep AS d
 WHERE d.child = :id::uuid
@@ -367,7 +367,7 @@ WHERE e.parent_state IS NOT NULL
 EXISTS (SELECT FROM windlass.job_later AS l WHERE l.reason = 'unlinked')
 
 -- column: agenda.settling
--- Whether there are ended parents whose children are still to be told.
+-- Whether there are ended parents whose children are still to be settled.
 EXISTS (SELECT FROM windlass.settling)
 
 -- fragment: further_edges
@@ -413,7 +413,7 @@ AND NOT EXISTS (
     OFFSET 0
 )
 
--- fragment: looked_at(table)
+-- fragment: needed(table)
 -- The same for a whole table of history: whether a child waits for one of its jobs.
 OR EXISTS (
     SELECT FROM windlass.job_dep AS e

@@ -1,4 +1,4 @@
--- Jobs that wait for jobs; the PostgreSQL file tells the protocol. With one writer at a time no parent can end between
+-- Jobs that wait for jobs; the PostgreSQL file describes the protocol. With one writer at a time no parent can end between
 -- two statements here, so nothing is left out and linking always succeeds at once.
 
 -- name: enqueue.edges
@@ -22,7 +22,7 @@ WHERE l.reason = 'unlinked'
 LIMIT 1;
 
 -- name: link.flag_live
--- Flags queued and processing parents; answers those that carry the flag now, and no phases: there is one writer, so no claim passes
+-- Flags queued and processing parents; returns those that carry the flag now, and no phases: there is one writer, so no claim passes
 -- over a row that is locked.
 UPDATE windlass_job
 SET flags = flags | {DEPENDENTS}
@@ -30,7 +30,7 @@ WHERE id IN (SELECT g.value FROM json_each(:parents) AS g)
 RETURNING id, NULL AS phase;
 
 -- name: link.flag_later
--- Flags waiting and scheduled parents; answers those that carry the flag now.
+-- Flags waiting and scheduled parents; returns those that carry the flag now.
 UPDATE windlass_job_later
 SET flags = flags | {DEPENDENTS}
 WHERE id IN (SELECT g.value FROM json_each(:parents) AS g)
@@ -43,7 +43,7 @@ FROM windlass_job_done AS d
 WHERE d.id IN (SELECT g.value FROM json_each(:parents) AS g);
 
 -- name: link.mark
--- Notes the end of parents on the edges of children that are being linked; one whose time nobody knows any more ends now.
+-- Notes the end of parents on the edges of children that are being linked; one whose time is not known any more ends now.
 UPDATE windlass_job_dep
 SET parent_state = g.value ->> '$.state',
     parent_ended_at = COALESCE(g.value ->> '$.ended_at', :now)
@@ -174,7 +174,7 @@ WHERE id IN (SELECT g.value FROM json_each(:ids) AS g)
 
 -- name: retry.edges
 -- Parents that live again are open again for the children that were left waiting and for those that were cancelled because of a
--- parent, whoever brings these back; answers the children. What ran all the same, or was satisfied, is not touched.
+-- parent, even if another retry revives these; returns the children. Edges of children that ran, or that were satisfied, are not touched.
 UPDATE windlass_job_dep
 SET parent_state = NULL,
     parent_ended_at = NULL
@@ -227,7 +227,7 @@ WHERE id IN (SELECT g.value ->> '$.id' FROM json_each(:children) AS g)
 RETURNING id, kind, flags, args, key;
 
 -- name: dependencies
--- What a job waits for or was made of (as child), and who waits for it or was made of it (as parent).
+-- What a job waits for or was made of (as child), and the jobs that wait for it or were made of it (as parent).
 SELECT d.parent, d.child, d.policy, d.parent_state, NULL AS rule
 FROM windlass_job_dep AS d
 WHERE d.child = :id
@@ -250,7 +250,7 @@ WHERE parent_state IS NOT NULL
 EXISTS (SELECT 1 FROM windlass_job_later AS l WHERE l.reason = 'unlinked')
 
 -- column: agenda.settling
--- Whether there are ended parents whose children are still to be told.
+-- Whether there are ended parents whose children are still to be settled.
 EXISTS (SELECT 1 FROM windlass_settling)
 
 -- fragment: further_edges

@@ -39,7 +39,7 @@ class ChunkTransaction:
         return self._begun.put_output(name, value)
 
     async def execute(self, query: Any, parameters: Any = ()) -> Any:
-        """Run one statement off the event loop; answers the driver's cursor."""
+        """Run one statement off the event loop; returns the driver's cursor."""
         self.announce()
         return await self.run_here(lambda: self._opened.connection.execute(query, parameters))
 
@@ -58,8 +58,8 @@ class ChunkTransaction:
 
     @property
     def _begun(self) -> JobTransaction:
-        """The transaction for a call that does not say ``await``. In a coroutine that is not the thread that commits, and SQLite's turn to
-        write is given back only by the thread that took it: the transaction's own one begins it."""
+        """Begin the transaction for a call without ``await``. In a coroutine the calling thread is not the one that commits, and SQLite's turn
+        to write must be released by the thread that took it: so the transaction's own thread begins it."""
         if self._is_async and not self.is_open:
             self._transaction.announce(blocks=True)
             self._transaction.on_own_thread(self._begin)

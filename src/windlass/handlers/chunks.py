@@ -9,11 +9,11 @@
             rows = fetch_after(chunk.after, chunk.limit)
             chunk.reached(rows[-1].id if rows else None, count=len(rows))   # None: that was the last one
 
-The transaction is begun when ``tx`` is first used. A chunk whose effect is elsewhere (a file, somebody's API) never uses it: then the
+The transaction is begun when ``tx`` is first used. A chunk whose effect is elsewhere (a file, another system's API) never uses it: then the
 checkpoint is saved after the effect, and a crash between the two repeats that one chunk.
 
 A chunk that raises is rolled back and comes again by its own retry policy (three tries, after 1, 2 and 3 seconds, unless said otherwise);
-after the last try the exception is the job's. Between chunks the loop looks whether the job should stop. In async handlers it is
+after the last try the exception is the job's. Between chunks the loop checks whether the job should stop. In async handlers it is
 ``async for`` and ``async with``, and ``await tx.execute(...)``.
 """
 
@@ -111,7 +111,7 @@ class Chunks:
         self._began = time.monotonic()
         self._first = 0
 
-    # ------------------------------------------------------------------ both colours
+    # ------------------------------------------------------------------ sync and async
 
     def __iter__(self) -> Iterator[Chunk]:
         if is_async(self._cleanup):
@@ -151,7 +151,7 @@ class Chunks:
             raise
 
     def _refuse_on_a_loop(self) -> None:
-        """The plain form blocks whatever runs on the event loop: other coroutines, and transactions they have open."""
+        """Refuse the sync form on an event loop: it would block other coroutines, and transactions they have open."""
         if self._host.is_async and is_on_a_loop():
             raise WindlassError(
                 f"job {self._host.lease.id} has a coroutine as its handler, and `for chunk in ctx.chunks(…)` would block the event loop; "
@@ -164,7 +164,7 @@ class Chunks:
         self._host.check_stop()
 
     def clean_up(self) -> Any:
-        """Call the handler's own clean-up, once; answers what it answered."""
+        """Call the handler's own clean-up, once; returns its result."""
         if self._is_clean or self._cleanup is None:
             return None
         self._is_clean = True
@@ -172,8 +172,8 @@ class Chunks:
 
     async def clean_up_async(self) -> None:
         """The same for a loop whose clean-up may be a coroutine."""
-        if inspect.isawaitable(answer := self.clean_up()):
-            await answer
+        if inspect.isawaitable(result := self.clean_up()):
+            await result
 
     def _resume(self) -> None:
         if self._host.has_loop:
@@ -389,7 +389,7 @@ class Chunk:
             await tx.run_here(self._commit, tx)
             self.is_done = True
             return False
-        except asyncio.CancelledError:  # told to stop in the middle of the commit, which goes on
+        except asyncio.CancelledError:  # cancelled in the middle of the commit, which goes on
             await tx.run_here(_nothing)  # on the same thread: after it
             await self._chunks.clean_up_async()
             raise

@@ -45,14 +45,14 @@ T = TypeVar("T")
 
 
 Probe = Callable[[str, int], None]
-"""Told of the points a job passes (its chunks); for tests that make something go wrong there."""
+"""Called at the points a job passes (its chunks); for tests that make something go wrong there."""
 
 
 class Context(Rights):
     """The job a handler runs for, and what it may do while it runs."""
 
     _began: tuple[float, int] | None = None
-    """When this attempt's progress was first looked at, and how far the job was then; the class's own until somebody asks."""
+    """When this attempt's progress was first read, and how far the job was then; the class's own value until then."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Context(Rights):
         self.ended_with: Any = None
         """The result that one of the two ended the job with."""
 
-    # ------------------------------------------------------------------ who am I
+    # ------------------------------------------------------------------ identity
 
     @property
     def job_id(self) -> str:
@@ -131,7 +131,7 @@ class Context(Rights):
 
     @property
     def should_stop(self) -> bool:
-        """Whether the job was cancelled, ran out of time, or its instance stops; a handler that works long looks now and then."""
+        """Whether the job was cancelled, ran out of time, or its instance stops; a long handler checks it now and then."""
         return self._stopping.is_set()
 
     def check_stop(self) -> None:
@@ -163,7 +163,7 @@ class Context(Rights):
         self.check_stop()
 
     def save(self, position: Any, done: int, total: int | None) -> None:
-        """Like ``checkpoint``, for loops that look themselves whether to stop."""
+        """Like ``checkpoint``, for loops that check themselves whether to stop."""
         self._touch()
         if self._hold.checkpoint(self.lease, done=done, total=total, position=position):
             self._stopping.set()

@@ -127,7 +127,7 @@ class Container:
 
     def _too_short(self, provider: Provider) -> list[str]:
         """What something that lives as long as the process asks for though it lives as long as one attempt: it would keep the first
-        one for all later jobs, be it a closed session or somebody else's principal."""
+        one for all later jobs, be it a closed session or another job's principal."""
         if provider.scope is not Scope.INSTANCE:
             return []
         return [
@@ -239,7 +239,7 @@ class Container:
 
 
 def is_supplied(annotation: Any) -> bool:
-    """Whether a parameter's type is none that could be stored: an ordinary class, which somebody has to provide."""
+    """Whether a parameter's type is none that could be stored: an ordinary class, which the application has to provide."""
     if not inspect.isclass(annotation) or typing.get_origin(annotation) is not None:
         return False
     try:

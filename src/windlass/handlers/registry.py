@@ -136,7 +136,7 @@ class Phase:
 
     @property
     def following(self) -> Phase | None:
-        """The phase after this one; None after the last. Looked up when asked: later phases are defined later."""
+        """The phase after this one; None after the last. Found on each access: later phases are defined later."""
         return self._owner.after(self.name) if self._owner else None
 
 
@@ -282,7 +282,7 @@ class Registry:
         for kind in kinds:
             if (known := self._kinds.get(kind)) is not None:
                 signature = known.first.signature
-                signature.store_defaults(self.rules.looked_at(kind, signature.parameters))
+                signature.store_defaults(self.rules.parameters_read(kind, signature.parameters))
 
     def _taken(self, what: str, name: str, first: Phase, each: str) -> ConfigError:
         where = place_of(first.handler)

@@ -1,4 +1,4 @@
-"""``with ctx.transaction() as tx``: the handler's writes and its job's next state in one commit, for both colours.
+"""``with ctx.transaction() as tx``: the handler's writes and its job's next state in one commit, for sync and async handlers.
 
 A plain handler uses it as a context manager and writes through ``tx.connection``. An async handler uses ``async with`` and
 ``await tx.execute(...)``: the driver is synchronous, so everything runs on one thread of the transaction's own, off the loop.
@@ -146,7 +146,7 @@ class JobTransaction:
         try:
             await self.run(self.__enter__)
         except BaseException as error:
-            # Told to stop while it waits to begin: it begins nevertheless, and nobody else would end it.
+            # Cancelled while it waits to begin: it begins nevertheless, and must be ended here.
             try:
                 self._own_thread().submit(self._abandon, error)
             except RuntimeError:  # there is no thread to be had, so it has not begun either
@@ -193,14 +193,14 @@ class JobTransaction:
             self.dismiss()
 
     async def execute(self, query: Any, parameters: Any = ()) -> Any:
-        """Run one statement on the transaction's connection, off the event loop; answers the driver's cursor."""
+        """Run one statement on the transaction's connection, off the event loop; returns the driver's cursor."""
         return await self.run(lambda: self.connection.execute(query, parameters))
 
     async def run(self, function: Callable[..., T], *arguments: Any) -> T:
         """Run a function that uses ``connection`` off the event loop, on the transaction's own thread."""
         loop = asyncio.get_running_loop()
         future = loop.run_in_executor(self._thread, partial(function, *arguments))
-        # Looked at by nobody where we are told to stop meanwhile, and asyncio would complain of that.
+        # Not retrieved if this task is cancelled meanwhile, and asyncio would log that.
         future.add_done_callback(lambda done: done.cancelled() or done.exception())
-        # Shielded: the commit must not be left half way because the job was told to stop.
+        # Shielded: the commit must not be left half way because the job is cancelled.
         return await asyncio.shield(future)

@@ -34,7 +34,7 @@ from windlass.integrations.serving import become_worker
 
 EXTENSION = "windlass"
 DEFAULT_FILES = ("wsgi.py", "app.py")
-"""Where `flask` looks for an application that nobody named, in this order."""
+"""The files in which `flask` searches for an application, in this order, if none is named."""
 
 
 class Windlass(App):
@@ -98,7 +98,7 @@ def worker(context: click.Context, options: tuple[str, ...]) -> None:
 
 
 def _load_web() -> Flask:
-    """The application that FLASK_APP names; a ScriptInfo of our own does not look there, only the command `flask` does."""
+    """The application that FLASK_APP names; a ScriptInfo of our own does not search there, only the command `flask` does."""
     return ScriptInfo(app_import_path=os.environ.get("FLASK_APP")).load_app()
 
 

@@ -126,7 +126,7 @@ class Keys(Feature):
 
 def _replace(call: Insertion, holder: str, job: CheckedJob) -> bool:
     """Give a waiting job the content of a later request; False where the job waits no longer."""
-    row = call.inserter.row(job, inbox=False, tell=False)
+    row = call.inserter.row(job, inbox=False, notify=False)
     if not call.tx.run("debounce.replace", id=holder, job=row):
         return False
     for feature in features():

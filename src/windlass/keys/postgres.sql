@@ -1,5 +1,5 @@
 -- name: enqueue.keys
--- Takes unique keys in sorted order and answers who holds each: a caller that finds its own job's id has won it. Waits
+-- Takes unique keys in sorted order and returns the holder of each: a caller that finds its own job's id has won it. Waits
 -- for another caller's uncommitted key, because uniqueness is a wait; an expired key changes hands.
 INSERT INTO windlass.job_key AS k (scope, key, job, body_hash, expires_at)
 SELECT g.scope, g.key, g.job, g.body_hash,
@@ -19,8 +19,8 @@ WHERE k.job = :id::uuid
     AND k.scope || '' = 'throttle';
 
 -- name: debounce.replace
--- Gives the scheduled job of a debounced key new arguments and a new time (what stands beside it is the caller's), and tells whoever waits for that; no row where it is no longer
--- scheduled. Waits for whoever is moving it.
+-- Gives the scheduled job of a debounced key new arguments and a new time (what stands beside it is the caller's), and notifies waiting instances; no row where it is no longer
+-- scheduled. Waits for a transaction that is moving it.
 WITH replaced AS (
     UPDATE windlass.job_later AS l
     SET args = g.args,
@@ -81,7 +81,7 @@ AND NOT EXISTS (
     OFFSET 0
 )
 
--- fragment: looked_at(table)
+-- fragment: needed(table)
 -- The same for a whole table of history: whether a key leads to one of its jobs.
 OR EXISTS (
     SELECT FROM windlass.job_key AS k

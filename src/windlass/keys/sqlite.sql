@@ -1,5 +1,5 @@
 -- name: enqueue.keys
--- Takes unique keys and answers who holds each: a caller that finds its own job's id has won it; an expired key changes
+-- Takes unique keys and returns the holder of each: a caller that finds its own job's id has won it; an expired key changes
 -- hands.
 INSERT INTO windlass_job_key AS k (scope, key, job, body_hash, expires_at)
 SELECT g.value ->> '$.scope', g.value ->> '$.key', g.value ->> '$.job', g.value ->> '$.body_hash',

@@ -1,8 +1,8 @@
-"""Lets limited jobs into their queues: those that were parked just now, those that a phase's rate allows, and what was forgotten.
+"""Admits limited jobs to their queues: those that were parked just now, those that a phase's rate allows, and those that were missed.
 
-Whoever ends a job that has a place lets the next one in by itself. Here is the rest: jobs that came since, buckets that filled, places that
-nobody gave (the net), and jobs that have waited so long that they rise. Every instance does this, and without limits it
-costs nothing: the agenda's one read says whether there is anything to do.
+The transaction that ends a job that has a place admits the next one. This duty does the rest: jobs that came since, buckets that filled,
+free places that were not given (the safety net), and jobs whose priority rises with waiting. Every instance does this, and without limits
+it costs nothing: the agenda's one read says whether there is anything to do.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FOREVER = float("inf")
 
 
 class LimitsDuty:
-    """A part of the agenda. ``every`` is how often the net is drawn and waiting jobs rise."""
+    """A part of the agenda. ``every`` is how often counts are checked and waiting jobs rise."""
 
     def __init__(
         self, limits: Limits, *, every: float, monotonic: Callable[[], float] = time.monotonic
@@ -31,7 +31,7 @@ class LimitsDuty:
         self._look_at = float("-inf")
 
     def run(self, agenda: Agenda) -> float:
-        """Let in what can be; seconds until there may be more."""
+        """Admit the jobs that can be; returns the seconds until there may be more."""
         began = self._monotonic()
         wait = self._limits.let_in() if agenda.has("parked") or agenda.has("paced") else None
         if agenda.has("flowing") and self._monotonic() >= self._look_at:

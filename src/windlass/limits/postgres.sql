@@ -1,9 +1,9 @@
 -- Flow control: limits per key, rates and ageing per phase, debounced enqueues.
 --
 -- The way of a limited job: enqueue (or the promoter, an advance, a retry by hand) parks it, which is an insert and locks nothing;
--- upkeep sorts it, which puts it at its gate, and lets in as many as the gate has places for; whoever ends a job that has a
--- place frees it and lets the next one in. Jobs are put at a gate, places are taken and freed only under the lock of the gate's row. The
--- lock is the last of a transaction (jobs.sql), rows of job_later are then taken as they are free (SKIP LOCKED), so nobody waits in a circle.
+-- upkeep assigns it to its gate, and admits as many as the gate has places for; the transaction that ends a job that has a
+-- place frees it and admits the next one. Jobs are put at a gate, places are taken and freed only under the lock of the gate's row. The
+-- lock is the last of a transaction (jobs.sql), rows of job_later are then taken as they are free (SKIP LOCKED), so no cycle can form.
 
 -- name: flow.all
 -- What every phase with flow control allows.
@@ -11,8 +11,8 @@ SELECT f.phase, f.lim, f.key, f.rate, f.burst, f.age
 FROM windlass.flow AS f
 ORDER BY f.phase;
 
--- name: flow.tell
--- Notes what phases allow from now on, where it is not what was said before; answers those that changed. A bucket keeps what it holds.
+-- name: flow.put
+-- Notes what phases allow from now on, where it is not what is stored; returns those that changed. A bucket keeps what it holds.
 INSERT INTO windlass.flow AS f (phase, told_at, filled_at, tokens, rate, age, lim, burst, key)
 SELECT g.phase, c.at, c.at, COALESCE(g.burst, 0), g.rate, g.age, g.lim, g.burst, g.key
 FROM json_to_recordset(:phases::json) AS g (phase text, rate double precision, age double precision, lim integer, burst integer, key text)
@@ -31,7 +31,7 @@ WHERE (f.rate, f.age, f.lim, f.burst, f.key) IS DISTINCT FROM (excluded.rate, ex
 RETURNING f.phase;
 
 -- name: flow.first
--- Notes what the first limited jobs of phases say of them, where nobody has said anything yet.
+-- Notes what the first limited jobs of phases say of them, where nothing is stored yet.
 INSERT INTO windlass.flow (phase, told_at, filled_at, tokens, rate, lim, burst)
 SELECT g.phase, c.at, c.at, COALESCE(g.burst, 0), g.rate, g.lim, g.burst
 FROM json_to_recordset(:phases::json) AS g (phase text, rate double precision, lim integer, burst integer)
@@ -51,7 +51,7 @@ DELETE FROM windlass.job_limit AS t
 WHERE t.job = ANY(:ids::uuid[]);
 
 -- name: park
--- Takes queued jobs that have come to a phase where they are limited out of their queue again; answers how many.
+-- Takes queued jobs that have come to a phase where they are limited out of their queue again; returns how many.
 WITH parked AS (
     DELETE FROM windlass.job AS j
     WHERE j.id = ANY(:ids::uuid[])
@@ -73,8 +73,8 @@ WITH parked AS (
 SELECT count(*)
 FROM parked;
 
--- name: sort.pick
--- Locks limited jobs that nobody has looked at yet, a page of them in id order, and answers what limits they have in their phase.
+-- name: gate.pick
+-- Locks limited jobs that are at no gate yet, a page of them in id order, and returns what limits they have in their phase.
 SELECT l.id, l.phase, t.key, t.lim, t.rate, t.burst, f.phase IS NOT NULL AS is_known
 FROM windlass.job_later AS l
 LEFT JOIN windlass.job_limit AS t ON t.job = ANY(ARRAY[l.id]) AND t.phase = l.phase
@@ -87,7 +87,7 @@ ORDER BY l.id
 LIMIT :limit
 FOR UPDATE OF l SKIP LOCKED;
 
--- name: sort
+-- name: gate.assign
 -- Puts jobs at their gates; those without one go on to wait for their phase's rate.
 UPDATE windlass.job_later AS l
 SET gate = g.gate,
@@ -96,7 +96,7 @@ FROM json_to_recordset(:jobs::json) AS g (id uuid, gate text)
 WHERE l.id = ANY(ARRAY[g.id]);
 
 -- name: gate.open
--- Makes the gates that are missing. Those that are there are left out first: an insert that conflicts waits for whoever is updating the row.
+-- Makes the gates that are missing. Those that are there are left out first: an insert that conflicts waits for a session that is updating the row.
 INSERT INTO windlass.gate (phase, key, used_at, admitted)
 SELECT g.phase, g.key, {{now}}, 0
 FROM json_to_recordset(:gates::json) AS g (phase text, key text)
@@ -105,7 +105,7 @@ ORDER BY g.phase, g.key
 ON CONFLICT (phase, key) DO NOTHING;
 
 -- name: gate.try
--- Locks gates, leaving out those that somebody else has; answers what it locked, in order.
+-- Locks gates, leaving out those that another session has locked; returns the locked ones, in order.
 SELECT g.phase, g.key
 FROM json_to_recordset(:gates::json) AS w (phase text, key text)
 CROSS JOIN LATERAL (
@@ -136,7 +136,7 @@ CROSS JOIN LATERAL (
 ) AS g;
 
 -- name: free.later
--- Notes that jobs give up their places, in a transaction that may stay open for long; upkeep frees them after its commit, and is told. The
+-- Notes that jobs give up their places, in a transaction that may stay open for long; upkeep frees them after its commit, and is notified. The
 -- limits of jobs that ended go here where they have no place.
 WITH ended AS (
     DELETE FROM windlass.job_limit AS t
@@ -205,9 +205,9 @@ WHERE g.ctid = l.tid; -- the row is locked, so it is where it was
 -- name: admit
 -- Frees the places of jobs that ended or went elsewhere, each once (those that ended lose their limits with them), and gives the free places of
 -- their gates, and of the :gates named, to the jobs that stand there: highest priority first, then oldest first, at most :limit a gate. All
--- these gates are locked. Who gets a place goes into the queue, or waits for its phase's rate if it has one. Answers each of them, whether it
--- is in its queue, whether it waits for a rate, and whether there may be more to let in at its gate. Rows are named by arrays and single
--- looks: joins would be planned for as many as wait, and read whole tables beside a crowd.
+-- these gates are locked. A job that gets a place goes into the queue, or waits for its phase's rate if it has one. Returns each of them, whether it
+-- is in its queue, whether it waits for a rate, and whether there may be more to admit at its gate. Rows are named by arrays and single
+-- reads: joins would be planned for as many as wait, and read whole tables beside a crowd.
 WITH clock AS MATERIALIZED (
     SELECT {{now}} AS at
 ), gone AS (
@@ -301,17 +301,17 @@ WITH clock AS MATERIALIZED (
     SELECT m.phase, -count(*), count(*)
     FROM moved AS m
     GROUP BY m.phase
-), told AS MATERIALIZED (
+), notified AS MATERIALIZED (
     SELECT w.phase, pg_notify('windlass', w.phase)
     FROM windlass.wake AS w
     WHERE w.phase IN (SELECT m.phase FROM moved AS m)
         AND w.waiting_until > clock_timestamp()
 )
-SELECT p.job AS id, p.phase, p.key, TRUE AS is_in, p.is_paced, p.places = :limit AS is_more, (SELECT count(*) FROM told) AS told
+SELECT p.job AS id, p.phase, p.key, TRUE AS is_in, p.is_paced, p.places = :limit AS is_more, (SELECT count(*) FROM notified) AS notified
 FROM placed AS p;
 
--- name: let_in
--- Moves jobs that passed their gates into their queues with a fresh ready_at, in the order they are given, and tells whoever waits.
+-- name: admit.move
+-- Moves jobs that passed their gates into their queues with a fresh ready_at, in the order they are given, and notifies waiting instances.
 WITH clock AS MATERIALIZED (
     SELECT {{now}} AS at
 ), moved AS (
@@ -334,13 +334,13 @@ WITH clock AS MATERIALIZED (
     SELECT m.phase, -count(*), count(*)
     FROM moved AS m
     GROUP BY m.phase
-), told AS MATERIALIZED (
+), notified AS MATERIALIZED (
     SELECT w.phase, pg_notify('windlass', w.phase)
     FROM windlass.wake AS w
     WHERE w.phase IN (SELECT m.phase FROM moved AS m)
         AND w.waiting_until > clock_timestamp()
 )
-SELECT m.phase, count(*) AS moved, (SELECT count(*) FROM told) AS told
+SELECT m.phase, count(*) AS moved, (SELECT count(*) FROM notified) AS notified
 FROM moved AS m
 GROUP BY m.phase;
 
@@ -357,8 +357,8 @@ WHERE EXISTS (SELECT FROM windlass.job_later AS l WHERE l.reason = 'paced' AND l
 ORDER BY f.phase;
 
 -- name: pace.lock
--- Locks a phase's bucket and answers what it holds now, and how many jobs of the phase are queued already (counted up to the burst: a queue
--- nobody serves must not fill up and then run all at once). No row where somebody else has it.
+-- Locks a phase's bucket and returns what it holds now, and how many jobs of the phase are queued already (counted up to the burst: a queue
+-- that is not served must not fill up and then run all at once). No row where another session has it.
 SELECT f.rate, f.burst, LEAST(f.burst, f.tokens + GREATEST(0, EXTRACT(EPOCH FROM c.at - f.filled_at)) * f.rate)::double precision AS tokens, c.at,
     f.filled_at > c.at AS is_ahead, q.queued
 FROM windlass.flow AS f
@@ -388,7 +388,7 @@ SET tokens = :tokens::double precision,
 WHERE f.phase = :phase;
 
 -- name: age
--- Moves queued jobs of a phase up one lane for every :age seconds they have waited, a page of them; they keep their ready_at. Answers how many.
+-- Moves queued jobs of a phase up one lane for every :age seconds they have waited, a page of them; they keep their ready_at. Returns how many.
 WITH clock AS MATERIALIZED (
     SELECT {{now}} AS at
 ), old AS MATERIALIZED (
@@ -445,7 +445,7 @@ SELECT count(*)
 FROM raised;
 
 -- name: gates
--- The gates of a phase (of all, without one): places, who has one, who waits.
+-- The gates of a phase (of all, without one): places, jobs that have one, jobs that wait.
 SELECT g.phase, g.key, f.lim, g.admitted,
     (SELECT count(*) FROM windlass.job_later AS l WHERE l.reason = 'limited' AND l.phase = g.phase AND l.gate = g.key) AS waiting
 FROM windlass.gate AS g
@@ -455,7 +455,7 @@ ORDER BY g.phase, g.key
 LIMIT :limit;
 
 -- name: gates.room
--- Gates with a free place and a job that waits for one: the net under those who should have let it in.
+-- Gates with a free place and a job that waits for one: the safety net for jobs that should have been admitted.
 SELECT g.phase, g.key
 FROM windlass.gate AS g
 LEFT JOIN windlass.flow AS f ON f.phase = g.phase
@@ -468,9 +468,9 @@ ORDER BY g.phase, g.key
 LIMIT :limit;
 
 -- name: gates.check
--- Gates whose count is not the number of jobs that have a place there and are paced, queued or processing, and gates where a job is let in
--- without a place. One statement, one snapshot: what is under way changes both, so a difference is a mistake. Returns the count, the places
--- given, and the jobs that really have or need one. A phase whose limit was taken back is not looked through: nobody needs a place there; of
+-- Gates whose count is not the number of jobs that have a place there and are paced, queued or processing, and gates where a job is admitted
+-- without a place. One statement, one snapshot: a running transaction changes both, so a difference is a mistake. Returns the count, the places
+-- given, and the jobs that really have or need one. A phase whose limit was lifted is not scanned: no job needs a place there; of
 -- the others, the 20 * :limit jobs first in line.
 SELECT COALESCE(g.phase, p.phase) AS phase, COALESCE(g.key, p.key) AS key, COALESCE(g.admitted, 0) AS admitted,
     COALESCE(p.given, 0) AS given, COALESCE(p.used, 0) AS used
@@ -527,8 +527,8 @@ ORDER BY 1, 2
 LIMIT :limit;
 
 -- name: gates.repair
--- Takes places at locked gates back from jobs that are not there any more (whoever ended them left their limits behind), gives one to each
--- job that is let in without, and counts anew. Each statement sees what was committed before the lock was given.
+-- Frees places at locked gates of jobs that are not there any more (their end left their limits behind), gives one to each
+-- job that was admitted without, and counts anew. Each statement sees what was committed before the lock was given.
 DELETE FROM windlass.job_limit AS t
 USING json_to_recordset(:gates::json) AS w (phase text, key text)
 WHERE t.phase = w.phase
@@ -564,7 +564,7 @@ WHERE g.phase = w.phase
     AND g.key = w.key;
 
 -- name: gates.idle
--- Locks gates that nobody has used for an hour.
+-- Locks gates that were not used for an hour.
 SELECT g.phase, g.key
 FROM windlass.gate AS g
 WHERE g.admitted = 0
@@ -574,7 +574,7 @@ LIMIT :limit
 FOR UPDATE SKIP LOCKED;
 
 -- name: gates.sweep
--- Removes locked gates where nobody waits. A statement of its own: it sees whoever was put there before the lock was given.
+-- Removes locked gates where no job waits. A statement of its own: it sees jobs that were put there before the lock was given.
 DELETE FROM windlass.gate AS g
 USING json_to_recordset(:gates::json) AS w (phase text, key text)
 WHERE g.phase = w.phase

@@ -1,5 +1,5 @@
--- Flow control; the PostgreSQL file of the same name tells the protocol. With one writer at a time there is nothing to lock: a gate is
--- always ours.
+-- Flow control; the PostgreSQL file of the same name describes the protocol. With one writer at a time there is nothing to lock: a gate is
+-- always free to use.
 
 -- name: flow.all
 -- What every phase with flow control allows.
@@ -7,8 +7,8 @@ SELECT f.phase, f.lim, f.key, f.rate, f.burst, f.age
 FROM windlass_flow AS f
 ORDER BY f.phase;
 
--- name: flow.tell
--- Notes what phases allow from now on, where it is not what was said before; answers those that changed. A bucket keeps what it holds.
+-- name: flow.put
+-- Notes what phases allow from now on, where it is not what is stored; returns those that changed. A bucket keeps what it holds.
 INSERT INTO windlass_flow AS f (phase, told_at, filled_at, tokens, rate, age, lim, burst, key)
 SELECT g.value ->> '$.phase', :now, :now, COALESCE(g.value ->> '$.burst', 0), g.value ->> '$.rate', g.value ->> '$.age', g.value ->> '$.lim',
     g.value ->> '$.burst', g.value ->> '$.key'
@@ -27,7 +27,7 @@ WHERE (f.rate, f.age, f.lim, f.burst, f.key) IS NOT (excluded.rate, excluded.age
 RETURNING phase;
 
 -- name: flow.first
--- Notes what the first limited jobs of phases say of them, where nobody has said anything yet.
+-- Notes what the first limited jobs of phases say of them, where nothing is stored yet.
 INSERT INTO windlass_flow (phase, told_at, filled_at, tokens, rate, lim, burst)
 SELECT g.value ->> '$.phase', :now, :now, COALESCE(g.value ->> '$.burst', 0), g.value ->> '$.rate', g.value ->> '$.lim', g.value ->> '$.burst'
 FROM json_each(:phases) AS g
@@ -45,7 +45,7 @@ DELETE FROM windlass_job_limit
 WHERE job IN (SELECT g.value FROM json_each(:ids) AS g);
 
 -- name: park
--- Takes queued jobs that have come to a phase where they are limited out of their queue again; answers how many.
+-- Takes queued jobs that have come to a phase where they are limited out of their queue again; returns how many.
 INSERT INTO windlass_job_later (id, created_at, run_at, started_at, lane, generation, attempt, crashes, max_attempts, flags, reason,
     kind, phase, correlation, args)
 SELECT j.id, j.created_at, j.ready_at, j.started_at, j.lane, j.generation, j.attempt, j.crashes, j.max_attempts, j.flags, 'limited',
@@ -67,8 +67,8 @@ WHERE id IN (SELECT g.value FROM json_each(:ids) AS g)
     AND EXISTS (SELECT 1 FROM windlass_job_limit AS t WHERE t.job = windlass_job.id AND t.phase = windlass_job.phase);
 SELECT changes();
 
--- name: sort.pick
--- Limited jobs that nobody has looked at yet, a page of them in id order, and what limits they have in their phase.
+-- name: gate.pick
+-- Limited jobs that are at no gate yet, a page of them in id order, and what limits they have in their phase.
 SELECT l.id, l.phase, t.key, t.lim, t.rate, t.burst, f.phase IS NOT NULL AS is_known
 FROM windlass_job_later AS l
 LEFT JOIN windlass_job_limit AS t ON t.job = l.id AND t.phase = l.phase
@@ -80,7 +80,7 @@ WHERE l.reason = 'limited'
 ORDER BY l.id
 LIMIT :limit;
 
--- name: sort
+-- name: gate.assign
 -- Puts jobs at their gates; those without one go on to wait for their phase's rate.
 UPDATE windlass_job_later
 SET gate = g.value ->> '$.gate',
@@ -158,8 +158,8 @@ WHERE (job, phase) IN (SELECT g.value ->> '$.job', g.value ->> '$.phase' FROM js
 -- name: admit
 -- Frees the places of jobs that ended or went elsewhere, each once (those that ended lose their limits with them), and gives a free place at
 -- each of the :gates to the job that stands first there: highest priority, then oldest. One a call, because SQLite's LIMIT cannot be a number of
--- the row at hand; the caller goes on while the answer says that there may be more, and lets in those who wait for no rate. From the first
--- `admitted = 1` to the last statement, those who got a place just now are the ones that stand at a gate and have one.
+-- the row at hand; the caller goes on while the result says that there may be more, and admits the jobs that wait for no rate. From the first
+-- `admitted = 1` to the last statement, the jobs that got a place just now are the ones that stand at a gate and have one.
 UPDATE windlass_gate
 SET admitted = admitted - p.n,
     used_at = :now
@@ -212,7 +212,7 @@ WHERE (phase, key) IN (
         WHERE t.admitted
             AND l.gate IS NOT NULL
     );
-SELECT t.job AS id, t.phase, t.key, FALSE AS is_in, t.rate IS NOT NULL AND f.rate IS NOT NULL AS is_paced, TRUE AS is_more, 0 AS told
+SELECT t.job AS id, t.phase, t.key, FALSE AS is_in, t.rate IS NOT NULL AND f.rate IS NOT NULL AS is_paced, TRUE AS is_more, 0 AS notified
 FROM json_each(:gates) AS w
 CROSS JOIN windlass_job_limit AS t ON t.phase = w.value ->> '$.phase' AND t.key = w.value ->> '$.key'
 CROSS JOIN windlass_job_later AS l ON l.id = t.job
@@ -231,9 +231,9 @@ WHERE id IN (
             AND l.gate IS NOT NULL
     );
 
--- name: let_in
+-- name: admit.move
 -- Moves jobs that passed their gates into their queues with a fresh ready_at, in the order they are given.
-SELECT l.phase, count(*) AS moved, 0 AS told
+SELECT l.phase, count(*) AS moved, 0 AS notified
 FROM json_each(:ids) AS g
 CROSS JOIN windlass_job_later AS l ON l.id = g.value
 WHERE l.reason = 'paced'
@@ -268,7 +268,7 @@ WHERE EXISTS (SELECT 1 FROM windlass_job_later AS l WHERE l.reason = 'paced' AND
 ORDER BY f.phase;
 
 -- name: pace.lock
--- What a phase's bucket holds now, and how many jobs of the phase are queued already (a queue nobody serves must not fill up and then
+-- What a phase's bucket holds now, and how many jobs of the phase are queued already (a queue that is not served must not fill up and then
 -- run all at once).
 SELECT f.rate, f.burst, min(f.burst, f.tokens + max(0, :now - f.filled_at) / 1000000.0 * f.rate) AS tokens, :now AS at,
     f.filled_at > :now AS is_ahead,
@@ -293,7 +293,7 @@ SET tokens = :tokens,
 WHERE phase = :phase;
 
 -- name: age
--- Moves queued jobs of a phase up one lane for every :age seconds they have waited, a page of them; they keep their ready_at. Answers how many.
+-- Moves queued jobs of a phase up one lane for every :age seconds they have waited, a page of them; they keep their ready_at. Returns how many.
 UPDATE windlass_job
 SET lane = lane - min(lane, max(1, CAST((:now - ready_at) / (:age * 1000000) AS INTEGER) - COALESCE(risen, 0))),
     risen = COALESCE(risen, 0) + min(lane, max(1, CAST((:now - ready_at) / (:age * 1000000) AS INTEGER) - COALESCE(risen, 0)))
@@ -310,7 +310,7 @@ WHERE rowid IN (
 SELECT changes();
 
 -- name: age.later
--- The same for jobs of a phase that wait at its gates or for its rate. Two looks put together: each has its index, `IN` has none.
+-- The same for jobs of a phase that wait at its gates or for its rate. Two reads put together: each has its index, `IN` has none.
 UPDATE windlass_job_later
 SET lane = lane - min(lane, max(1, CAST((:now - run_at) / (:age * 1000000) AS INTEGER) - COALESCE(risen, 0))),
     risen = COALESCE(risen, 0) + min(lane, max(1, CAST((:now - run_at) / (:age * 1000000) AS INTEGER) - COALESCE(risen, 0)))
@@ -336,7 +336,7 @@ WHERE rowid IN (
 SELECT changes();
 
 -- name: gates
--- The gates of a phase (of all, without one): places, who has one, who waits.
+-- The gates of a phase (of all, without one): places, jobs that have one, jobs that wait.
 SELECT g.phase, g.key, f.lim, g.admitted,
     (SELECT count(*) FROM windlass_job_later AS l WHERE l.reason = 'limited' AND l.phase = g.phase AND l.gate = g.key) AS waiting
 FROM windlass_gate AS g
@@ -346,7 +346,7 @@ ORDER BY g.phase, g.key
 LIMIT :limit;
 
 -- name: gates.room
--- Gates with a free place and a job that waits for one: the net under those who should have let it in.
+-- Gates with a free place and a job that waits for one: the safety net for jobs that should have been admitted.
 SELECT g.phase, g.key
 FROM windlass_gate AS g
 LEFT JOIN windlass_flow AS f ON f.phase = g.phase
@@ -359,9 +359,9 @@ ORDER BY g.phase, g.key
 LIMIT :limit;
 
 -- name: gates.check
--- Gates whose count is not the number of jobs that have a place there and are paced, queued or processing, and gates where a job is let in
--- without a place. Returns the count, the places given, and the jobs that really have or need one. Nobody needs a place in a phase whose limit
--- was taken back; of the others, the oldest 20 * :limit without one are looked at.
+-- Gates whose count is not the number of jobs that have a place there and are paced, queued or processing, and gates where a job is admitted
+-- without a place. Returns the count, the places given, and the jobs that really have or need one. No job needs a place in a phase whose limit
+-- was lifted; of the others, the oldest 20 * :limit without one are checked.
 SELECT c.phase, c.key, c.admitted, c.given, c.used
 FROM (
     SELECT s.phase, s.key, sum(s.admitted) AS admitted, sum(s.given) AS given, sum(s.used) AS used
@@ -402,8 +402,8 @@ ORDER BY c.phase, c.key
 LIMIT :limit;
 
 -- name: gates.repair
--- Takes places at gates back from jobs that are not there any more (whoever ended them left their limits behind), gives one to each job that
--- is let in without, and counts anew.
+-- Frees places at gates of jobs that are not there any more (their end left their limits behind), gives one to each job that
+-- was admitted without, and counts anew.
 DELETE FROM windlass_job_limit
 WHERE (phase, key) IN (SELECT w.value ->> '$.phase', w.value ->> '$.key' FROM json_each(:gates) AS w)
     AND admitted
@@ -443,7 +443,7 @@ SET admitted = (
 WHERE (phase, key) IN (SELECT w.value ->> '$.phase', w.value ->> '$.key' FROM json_each(:gates) AS w);
 
 -- name: gates.idle
--- Gates that nobody has used for an hour.
+-- Gates that were not used for an hour.
 SELECT g.phase, g.key
 FROM windlass_gate AS g
 WHERE g.admitted = 0
@@ -452,7 +452,7 @@ ORDER BY g.phase, g.key
 LIMIT :limit;
 
 -- name: gates.sweep
--- Removes gates where nobody waits.
+-- Removes gates where no job waits.
 DELETE FROM windlass_gate
 WHERE (phase, key) IN (SELECT w.value ->> '$.phase', w.value ->> '$.key' FROM json_each(:gates) AS w)
     AND NOT EXISTS (

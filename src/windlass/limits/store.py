@@ -1,17 +1,17 @@
-"""Flow control: how many jobs of a key may be let in at once, how fast a phase goes, and how fast waiting raises a job's priority.
+"""Flow control: how many jobs of a key may be admitted at once, how fast a phase goes, and how fast waiting raises a job's priority.
 
-A job with a limit is parked in `job_later` and let into its queue when there is a place; claims know nothing of it, so phases without
+A job with a limit is parked in `job_later` and admitted to its queue when there is a place; claims know nothing of it, so phases without
 limits pay nothing. The way of a limited job:
 
     enqueue, promote, advance, retry by hand      parks it: an insert, nothing is locked
-    sort (upkeep)                                 puts it at its gate
-    admit (upkeep, and whoever frees a place)     gives free places to those who stand at a gate, in order
-    pace (upkeep)                                 where the phase has a rate: lets in what the bucket allows
-    free (whoever ends, retries or advances it)   frees the place, once, and admits the next; where that transaction is a handler's own
+    assign (upkeep)                               puts it at its gate
+    admit (upkeep, and each end that frees one)   gives free places to the jobs at a gate, in order
+    pace (upkeep)                                 where the phase has a rate: admits what the bucket allows
+    free (its end, retry or advance)              frees the place, once, and admits the next; where that transaction is a handler's own
                                                   and may stay open, upkeep does after its commit
 
 A place is held from `admit` to `free`: while the job is queued or processing, also by an instance that died, until recovery decided about
-it. Jobs are put at a gate, and places are given and freed, only under the lock of the gate's row, so whoever frees a place sees all who wait for
+it. Jobs are put at a gate, and places are given and freed, only under the lock of the gate's row, so a transaction that frees a place sees all jobs that wait for
 it. Each place is a mark on the job's own row of `job_limit`; the gate's count is their number, and `check` says where it is not.
 """
 
@@ -37,30 +37,30 @@ PAGE = 500
 TAKEN = 0.02
 """Seconds to wait before retrying a gate that another session had locked."""
 SHORTEST, LONGEST = 0.005, 1.0
-"""Bounds of the pause between two looks at a phase's bucket, in seconds."""
+"""Bounds of the pause between two reads of a phase's bucket, in seconds."""
 
 
 def free(tx: Transaction, *, ended: Sequence[str] = (), moved: Sequence[str] = ()) -> None:
-    """Free the places of jobs that ended, or went on to something else, and let the next ones in. The last thing of a
-    transaction: it waits for the gates."""
+    """Free the places of jobs that ended, or left their phase, and admit the next ones. The last statements of a
+    transaction: they wait for the gates."""
     admit(tx, tx.run("free.lock", ids=sorted({*ended, *moved})), ended, moved)
 
 
 def free_later(tx: Transaction, *, ended: Sequence[str] = (), moved: Sequence[str] = ()) -> None:
-    """The same in a transaction that somebody else commits, who may take a while: it must not lock a gate. Upkeep frees the places."""
+    """The same in a transaction that the caller commits, perhaps much later: it must not lock a gate. Upkeep frees the places."""
     tx.run("free.later", ids=sorted({*ended, *moved}), ended=sorted(ended))
 
 
 def park(db: Database, tx: Transaction, ids: Sequence[str]) -> None:
     """Take jobs out of the queue again that have just come to a phase where they are limited."""
     if tx.run("park", ids=sorted(ids))[0][0]:
-        db.tell(tx, ["@later"])
+        db.notify(tx, ["@later"])
 
 
 def admit(
     tx: Transaction, gates: Sequence[Row], ended: Sequence[str] = (), moved: Sequence[str] = ()
 ) -> None:
-    """Give the free places of gates that are ours to those who wait there, the places of these jobs with them."""
+    """Give the free places of gates that this transaction has locked to the jobs that wait there, the places of these jobs included."""
     passed: list[str] = []
     while gates or ended or moved:
         rows = tx.run("admit", gates=_gates(gates), ended=list(ended), moved=list(moved), limit=PAGE)
@@ -68,11 +68,11 @@ def admit(
         gates = sorted({(row[1], row[2]) for row in rows if row[5]})
         ended = moved = ()
     if passed:
-        tx.run("let_in", ids=passed)
+        tx.run("admit.move", ids=passed)
 
 
 class Limits:
-    """The store's flow control: what phases allow, who waits, and the duties that let jobs in."""
+    """The store's flow control: what phases allow, which jobs wait, and the duties that admit jobs."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
@@ -80,9 +80,9 @@ class Limits:
     # ------------------------------------------------------------------ what phases allow
 
     def tell(self, flows: Iterable[Flow]) -> list[str]:
-        """Say what phases allow from now on, jobs that wait already included; answers those where it changed.
+        """Store what phases allow from now on, also for jobs that wait already; returns the phases where it changed.
 
-        What was said last counts. A phase that is given without any limits loses those it had.
+        The last call counts. A phase that is given without any limits loses those it had.
         """
         known = {row[0] for row in self._db.read("flow.all")}
         rows = [
@@ -96,7 +96,7 @@ class Limits:
         same = {json.dumps(_flow_row(flow), sort_keys=True) for flow in self.flows()}
         if wanted <= same:
             return []
-        changed = sorted(row[0] for row in self._db.run("flow.tell", phases=json.dumps(rows)))
+        changed = sorted(row[0] for row in self._db.run("flow.put", phases=json.dumps(rows)))
         self.mend()
         return changed
 
@@ -108,10 +108,10 @@ class Limits:
         """The keys of limited phases that were in use lately."""
         return [Gate(*row) for row in self._db.read("gates", phase=phase, limit=limit)]
 
-    # ------------------------------------------------------------------ letting in
+    # ------------------------------------------------------------------ admitting
 
-    def sort(self, limit: int = PAGE) -> bool:
-        """Put parked jobs at their gates and let in those that there is a place for; False where a gate was taken and some are left."""
+    def assign(self, limit: int = PAGE) -> bool:
+        """Put parked jobs at their gates and admit those that there is a place for; False if a gate was locked by another session and some jobs are left."""
         is_done = True
         gone: tuple[str, str] | None = (SMALLEST, "")
         while gone is not None:
@@ -119,12 +119,12 @@ class Limits:
             is_done = is_done and not is_missed
         after = SMALLEST
         while after:
-            is_missed, after = self._db.transact(partial(self._sort, limit, after))
+            is_missed, after = self._db.transact(partial(self._assign, limit, after))
             is_done = is_done and not is_missed
         return is_done
 
     def _free_gone(self, after: tuple[str, str], tx: Transaction) -> tuple[bool, tuple[str, str] | None]:
-        """Free places that were given up in transactions of handlers, a page of them after (job, phase); returns whether a gate was taken,
+        """Free places that were given up in transactions of handlers, a page of them after (job, phase); returns whether a gate was locked by another session,
         and after what the next page begins."""
         rows = tx.run("free.gone", job=after[0], phase=after[1], limit=PAGE)
         if not rows:
@@ -139,40 +139,40 @@ class Limits:
         admit(tx, ours)
         return len(freed) < len(rows), (rows[-1][0], rows[-1][1]) if len(rows) == PAGE else None
 
-    def _sort(self, limit: int, after: str, tx: Transaction) -> tuple[bool, str]:
-        rows = tx.run("sort.pick", after=after, limit=limit)
+    def _assign(self, limit: int, after: str, tx: Transaction) -> tuple[bool, str]:
+        rows = tx.run("gate.pick", after=after, limit=limit)
         if not rows:
             return False, ""
         first = {row[1]: row for row in reversed(rows) if not row[6] and (row[3] or row[4])}
         if first:
-            told = [
+            flows = [
                 {"phase": phase, "lim": row[3], "rate": row[4], "burst": row[5]}
                 for phase, row in first.items()
             ]
-            tx.run("flow.first", phases=json.dumps(told))
+            tx.run("flow.first", phases=json.dumps(flows))
         wanted = sorted({(row[1], row[2]) for row in rows if row[3]})
         if wanted:
             tx.run("gate.open", gates=_gates(wanted))
         ours = tx.run("gate.try", gates=_gates(wanted)) if wanted else []
         locked = {(row[0], row[1]) for row in ours}
-        sorted_ones = [row for row in rows if not row[3] or (row[1], row[2]) in locked]
-        if sorted_ones:
-            places = [{"id": row[0], "gate": row[2] if row[3] else None} for row in sorted_ones]
-            tx.run("sort", jobs=json.dumps(places))
-        free = [row[0] for row in sorted_ones if not row[3] and not row[4]]  # limited in other phases only
+        assigned = [row for row in rows if not row[3] or (row[1], row[2]) in locked]
+        if assigned:
+            places = [{"id": row[0], "gate": row[2] if row[3] else None} for row in assigned]
+            tx.run("gate.assign", jobs=json.dumps(places))
+        free = [row[0] for row in assigned if not row[3] and not row[4]]  # limited in other phases only
         if free:
-            tx.run("let_in", ids=free)
+            tx.run("admit.move", ids=free)
         admit(tx, ours)
-        return len(sorted_ones) < len(rows), rows[-1][0] if len(rows) == limit else ""
+        return len(assigned) < len(rows), rows[-1][0] if len(rows) == limit else ""
 
     def let_in(self) -> float | None:
-        """Sort and pace: everything that lets jobs in which wait already; seconds until there may be more, None where nobody waits."""
-        is_done = self.sort()
+        """Admit jobs that wait, through gates and rates; returns the seconds until there may be more, None if no job waits."""
+        is_done = self.assign()
         paced = self.pace()
         return paced if is_done else TAKEN
 
     def pace(self) -> float | None:
-        """Let in what the rates of phases allow now; seconds until there may be more, None where nobody waits."""
+        """Admit the jobs that the rates of phases allow now; returns the seconds until there may be more, None if no job waits."""
         waits = [self._db.transact(partial(self._pace, phase)) for (phase,) in self._db.read("pace.phases")]
         return min((wait for wait in waits if wait is not None), default=None)
 
@@ -185,7 +185,7 @@ class Limits:
         room = PAGE if rate is None else min(PAGE, int(tokens + 1e-6), max(0, burst - queued))
         ids = [row[0] for row in tx.run("pace.pick", phase=phase, limit=room)] if room else []
         if ids:
-            tx.run("let_in", ids=ids)
+            tx.run("admit.move", ids=ids)
         if rate is None:
             return SHORTEST if len(ids) == room else None
         tokens = max(0.0, tokens - len(ids))
@@ -198,7 +198,7 @@ class Limits:
         return min(LONGEST, max(SHORTEST, wait))
 
     def age(self, limit: int = PAGE) -> int:
-        """Raise jobs that have waited long, in phases that say so; answers how many."""
+        """Raise jobs that have waited long, in phases that say so; returns how many."""
         raised = 0
         for flow in self.flows():
             if flow.age is not None:
@@ -209,7 +209,7 @@ class Limits:
         def raise_page(verb: str, tx: Transaction) -> int:
             found = int(tx.run(verb, phase=phase, age=seconds, limit=limit)[0][0])
             if found and verb == "age":
-                self._db.tell(tx, [phase], nudge=True)  # they keep their place in time, behind the marks
+                self._db.notify(tx, [phase], nudge=True)  # they keep their place in time, behind the marks
             return found
 
         raised = 0
@@ -220,17 +220,17 @@ class Limits:
                     break
         return raised
 
-    # ------------------------------------------------------------------ the net
+    # ------------------------------------------------------------------ the safety net
 
     def check(self, limit: int = PAGE) -> list[GateDrift]:
-        """Gates whose count is not the number of jobs let in: there should be none. A read, true at any moment."""
+        """Gates whose count is not the number of jobs admitted: there should be none. A read, true at any moment."""
         return [
             GateDrift(phase, key, int(admitted), int(given), int(used))
             for phase, key, admitted, given, used in self._db.read("gates.check", limit=limit)
         ]
 
     def mend(self, limit: int = PAGE) -> int:
-        """Set counts right, give places that nobody gave, forget gates that nobody uses; answers how many gates were wrong."""
+        """Correct counts, give free places that were not given, forget gates that are not used; returns how many gates were wrong."""
         drifts = self.check(limit)
         if drifts:
             log.warning("the counts of %d gates were wrong and are counted anew: %s", len(drifts), drifts[0])
@@ -300,7 +300,7 @@ def read_flows(tx: Transaction | Database) -> list[Flow]:
 
 
 def known(flows: Iterable[Flow], kind: str, phase: str, args: str) -> list[JobLimit]:
-    """What a job has to bring along by what is known of its phases, where nobody who has the code said so.
+    """What a job has to bring along by what is known of its phases, for jobs that were enqueued without their code.
 
     Arguments without the key, or with something that cannot be one, are no reason to refuse it here: it shares one key with others like it.
     """

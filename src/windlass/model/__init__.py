@@ -1,7 +1,7 @@
 """The nouns: frozen values that every layer passes around.
 
 Times are aware UTC, durations are ``timedelta``, JSON that came from or goes to the database stays text (``Json``)
-until somebody needs the value: the hot path never parses what it only carries.
+until the value is needed: the hot path never parses what it only carries.
 """
 
 from windlass.model.job import (

@@ -47,7 +47,7 @@ class Flag(IntFlag):
     OUTPUT = 32  # has rows in `output`
     RULES = 64  # its kind is the parent of a rule
     LIMIT = 128  # has rows in `job_limit`: it may have to wait for a place or for its phase's rate, and its end frees the place
-    PRINCIPAL = 256  # somebody asked for it: has a row in `principal`, or had one that was erased
+    PRINCIPAL = 256  # has a row in `principal`, or had one that was erased
     EXTRA = 1024  # has rows of a feature that is not Windlass's own
     RECOVERED = 512  # was held by an instance that died: from here on it is noted exactly when it is run
 
@@ -80,7 +80,7 @@ DEFAULT_MAX_ATTEMPTS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobError:
-    """What went wrong in an attempt. The traceback travels apart, so that nobody shows it by accident; ``exception`` is for the log of
+    """What went wrong in an attempt. The traceback is kept apart, so that it is not shown by accident; ``exception`` is for the log of
     the process it was raised in, and is not stored."""
 
     type: str
@@ -101,7 +101,7 @@ class Progress:
     position: Any
     at: datetime | None = None
     rate: float | None = None
-    """Records per second in the attempt that saved this; None where nobody could say yet."""
+    """Records per second in the attempt that saved this; None where it is not known yet."""
     chunk: int | None = None
     """The number of the next chunk; None where no chunk loop saved this."""
     is_last: bool = False
@@ -133,8 +133,8 @@ _OWN = "windlass"
 def wrapped(position: Any, **own: Any) -> Any:
     """A position as it is stored: with what Windlass saves beside it (rate, chunk, last), and so that none of a handler's own is taken for
     that."""
-    told = {name: value for name, value in own.items() if value is not None}
-    return {_OWN: told, "position": position} if told or _is_wrapped(position) else position
+    kept = {name: value for name, value in own.items() if value is not None}
+    return {_OWN: kept, "position": position} if kept or _is_wrapped(position) else position
 
 
 def _is_wrapped(position: Any) -> bool:
@@ -205,8 +205,8 @@ class Attempt:
 class Span:
     """One attempt on a job's timeline: where it ran, and when.
 
-    From ``claimed_at`` to ``started_at`` the job waited in the memory of its instance (the two are equal where nobody said
-    how long), from there it ran for ``ran``; ``ended_at`` is when that was recorded, None while it is under way.
+    From ``claimed_at`` to ``started_at`` the job waited in the memory of its instance (the two are equal where that time is not
+    known), from there it ran for ``ran``; ``ended_at`` is when that was recorded, None while it is running.
     ``outcome`` is completed, failed, cancelled, retried, advanced, recovered (given back to its queue) or processing.
     """
 

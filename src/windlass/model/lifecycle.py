@@ -1,7 +1,7 @@
 """The life of a job as data: verb, from-states, to-states.
 
 The database holds the same truth in its own way: a state is the table a row is in (plus its token), CHECKs tie each
-table's columns together, and rows of history refuse to be updated. This table is what code asks before it acts and
+table's columns together, and rows of history refuse to be updated. Code checks this table before it acts, and
 what error messages and the documentation's drawing are made from.
 """
 

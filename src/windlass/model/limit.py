@@ -16,7 +16,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobLimit:
-    """What a job brings along for one of its phases: how many jobs with this ``key`` may be let in at once, and the phase's rate.
+    """What a job brings along for one of its phases: how many jobs with this ``key`` may be admitted at once, and the phase's rate.
 
     Stored with the job, so that instances that lack this handler's code apply the same limit.
     """

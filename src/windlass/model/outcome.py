@@ -72,7 +72,7 @@ Route = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """The last phase is done. With a ``route`` it is looked whether it was the last that the job had not been in."""
+    """The last phase is done. With a ``route`` it is checked whether it was the last that the job had not been in."""
 
     lease: Lease
     result: Any = None
@@ -107,7 +107,7 @@ class Retried:
 
 
 ON_REQUEST = "cancelled on request"
-"""The reason of a holder that only heard that it should stop; whoever asked may have given another, which then stands."""
+"""The reason of a holder that was asked to stop without one; a reason given with the request takes its place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ PlainEnd = Completed | Failed | Cancelled
 
 
 class Verdict(StrEnum):
-    """The database's answer to one outcome; exactly one outcome per attempt is ever RECORDED."""
+    """The database's verdict on one outcome; exactly one outcome per attempt is ever RECORDED."""
 
     RECORDED = "recorded"
     ALREADY_RECORDED = "already_recorded"  # this very attempt's outcome is there: the earlier reply was lost

@@ -1,6 +1,6 @@
-"""Who asked: verified claims that travel with a job, and what they allow.
+"""A principal: verified claims that are stored with a job, and what they allow.
 
-A principal is made where somebody's identity was verified (tokens.py does it for JWTs), captured when a job is enqueued, and read by
+A principal is made where an identity was verified (principals/jwt.py does it for JWTs), captured when a job is enqueued, and read by
 the handler. It is a value: nothing about it can be changed, and what is derived from it (``narrowed``, ``meet``) never allows more.
 
     user = Principal("u-7", tenant="acme", roles={"reports.read"}, attributes={"county": ["Harju", "Tartu"]})
@@ -40,7 +40,7 @@ class Expiry(StrEnum):
 
 
 ACT_FOR_OTHERS: Final = "windlass:act-for-others"
-"""The role of services whose jobs may enqueue jobs for anybody: a schedule that dispatches one job per person, say."""
+"""The role of services whose jobs may enqueue jobs for any principal: a schedule that dispatches one job per person, say."""
 
 LIMITS: Final = Limits(max_bytes=16 * 1024, max_depth=4)
 MAX_TEXT, MAX_ROLES, MAX_ATTRIBUTES, MAX_VALUES = 255, 500, 100, 1000
@@ -61,7 +61,7 @@ class Attributes(dict[str, Any]):
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who asked for a job, as verified when it was asked for.
+    """The person or service that asked for a job, as verified at that time.
 
     ``subject`` is the person or service, unique with its ``issuer`` and ``tenant``. ``expires_at`` is when the claims cease to hold;
     what happens to a job that runs later is its kind's ``principal_expiry``. ``is_service`` says that no person stands behind it.
@@ -167,7 +167,7 @@ class Principal:
         )
 
     def is_same_as(self, other: Principal) -> bool:
-        """Whether both are the same person or service, whatever each may do."""
+        """Whether both are the same person or service; their rights may differ."""
         return self._identity == other._identity
 
     def is_within(self, other: Principal) -> bool:
@@ -183,7 +183,7 @@ class Principal:
         )
 
     def meet(self, other: Principal) -> Principal:
-        """What both allow: the rights of a job that comes from two. Of two different principals it is nobody's, and allows nothing."""
+        """What both allow: the rights of a job that comes from two. Of two different principals it is ``NOBODY``, which allows nothing."""
         if not self.is_same_as(other):
             return NOBODY
         shared = {

@@ -24,8 +24,8 @@ LONGEST_AGE = timedelta(days=365)
 def per_second(count: float, *, burst: int | None = None) -> Rate:
     """So many jobs a second on average, over all instances; ``burst`` of them at once after a pause.
 
-    Without ``burst`` they are spread evenly: as many at once as come in a tenth of a second and one more, so that a look at the bucket that
-    comes late loses nothing; below one a second, one.
+    Without ``burst`` they are spread evenly: as many at once as come in a tenth of a second and one more, so that a late read of the
+    bucket loses nothing; below one a second, one.
     """
     return _rate(count, 1.0, burst)
 

@@ -1,4 +1,4 @@
-"""What is asked for: one job, its key, what it waits for, and the answer."""
+"""A request for one job: its key, the jobs it waits for, and the result of the enqueue."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class DependencyPolicy(StrEnum):
 
 
 class KeyScope(StrEnum):
-    """How long a key keeps others out: until the job ended, or until it expires whatever the job does."""
+    """How long a key keeps others out: until the job ended, or until it expires, even if the job has ended."""
 
     LIVE = "live"
     IDEMPOTENT = "idempotent"
@@ -47,7 +47,7 @@ class After:
 
 
 def as_duration(value: Any) -> Any:
-    """Seconds as a timedelta; anything else as it is, for whoever checks it."""
+    """Seconds as a timedelta; anything else as it is, for the check that follows."""
     try:
         return timedelta(seconds=value) if is_number(value) else value
     except (OverflowError, ValueError):  # more than a timedelta holds, or no number at all
@@ -70,7 +70,7 @@ class Debounce:
 
 @dataclass(frozen=True, slots=True)
 class Throttle:
-    """At most one job per key and period (a timedelta, or seconds), counted from the first: a later submit is answered with that
+    """At most one job per key and period (a timedelta, or seconds), counted from the first: a later submit gets that
     job, ended or not."""
 
     key: str
@@ -85,7 +85,7 @@ class NewJob:
     """A request to enqueue one job. ``args`` is a mapping, or JSON text already checked (``Json``).
 
     ``id`` is made by the store unless given; give it to be able to repeat the call without a second job.
-    ``principal`` is who asks; without one, the job has the principal of those it waits for, and of the jobs ``heir_of`` names: where there
+    ``principal`` is the person or service that asks; without one, the job has the principal of those it waits for, and of the jobs ``heir_of`` names: where there
     are several, only what all of them allow. ``sealed`` is a raw token, sealed for this very ``id`` and the principal's tenant.
     ``phase``, ``max_attempts`` and ``limits`` are the kind's where they are left out and an app is asked (``ctx.enqueue``); a store alone
     knows no kinds and takes the kind's name, 3 attempts and no limit.
@@ -130,7 +130,7 @@ class NewJob:
 
 @dataclass(frozen=True, slots=True)
 class Enqueued:
-    """The answer to one ``NewJob``: ``created`` is False where a key or a repeated id found the job already there, ``replaced`` is True
+    """The result of one ``NewJob``: ``created`` is False where a key or a repeated id found the job already there, ``replaced`` is True
     where that job still waited and has these arguments now."""
 
     id: str
@@ -139,7 +139,7 @@ class Enqueued:
 
 
 class CancelAnswer(StrEnum):
-    """CANCELLED: ended, no effect commits any more. REQUESTED: the holder was told; the end is in the lifecycle table."""
+    """CANCELLED: ended, no effect commits any more. REQUESTED: the holder was notified; the end is in the lifecycle table."""
 
     CANCELLED = "cancelled"
     REQUESTED = "requested"

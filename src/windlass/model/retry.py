@@ -84,7 +84,7 @@ class Custom:
 
 
 def as_delay(wanted: object) -> timedelta:
-    """What a policy answered, seconds or a timedelta, within bounds. A policy may be the user's own."""
+    """The delay that a policy returned, seconds or a timedelta, within bounds. A policy may be the user's own."""
     delay = as_duration(wanted)
     if not isinstance(delay, timedelta):
         raise ConfigError("retry delay", wanted, "seconds as a number, or a timedelta")

@@ -87,7 +87,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FanIn:
-    """A child that is not made yet, or could not be: who has ended, who is missing.
+    """A child that is not made yet, or could not be: which parents have ended, which are missing.
 
     ``key`` is the value the parents share (for a rule with one parent: that job's id), ``round`` how many children were made for it
     before, plus one. ``is_cancelled`` says that a parent did not complete and that by the rule there is no child, unless that parent

@@ -14,7 +14,7 @@ from windlass.model.principal import Principal
 
 
 class Missed(StrEnum):
-    """What becomes of due times that nobody fired, because no instance ran: none of them, one job for all, or one job each."""
+    """The policy for due times that were not fired because no instance ran: none of them, one job for all, or one job each."""
 
     SKIP = "skip"
     ONCE = "once"

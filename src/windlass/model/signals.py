@@ -1,4 +1,4 @@
-"""What a handler raises to steer its job: not errors, but answers.
+"""Exceptions that a handler raises to steer its job: signals, not errors.
 
     raise Retry(after=30)              # try again later, the attempt counts
     raise Fail("bad_county", "…")      # no further attempt
@@ -17,8 +17,8 @@ from windlass.errors import ConfigError
 from windlass.model import as_duration
 
 
-class Signal(Exception):  # noqa: N818  an answer, not an error
-    """Base of the answers a handler can raise."""
+class Signal(Exception):  # noqa: N818  a signal, not an error
+    """Base of the signals a handler can raise."""
 
 
 class Retry(Signal):

@@ -1,4 +1,4 @@
-"""What people look at: counts, minutes, lists, and how long things are kept."""
+"""What people see: counts, per-minute statistics, lists, and retention."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rollup:
-    """What one minute of a phase came to. ``wait`` and ``run`` are histograms: how many jobs fell into each bucket; the
+    """The statistics of one minute of a phase. ``wait`` and ``run`` are histograms: how many jobs fell into each bucket; the
     buckets are the engine's."""
 
     minute: datetime

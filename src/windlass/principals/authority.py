@@ -1,4 +1,4 @@
-"""Who asks, and what their jobs may do: captured where a job is enqueued, judged where it runs.
+"""The principals of jobs and what their jobs may do: captured where a job is enqueued, checked where it runs.
 
     with app.as_principal(user, token=raw):      # a web layer says it once per request
         report.enqueue(county="Harju")           # every job enqueued inside is the user's
@@ -6,7 +6,7 @@
     @app.recheck_principal                       # asked at every attempt of kinds with principal_expiry="recheck"
     def still_allowed(principal: Principal) -> Principal: ...
 
-While a job with a principal runs, what it enqueues has at most its rights, whoever calls ``enqueue``.
+While a job with a principal runs, what it enqueues has at most its rights, in any code that calls ``enqueue``.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 Recheck = Callable[..., Any]
 Keys = Callable[[], TokenKeys | None]
 ASKING = frozenset({"principal", "token", "keep_token"})
-"""Options of ``enqueue`` that are about who asks."""
+"""Options of ``enqueue`` that set the principal."""
 
 NAMES = frozenset({"key", "debounce", "throttle", "limit_key", "correlation_id"})
 """Options that are stored as they are given, and so may hold no token."""
@@ -60,13 +60,13 @@ class _Asker(NamedTuple):
 
 
 class Authority:
-    """The principals of one application: who asks now, the check that jobs must pass, the keys of kept tokens."""
+    """The principals of one application: the current one, the check that jobs must pass, the keys of kept tokens."""
 
     def __init__(self, keys: Keys = lambda: None, *, like: Authority | None = None) -> None:
         self._keys = keys
         self._like = like
         self._recheck: Recheck | None = None
-        # Who asks is the same whichever database is asked: a block of the original app counts for one that is bound to another.
+        # The principal does not depend on the database: a block of the original app counts for one that is bound to another.
         self._asker: ContextVar[_Asker | None] = (
             ContextVar("windlass_asker", default=None) if like is None else like._asker
         )
@@ -93,11 +93,11 @@ class Authority:
             self._asker.reset(was)
 
     def is_nobody(self, first: Phase) -> bool:
-        """Whether nobody asks here and now: no block, no running job; and the kind can do without."""
+        """Whether there is no principal here and now: no block, no running job; and the kind can do without."""
         return self._asker.get() is None and current_context.get() is None and not _needs_one(first)
 
     def capture(self, first: Phase, options: Mapping[str, Any], args: str) -> dict[str, Any]:
-        """Who asks for a job: the fields of a ``NewJob`` that say so. What is given comes before the block's principal, and that before
+        """The fields of a ``NewJob`` that set its principal. What is given comes before the block's principal, and that before
         the running job's."""
         asker, running = self._asker.get(), current_context.get()
         principal = options.get("principal")
@@ -166,27 +166,27 @@ class Authority:
 
     def admit(self, context: Context, expiry: Expiry) -> None:
         """Raise unless a job may run for its principal; with ``recheck`` the context has then what the check let pass."""
-        answer = self._ask(context, expiry)
-        if answer is not None:
-            value = answer[1]()
+        result = self._ask(context, expiry)
+        if result is not None:
+            value = result[1]()
             context.accept(
                 self._judged(
-                    answer[0], context, asyncio.run(_awaited(value)) if inspect.isawaitable(value) else value
+                    result[0], context, asyncio.run(_awaited(value)) if inspect.isawaitable(value) else value
                 )
             )
 
     async def admit_async(self, context: Context, expiry: Expiry) -> None:
         """The same without blocking the event loop; an async check runs on it."""
-        answer = await asyncio.to_thread(self._ask, context, expiry)
-        if answer is not None:
-            captured, ask = answer
+        result = await asyncio.to_thread(self._ask, context, expiry)
+        if result is not None:
+            captured, ask = result
             value = ask() if is_async(self.recheck) else await asyncio.to_thread(ask)
             context.accept(
                 self._judged(captured, context, await value if inspect.isawaitable(value) else value)
             )
 
     def _ask(self, context: Context, expiry: Expiry) -> tuple[Captured, Callable[[], Any]] | None:
-        """The check to make, if there is one to make."""
+        """The check to call, if there is one."""
         captured = context.captured
         if captured is None or expiry is Expiry.RUN:
             return None
@@ -201,21 +201,21 @@ class Authority:
             )
         wants_context = _takes_two(hook)
         return captured, functools.partial(
-            _told, context, hook, captured.principal, *([context] if wants_context else [])
+            _checked, context, hook, captured.principal, *([context] if wants_context else [])
         )
 
-    def _judged(self, captured: Captured, context: Context, answer: object) -> Principal:
-        """What a check let pass: never more than was captured, but perhaps for longer."""
-        if not isinstance(answer, Principal):
+    def _judged(self, captured: Captured, context: Context, result: object) -> Principal:
+        """The principal that a check returned: never with more rights than was captured, but perhaps for longer."""
+        if not isinstance(result, Principal):
             raise PrincipalDeniedError(
-                context.job_id, f"the check answered {type(answer).__name__} and no Principal"
+                context.job_id, f"the check returned {type(result).__name__} and no Principal"
             )
-        if not answer.is_same_as(captured.principal):
-            raise PrincipalDeniedError(context.job_id, "the check answered another principal")
-        if answer.is_expired(captured.at):
-            raise PrincipalExpiredError(context.job_id, answer.expires_at)
-        met = captured.principal.meet(answer)
-        return replace(met, expires_at=answer.expires_at, token_id=answer.token_id)
+        if not result.is_same_as(captured.principal):
+            raise PrincipalDeniedError(context.job_id, "the check returned another principal")
+        if result.is_expired(captured.at):
+            raise PrincipalExpiredError(context.job_id, result.expires_at)
+        met = captured.principal.meet(result)
+        return replace(met, expires_at=result.expires_at, token_id=result.token_id)
 
 
 def gated(
@@ -273,28 +273,28 @@ def running_principal_or_none() -> Principal | None:
     return None if context is None else context.principal
 
 
-def _told(context: Context, hook: Recheck, *arguments: Any) -> Any:
-    """What a check says; whatever it raises is a no, unless it asks for another attempt."""
+def _checked(context: Context, hook: Recheck, *arguments: Any) -> Any:
+    """Call a check; any exception it raises is a refusal, unless it asks for another attempt."""
     try:
-        answer = hook(*arguments)
+        result = hook(*arguments)
     except Retry:
         raise
     except Exception as error:
         raise PrincipalDeniedError(context.job_id, explain(error)) from error
-    return _waited(context, answer) if inspect.isawaitable(answer) else answer
+    return _waited(context, result) if inspect.isawaitable(result) else result
 
 
-async def _waited(context: Context, answer: Any) -> Any:
+async def _waited(context: Context, result: Any) -> Any:
     try:
-        return await answer
+        return await result
     except Retry:
         raise
     except Exception as error:
         raise PrincipalDeniedError(context.job_id, explain(error)) from error
 
 
-async def _awaited(answer: Any) -> Any:
-    return await answer
+async def _awaited(result: Any) -> Any:
+    return await result
 
 
 def _takes_two(hook: Recheck) -> bool:

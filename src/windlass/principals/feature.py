@@ -18,7 +18,7 @@ from windlass.store.jobs.rows import array
 
 
 class PrincipalsFeature(Feature):
-    """Who asked for a job."""
+    """Stores the principals of jobs."""
 
     name = "principals"
     flag = Flag.PRINCIPAL

@@ -1,6 +1,6 @@
-"""Whose rights a job has that was enqueued without a principal: those of the jobs it comes from, and never more than each of them.
+"""The rights of a job that was enqueued without a principal: those of the jobs it comes from, and never more than each of them.
 
-Jobs without a principal do not count here: nobody in particular asked for them, so there is nothing to pass on. Where several have
+Jobs without a principal do not count here: they have no rights to pass on. Where several have
 one, the heir may do what all of them allow; of different principals that is nothing.
 """
 
@@ -29,7 +29,7 @@ def inherit(
     """The principal of each heir that has one. ``outside`` are the principals of jobs that exist already; ``with_one`` are all of those
     that have one, or had one that was erased.
 
-    A caller whose job waits for jobs of different principals, or for one whose principal is erased, is told so. What comes from
+    A caller whose job waits for jobs of different principals, or for one whose principal is erased, gets an error. What comes from
     jobs without waiting for them cannot be refused, because they have ended: it may do nothing.
     """
     found = dict(outside)

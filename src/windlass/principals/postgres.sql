@@ -1,5 +1,5 @@
--- Who asked. A principal is inserted with its job, read by its handler and by jobs that inherit it, and erased some time after the
--- job's end. It is never changed: nobody gets more rights by waiting.
+-- Principals of jobs. A principal is inserted with its job, read by its handler and by jobs that inherit it, and erased some time after the
+-- job's end. It is never changed: no job gets more rights by waiting.
 
 -- name: enqueue.principals
 -- Stores the principals of jobs that are inserted by the same transaction.
@@ -28,7 +28,7 @@ WHERE p.alive_at < :before::timestamptz
 LIMIT 1;
 
 -- name: erase.pick
--- Principals whose jobs may have ended before a time, longest ago first. Locked, so that each is looked at by one instance.
+-- Principals whose jobs may have ended before a time, longest ago first. Locked, so that each is checked by one instance.
 SELECT p.job
 FROM windlass.principal AS p
 WHERE p.alive_at < :before::timestamptz
@@ -37,7 +37,7 @@ LIMIT :limit
 FOR UPDATE SKIP LOCKED;
 
 -- name: erase.ended
--- When these jobs ended, those that did. The lock keeps a retry by hand from taking one back whose principal is about to go; one
+-- When these jobs ended, those that did. The lock keeps a retry by hand from reviving one whose principal is about to be erased; one
 -- that is being retried is left out.
 SELECT d.id, d.finished_at
 FROM windlass.job_done AS d
@@ -45,7 +45,7 @@ WHERE d.id = ANY(:ids::uuid[])
 FOR KEY SHARE SKIP LOCKED;
 
 -- name: erase.living
--- Notes that these jobs live, those that do, and answers them.
+-- Notes that these jobs live, those that do, and returns them.
 UPDATE windlass.principal AS p
 SET alive_at = {{now}}
 WHERE p.job = ANY(:ids::uuid[])

@@ -1,4 +1,4 @@
-"""In whose name a job acts, and which secrets it was given for that: the part of a context that is about its principal."""
+"""The principal and the secrets of a running job: the part of a context that is about its rights."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from windlass.store.attempt_store import AttemptStore
 
 
 class Rights:
-    """Who asked for a job. Everything that the job writes passes here (``GuardedAttemptStore``) where somebody did."""
+    """The principal of a job. Everything that a job with a principal writes passes here (``GuardedAttemptStore``)."""
 
     def __init__(self, lease: Lease, hold: AttemptStore, authority: Authority) -> None:
         self.lease = lease
@@ -34,7 +34,7 @@ class Rights:
 
     @property
     def principal(self) -> Principal | None:
-        """Who asked for this job; None for a job that nobody in particular did. The first look is a read of the database.
+        """The principal that asked for this job; None for a job without one. The first access is a read of the database.
 
         Where the kind says ``principal_expiry="recheck"``, it is what the application's check let pass.
         """
@@ -43,7 +43,7 @@ class Rights:
         return None if self.captured is None else self.captured.principal
 
     def require(self, *roles: str) -> Principal:
-        """End this job, without another attempt, unless whoever asked for it has all of these roles; answers who it is."""
+        """End this job, without another attempt, unless its principal has all of these roles; returns the principal."""
         principal = self.principal
         if principal is None:
             raise NoPrincipalError(f"job {self.lease.id}")
@@ -83,7 +83,7 @@ class Rights:
         self._checked = principal
 
     def passed_on(self, principal: Principal | None) -> Principal | None:
-        """Whom a job is enqueued for by this one: by default this one's principal, and never anybody with more rights."""
+        """The principal of a job that this one enqueues: by default this one's principal, and never one with more rights."""
         if principal is None:
             return self.principal
         self.refuse_more(principal)
@@ -121,7 +121,7 @@ class Rights:
 
     def drop_locals(self, error: BaseException) -> None:
         """Let go of the variables that an error's tracebacks keep, where a token may be among them. What is logged when they go (a task
-        whose exception nobody asked for) is logged while the token is still hidden, and no reporter of errors finds it there."""
+        whose exception was never retrieved) is logged while the token is still hidden, and no reporter of errors finds it there."""
         seen: set[int] = set()
         left: list[BaseException | None] = [error] if self._tokens else []
         while left:

@@ -1,4 +1,4 @@
--- Who asked; the PostgreSQL file tells the reasons. With one writer at a time nothing is locked.
+-- Principals of jobs; the PostgreSQL file describes the reasons. With one writer at a time nothing is locked.
 
 -- name: enqueue.principals
 -- Stores the principals of jobs that are inserted by the same transaction.
@@ -7,7 +7,7 @@ SELECT g.value ->> '$.job', :now, g.value ->> '$.expires_at', g.value ->> '$.key
 FROM json_each(:principals) AS g;
 
 -- name: principal.get
--- The principal of a job, whether its time is over, and what time it is.
+-- The principal of a job, whether its time is over, and the current time.
 SELECT p.claims, COALESCE(p.expires_at <= :now, FALSE) AS is_expired, :now AS at, p.key_id, p.token
 FROM windlass_principal AS p
 WHERE p.job = :id;
@@ -40,7 +40,7 @@ FROM windlass_job_done AS d
 WHERE d.id IN (SELECT g.value FROM json_each(:ids) AS g);
 
 -- name: erase.living
--- Notes that these jobs live, those that do, and answers them.
+-- Notes that these jobs live, those that do, and returns them.
 UPDATE windlass_principal
 SET alive_at = :now
 WHERE job IN (SELECT g.value FROM json_each(:ids) AS g)

@@ -1,7 +1,7 @@
-"""Who asked for a job: stored with it, inherited from it, erased after its end.
+"""Principals of jobs: stored with a job, inherited from it, erased after its end.
 
-The flag on the job's row says that there is a principal, so that nobody looks for one in vain; it stays when the principal is
-erased, and then it says that nobody knows any more what the job may do. Such a job may do nothing.
+The flag on the job's row says that there is a principal, so that jobs without one cost no read; it stays when the principal is
+erased, and then it says that the job's rights are not known any more. Such a job has no rights.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def principal_row(
 
 
 def read_all(tx: Transaction | Database, job_ids: Sequence[str]) -> dict[str, Principal]:
-    """The principals of jobs; those that have none, or none any more, are not in the answer."""
+    """The principals of jobs; those that have none, or none any more, are not in the result."""
     if not job_ids:
         return {}
     return {job: Principal.from_json(claims) for job, claims in tx.run("principal.list", ids=sorted(job_ids))}
@@ -102,7 +102,7 @@ class Principals:
         if others:
             living = {row[0] for row in tx.run("erase.living", ids=others)}
             lost = [job for job in others if job not in living]
-            # In no table: pruned with its history. One that somebody retries or prunes right now is there, and met again.
+            # In no table: pruned with its history. One that is being retried or pruned right now is there, and found again.
             there = {row[0] for row in tx.run("enqueue.present", ids=lost)} if lost else set()
             gone += [job for job in lost if job not in there]
             others = [job for job in lost if job in there]

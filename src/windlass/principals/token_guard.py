@@ -1,6 +1,6 @@
-"""What a job with a principal may write: nothing that holds a token it was given, and no job with more rights than its own.
+"""Refuses writes of a job with a principal that hold a token it was given, and jobs with more rights than its own.
 
-Everything a handler hands to the store through its context passes here. Tokens are looked for in what would be stored (arguments,
+Everything a handler hands to the store through its context passes here. Tokens are searched for in what would be stored (arguments,
 outputs, positions, results), as they are and as JSON writes them.
 """
 
@@ -32,7 +32,7 @@ STORED = ("args", "key", "debounce", "throttle", "correlation_id", "limits")
 
 
 class Warden(Protocol):
-    """Who knows a job's rights and its tokens."""
+    """Knows a job's rights and its tokens."""
 
     def inherited(self, job: NewJob) -> NewJob:
         """The job with at most the rights of the one that enqueues it; raises where it asks for more."""
@@ -113,7 +113,7 @@ class GuardedEffect:
 
 
 class GuardedFence:
-    """The end of a job in its handler's own transaction, likewise."""
+    """The end of a job in its handler's own transaction; refuses to store a raw token."""
 
     def __init__(self, fence: Any, warden: Warden) -> None:
         self._fence = fence
@@ -146,14 +146,14 @@ def refuse(what: str, value: Any, tokens: Sequence[str]) -> None:
         return
     try:
         text = value if isinstance(value, str) else to_json(value, fallback=repr).decode()
-    except Exception:  # noqa: BLE001  what cannot be written is refused by whoever writes it
+    except Exception:  # noqa: BLE001  what cannot be written is refused when it is written
         return
     if any(token in text for token in tokens) or Secrets(tokens).holds(text):
         raise PayloadError(
             what,
             what,
             "holds the token that was kept with this job",
-            "store who may do what instead, and ask ctx.token() again",
+            "store the principal's rights instead, and call ctx.token() again",
         )
 
 
@@ -169,8 +169,8 @@ def cleaned(outcome: Outcome, tokens: Sequence[str]) -> Outcome:
             try:
                 refuse("result", outcome.result if isinstance(outcome, Completed) else outcome.output, tokens)
             except PayloadError as error:
-                told = JobError(type="PayloadError", code="bad_result", message=str(error))
-                return Failed(outcome.lease, told, outcome.run)
+                failure = JobError(type="PayloadError", code="bad_result", message=str(error))
+                return Failed(outcome.lease, failure, outcome.run)
     return outcome
 
 

@@ -1,6 +1,6 @@
 """Rules as code says them: checked where they are written as far as they can be, and against the kinds when a worker starts.
 
-A rule may be written before the kinds it names are defined, so names, arguments and retry policies are looked up at the end.
+A rule may be written before the kinds it names are defined, so names, arguments and retry policies are resolved at the end.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    """A rule as it was written; what it leaves open is looked up."""
+    """A rule as it was written; what it leaves open is resolved later."""
 
     rule: Rule
     has_own_phase: bool
@@ -83,7 +83,7 @@ class RuleBook:
         refuse_cycles([*(draft.rule for draft in self._drafts.values()), rule])
         self._drafts[rule.name] = _Draft(rule, phase is not None, max_attempts is not None, elsewhere)
 
-    def looked_at(self, kind: str, parameters: Iterable[str]) -> set[str]:
+    def parameters_read(self, kind: str, parameters: Iterable[str]) -> set[str]:
         """Which of a kind's parameters rules read from its jobs."""
         read: set[str] = set()
         for rule in (draft.rule for draft in self._drafts.values()):
@@ -98,7 +98,7 @@ class RuleBook:
         return read
 
     def resolved(self, registry: Registry) -> list[Rule]:
-        """The rules as they go into the database; ``ConfigError`` for kinds nobody defines and for arguments that would not fit."""
+        """The rules as they go into the database; ``ConfigError`` for kinds that are not defined and for arguments that would not fit."""
         return [_resolve(draft, registry) for draft in self._drafts.values()]
 
     @property
@@ -164,7 +164,7 @@ def _check_args(rule: Rule, child: Phase, parent: Phase | None) -> None:
     given = {name for name in rule.args if name != ALL}
     if ALL in rule.args:
         if rule.args[ALL] != "args" or parent is None:
-            return  # nobody knows before it is there
+            return  # not known before the job exists
         given |= set(parent.signature.parameters)
     surplus = sorted(given - set(takes))
     if surplus:

@@ -1,14 +1,14 @@
-"""What the end of a job does to rules: children are made by the commit that ended their (last) parent.
+"""Fires rules when jobs end: children are made by the commit that ended their (last) parent.
 
 It runs in the transaction of the end, after everything else that end does, and inserts children last. Definitions are read there,
-under a lock that whoever changes them has to wait for. For a rule with several parents the row of the fan-in, locked in the order of
+under a lock that a change of them has to wait for. For a rule with several parents the row of the fan-in, locked in the order of
 (rule, key), is where parents meet:
 
     hits of one kind in a round      one counts: the last that completed, else the last that ended in another way
     all kinds satisfied              the child is made, the round is over, the row stays for the next round
     a job that was in a round        belongs to it for good: retried after its child was made, it changes nothing
 
-Each end is noted once per rule (parent, generation), so an end that is looked at again later makes no second child.
+Each end is noted once per rule (parent, generation), so an end that is scanned again later makes no second child.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MAX_ERROR = 1000
 
 
 def to_rule(row: Row) -> Rule:
-    """A rule; columns as `rule.list` and `rule.of` answer them."""
+    """A rule; columns as `rule.list` and `rule.of` return them."""
     name, parents, kind, phase, key, args, policy, lane, max_attempts, inherit, source = row[:11]
     return Rule(
         name=name,
@@ -58,7 +58,7 @@ def to_rule(row: Row) -> Rule:
 
 @dataclass(slots=True)
 class _Hit:
-    """One end that one rule has to be told of."""
+    """One end that one rule has to process."""
 
     rule: Rule
     parent: str
@@ -99,8 +99,8 @@ class _Hit:
 
 
 @dataclass(slots=True)
-class _Meeting:
-    """A locked fan-in: how it stands, and what this transaction adds to its round."""
+class _LockedFanIn:
+    """A locked fan-in: its current counts, and what this transaction adds to its round."""
 
     id: int
     rule: Rule
@@ -121,14 +121,14 @@ class _Meeting:
             if before[2] is State.COMPLETED and hit.state is not State.COMPLETED:
                 hit.counts = False
                 return
-            self._outdo(hit.kind, *before[:2])
+            self._supersede(hit.kind, *before[:2])
         was_good = before is not None and self.rule.is_satisfied_by(before[2])
         is_good = self.rule.is_satisfied_by(hit.state)
         self.missing -= is_good and not was_good
         self.bad += (not is_good and before is None) - (is_good and before is not None and not was_good)
         self.counting[hit.kind] = (hit.parent, hit.generation, hit.state)
 
-    def _outdo(self, kind: str, parent: str, generation: int) -> None:
+    def _supersede(self, kind: str, parent: str, generation: int) -> None:
         for mine in self.hits:
             if (mine.kind, mine.parent, mine.generation, mine.counts) == (kind, parent, generation, True):
                 mine.counts = False
@@ -145,8 +145,8 @@ def fire(
     only: str | None = None,
     inbox: bool = False,
 ) -> int:
-    """Tell rules of jobs that have ended; how many children that made. ``since`` is the earliest end among them, where it was not
-    just now; ``only`` names the one rule that is told. ``inbox`` is for a transaction that somebody else commits, later."""
+    """Fire the rules of jobs that have ended; returns how many children were made. ``since`` is the earliest end among them, where it was not
+    just now; ``only`` names a single rule to fire. ``inbox`` is for a transaction that the caller commits later."""
     jobs = tx.run("rule.ended", ids=sorted(set(ids)), since=since)
     if not jobs:
         return 0
@@ -199,9 +199,9 @@ def _fire_single(tx: Transaction, hits: Sequence[_Hit]) -> list[CheckedJob]:
     if not noted:
         return []
     new = {(row[0], row[1]) for row in tx.run("hit.put", hits=array(hit.as_row() for hit in noted))}
-    answered = [hit for hit in noted if hit.generation > 1 and hit.child is not None]
-    if answered:
-        tx.run("hit.answered", hits=array(hit.as_key() for hit in answered))
+    repeated = [hit for hit in noted if hit.generation > 1 and hit.child is not None]
+    if repeated:
+        tx.run("hit.drop_earlier", hits=array(hit.as_key() for hit in repeated))
     made = {key: entry for key, entry in born.items() if key in new}
     for (parent, rule), entry in made.items():
         lines.rule_fired(rule, entry, [parent])
@@ -216,8 +216,8 @@ def _child(
     *,
     is_disowned: bool = False,
 ) -> CheckedJob | str:
-    """The child, checked; or why it cannot be made, which is no reason for its parents not to end. It may do what those of whose it is
-    the heir may, and nothing where one of them is not there any more."""
+    """The child, checked; or why it cannot be made, which does not keep its parents from ending. It has the rights that all jobs it
+    inherits from have, and none if the principal of one of them was erased."""
     job = NewJob(
         kind=rule.create,
         phase=rule.phase,
@@ -241,10 +241,10 @@ def _child(
 
 
 def _arrive(tx: Transaction, hits: Sequence[_Hit]) -> tuple[list[_Hit], list[CheckedJob]]:
-    """Count arrivals down; answers those that came after a round was over, for its next one, and the children."""
+    """Count arrived parents; returns the hits that came after a round was over, for its next one, and the children."""
     for hit in hits:
         hit.key = rules.key_of(hit.rule, hit.facts)
-    meetings = _meet(tx, hits)
+    fan_ins = _lock_fan_ins(tx, hits)
     belongs, known = {}, set()
     for parent, rule, generation, fan_in, round_ in tx.run(
         "fan_in.earlier", hits=array(hit.as_key() for hit in hits)
@@ -253,74 +253,74 @@ def _arrive(tx: Transaction, hits: Sequence[_Hit]) -> tuple[list[_Hit], list[Che
         known.add((parent, rule, generation))
     left = []
     for hit in hits:
-        meeting = meetings[hit.rule.name, hit.key]
-        here = meeting.id, meeting.round
+        fan_in = fan_ins[hit.rule.name, hit.key]
+        here = fan_in.id, fan_in.round
         if (hit.parent, hit.rule.name, hit.generation) in known or belongs.get(
             (hit.parent, hit.rule.name), here
         ) != here:
             continue  # counted before, or of a round that is over
-        if meeting.missing:
-            meeting.take(hit)
+        if fan_in.missing:
+            fan_in.take(hit)
         else:
             left.append(hit)
-    busy = [meeting for meeting in meetings.values() if meeting.hits]
+    busy = [fan_in for fan_in in fan_ins.values() if fan_in.hits]
     outdone = [(m.rule.name, parent, generation) for m in busy for parent, generation in m.outdone]
     if outdone:
         rows = [json.dumps({"rule": rule, "parent": parent, "generation": n}) for rule, parent, n in outdone]
-        tx.run("fan_in.outdo", hits=array(rows))
+        tx.run("fan_in.supersede", hits=array(rows))
     if busy:
-        tx.run("hit.put", hits=array(hit.as_row() for meeting in busy for hit in meeting.hits))
-    still_open = [meeting for meeting in busy if meeting.missing]
+        tx.run("hit.put", hits=array(hit.as_row() for fan_in in busy for hit in fan_in.hits))
+    still_open = [fan_in for fan_in in busy if fan_in.missing]
     if still_open:
         rows = [f'{{"id":{m.id},"missing":{m.missing},"bad":{m.bad}}}' for m in still_open]
         tx.run("fan_in.count", fan_ins=array(rows))
-    return left, _close(tx, [meeting for meeting in busy if not meeting.missing])
+    return left, _close(tx, [fan_in for fan_in in busy if not fan_in.missing])
 
 
-def _meet(tx: Transaction, hits: Sequence[_Hit]) -> dict[tuple[str, str], _Meeting]:
-    """The fan-ins of these hits, locked, with who counts so far in the kinds that arrive."""
+def _lock_fan_ins(tx: Transaction, hits: Sequence[_Hit]) -> dict[tuple[str, str], _LockedFanIn]:
+    """Lock the fan-ins of these hits; returns them with the hits that count so far for the kinds that arrive."""
     wanted = {(hit.rule.name, hit.key): hit.rule for hit in hits}
     rows = [
         json.dumps({"rule": name, "key": key, "width": len(rule.parents)})
         for (name, key), rule in sorted(wanted.items(), key=lambda item: item[0])
     ]
-    meetings = {
-        (name, key): _Meeting(number, wanted[name, key], round_, missing, bad)
+    fan_ins = {
+        (name, key): _LockedFanIn(number, wanted[name, key], round_, missing, bad)
         for number, name, key, round_, missing, bad in tx.run("fan_in.open", fan_ins=array(rows))
     }
-    by_id = {meeting.id: meeting for meeting in meetings.values()}
-    kinds = {(meetings[hit.rule.name, hit.key].id, hit.kind) for hit in hits}
+    by_id = {fan_in.id: fan_in for fan_in in fan_ins.values()}
+    kinds = {(fan_ins[hit.rule.name, hit.key].id, hit.kind) for hit in hits}
     rows = [
         json.dumps({"fan_in": number, "round": by_id[number].round, "kind": kind})
         for number, kind in sorted(kinds)
     ]
     for number, kind, parent, generation, state in tx.run("fan_in.counting", kinds=array(rows)):
         by_id[number].counting[kind] = (parent, generation, State(state))
-    return meetings
+    return fan_ins
 
 
-def _close(tx: Transaction, complete: Sequence[_Meeting]) -> list[CheckedJob]:
+def _close(tx: Transaction, complete: Sequence[_LockedFanIn]) -> list[CheckedJob]:
     """End rounds that are complete; their children."""
     if not complete:
         return []
-    rows = array(f'{{"id":{meeting.id},"round":{meeting.round}}}' for meeting in complete)
+    rows = array(f'{{"id":{fan_in.id},"round":{fan_in.round}}}' for fan_in in complete)
     parts: dict[int, dict[str, Row]] = defaultdict(dict)
     for part in tx.run("fan_in.parts", fan_ins=rows):
         parts[part[0]][part[1]] = part
     entries, closed = [], []
-    for meeting in complete:
-        rule, shares = meeting.rule, parts[meeting.id]
+    for fan_in in complete:
+        rule, shares = fan_in.rule, parts[fan_in.id]
         args: dict[str, Any] = {}
         for kind in rule.parents:
             args |= json.loads(shares[kind][5])
         entry = _child(
             rule,
             args,
-            meeting.hits[-1].correlation,  # of the one that completed it
+            fan_in.hits[-1].correlation,  # of the one that completed it
             [part[2] for part in shares.values() if part[3]],
             is_disowned=any(part[4] for part in shares.values()),
         )
-        facts: dict[str, Any] = {"id": meeting.id, "round": meeting.round, "width": len(rule.parents)}
+        facts: dict[str, Any] = {"id": fan_in.id, "round": fan_in.round, "width": len(rule.parents)}
         if isinstance(entry, str):
             facts["error"] = entry
         else:

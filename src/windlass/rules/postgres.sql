@@ -1,11 +1,11 @@
 -- Rules: their definitions, and what they have seen. A job's end fires them in its own transaction, after everything else it does:
 --
---   shared lock on all definitions (whoever changes one waits, so no end is judged by half of a change)
+--   shared lock on all definitions (a change of one waits, so no end is judged by half of a change)
 --   → fan-ins by (rule, key), locked by `fan_in.open` → hits → the children, through the enqueuer, last of all
 --
--- The row of a fan-in serialises those who arrive at it; hits are written and read under that lock. A hit's key (parent, rule,
--- generation) makes every end count once, also where it is looked up again later. What an end runs may run on a caller's own
--- connection: JSON is answered as text.
+-- The row of a fan-in serialises the parents that arrive at it; hits are written and read under that lock. A hit's key (parent, rule,
+-- generation) makes every end count once, also where it is scanned again later. What an end runs may run on a caller's own
+-- connection: JSON is returned as text.
 
 -- name: rule.list
 -- Rules by name, or the one of this name.
@@ -25,7 +25,7 @@ WHERE r.parents && :kinds::text[] -- belt: rules of other kinds are passed over 
 ORDER BY r.name;
 
 -- name: rule.lock
--- Waits for all ends that look at rules, and keeps others from beginning to.
+-- Waits for all ends that read rules, and keeps others from beginning to.
 SELECT pg_advisory_xact_lock(hashtextextended('windlass.rule', 0))::text AS locked;
 
 -- name: rule.put
@@ -55,7 +55,7 @@ SET changed_at = excluded.changed_at,
     key = excluded.key,
     args = excluded.args;
 
--- name: rule.vanish
+-- name: rule.mark_gone
 -- Notes that the code of these rules is gone. They go on firing.
 UPDATE windlass.rule AS r
 SET gone_at = {{now}}
@@ -83,7 +83,7 @@ CROSS JOIN unnest(r.parents) AS p (kind)
 ON CONFLICT (kind) DO NOTHING;
 
 -- name: rule.kinds.new
--- Kinds whose earlier jobs are to be looked through: at once, and again (for the last time) when every enqueue that did not know the
+-- Kinds whose earlier jobs are to be scanned: at once, and again (for the last time) when every enqueue that did not know the
 -- kind has committed.
 SELECT k.kind, k.since, k.looks
 FROM windlass.rule_kind AS k
@@ -91,17 +91,17 @@ WHERE k.looks = 0
     OR (k.looks = 1 AND k.since < (SELECT {{now}} - interval '15 seconds'))
 ORDER BY k.since, k.looks, k.kind;
 
--- name: rule.kinds.looked
--- Notes that the jobs of kinds were looked through, unless they are not the same any more.
+-- name: rule.kinds.scanned
+-- Notes that the jobs of kinds were scanned, unless the kinds have changed since.
 UPDATE windlass.rule_kind AS k
 SET looks = :looks
 WHERE k.kind = ANY(:kinds::text[])
     AND k.since = :since::timestamptz;
 
 -- name: rule.flag_live
--- Flags jobs of these kinds that are queued or processing, a page of the table at a time, leaving out locked ones; answers where the page
+-- Flags jobs of these kinds that are queued or processing, a page of the table at a time, leaving out locked ones; returns where the page
 -- ends (NULL at the end of the table), the phases of those that are queued (claims at the same moment pass over rows that are locked here,
--- so they have to be told to look again), and how many were left out: they may be about to end, unflagged.
+-- so they have to be notified to scan again), and how many were left out: they may be about to end, unflagged.
 WITH page AS MATERIALIZED (
     SELECT j.id, j.kind, j.flags
     FROM windlass.job AS j
@@ -132,7 +132,7 @@ SELECT CASE WHEN count(*) = :limit THEN (SELECT p.id FROM page AS p ORDER BY p.i
 FROM page;
 
 -- name: rule.flag_later
--- The same for jobs that wait or are scheduled, which nobody claims.
+-- The same for jobs that wait or are scheduled, which are not claimed.
 WITH page AS MATERIALIZED (
     SELECT l.id, l.kind, l.flags
     FROM windlass.job_later AS l
@@ -161,7 +161,7 @@ SELECT CASE WHEN count(*) = :limit THEN (SELECT p.id FROM page AS p ORDER BY p.i
 FROM page;
 
 -- name: rule.missed
--- A page of jobs of these kinds that ended since a time; with :unflagged those that ended without their rules being asked.
+-- A page of jobs of these kinds that ended since a time; with :unflagged those that ended without their rules being fired.
 SELECT d.id
 FROM windlass.job_done AS d
 WHERE d.kind = ANY(:kinds::text[])
@@ -180,7 +180,7 @@ WHERE d.id = ANY(:ids::uuid[])
 ORDER BY d.id;
 
 -- name: hit.put
--- Notes ends that rules have seen, each once; answers those that were not known.
+-- Notes ends that rules have seen, each once; returns those that were not known.
 INSERT INTO windlass.rule_hit (parent, child, at, fan_in, round, generation, counts, asked, rule, kind, state, error, data)
 SELECT g.parent, g.child, {{now}}, g.fan_in, g.round, g.generation, g.counts, g.asked, g.rule,
     g.kind, g.state, g.error, g.data
@@ -192,7 +192,7 @@ ORDER BY g.parent, g.rule
 ON CONFLICT (parent, rule, generation) DO NOTHING
 RETURNING parent, rule;
 
--- name: hit.answered
+-- name: hit.drop_earlier
 -- Removes what was left of earlier generations of jobs that have made their child now.
 DELETE FROM windlass.rule_hit AS h
 USING json_to_recordset(:hits::json) AS g (parent uuid, rule text, generation smallint)
@@ -202,7 +202,7 @@ WHERE h.parent = ANY(ARRAY[g.parent])
     AND h.child IS NULL;
 
 -- name: fan_in.open
--- Locks the fan-ins of these keys, in order, making those that are not there; answers how they stand.
+-- Locks the fan-ins of these keys, in order, making those that are not there; returns how they stand.
 INSERT INTO windlass.fan_in AS f (rule, key, missing)
 SELECT g.rule, g.key, g.width
 FROM json_to_recordset(:fan_ins::json) AS g (rule text, key text, width smallint)
@@ -232,7 +232,7 @@ FROM json_to_recordset(:hits::json) AS g (parent uuid, rule text)
 CROSS JOIN LATERAL (SELECT t.* FROM windlass.rule_hit AS t WHERE t.parent = g.parent AND t.rule = g.rule OFFSET 0) AS h
 WHERE h.fan_in IS NOT NULL;
 
--- name: fan_in.outdo
+-- name: fan_in.supersede
 -- These hits no longer count: another one of their kind does.
 UPDATE windlass.rule_hit AS h
 SET counts = FALSE
@@ -251,7 +251,7 @@ FROM json_to_recordset(:fan_ins::json) AS g (id bigint, missing smallint, bad sm
 WHERE f.id = ANY(ARRAY[g.id]);
 
 -- name: fan_in.parts
--- What counts in the rounds of these fan-ins, and whether somebody asked for it of whom nobody can say any more who it was.
+-- What counts in the rounds of these fan-ins, and whether its principal was erased.
 SELECT h.fan_in, h.kind, h.parent, h.asked,
     h.asked
         AND NOT EXISTS (SELECT FROM windlass.job_done AS d WHERE d.id = h.parent OFFSET 0)
@@ -299,7 +299,7 @@ FROM json_to_recordset(:fan_ins::json) AS g (id bigint, round integer, width sma
 WHERE f.id = ANY(ARRAY[g.id]);
 
 -- name: fan_in.undo
--- Forgets what has arrived for children of a rule that are not made; answers the parents, to be counted again.
+-- Forgets what has arrived for children of a rule that are not made; returns the parents, to be counted again.
 WITH gone AS (
     DELETE FROM windlass.fan_in AS f
     WHERE f.rule = :rule
@@ -313,7 +313,7 @@ WHERE h.fan_in = g.id
 RETURNING h.parent;
 
 -- name: hit.forget
--- Forgets ends that a rule has made no child of; answers the parents, to be looked at again.
+-- Forgets ends that a rule has made no child of; returns the parents, to be scanned again.
 DELETE FROM windlass.rule_hit AS h
 WHERE h.rule = :rule
     AND h.child IS NULL
@@ -321,7 +321,7 @@ WHERE h.rule = :rule
 RETURNING h.parent;
 
 -- name: fan_in.list
--- Fan-ins with somebody in them, oldest first, a row for each hit that counts.
+-- Fan-ins that at least one parent has reached, oldest first, a row for each hit that counts.
 SELECT f.id, f.rule, f.key, f.round, f.bad, f.opened_at, r.policy, to_jsonb(r.parents)::text AS parents, h.kind, h.parent, h.state, h.at
 FROM (
     SELECT o.*
@@ -348,12 +348,12 @@ ORDER BY h.rule, h.fan_in, h.round, h.parent, h.generation
 LIMIT :limit;
 
 -- name: prune.fan_ins
--- Removes fan-ins that rest and have no hits left, and those that were cancelled when nobody can retry what failed them.
+-- Removes fan-ins that rest and have no hits left, and those that were cancelled when the parent that failed them can no longer be retried.
 WITH old AS MATERIALIZED (
     SELECT f.id
     FROM windlass.fan_in AS f
     WHERE (
-            f.opened_at IS NULL -- belt: somebody may arrive between the look at the hits and the lock
+            f.opened_at IS NULL -- belt: a parent may arrive between the read of the hits and the lock
             AND NOT EXISTS (SELECT FROM windlass.rule_hit AS h WHERE h.fan_in = f.id)
         )
         OR (

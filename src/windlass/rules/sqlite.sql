@@ -1,4 +1,4 @@
--- Rules: their definitions, and what they have seen; the PostgreSQL file tells the protocol. With one writer at a time nothing needs a
+-- Rules: their definitions, and what they have seen; the PostgreSQL file describes the protocol. With one writer at a time nothing needs a
 -- lock, and no definition can change in the middle of an end.
 
 -- name: rule.list
@@ -20,7 +20,7 @@ ORDER BY r.name;
 -- name: rule.lock
 -- Nothing to lock: there is one writer at a time.
 SELECT NULL AS locked
-WHERE FALSE; -- belt: answers nothing by design
+WHERE FALSE; -- belt: returns nothing by design
 
 -- name: rule.put
 -- Adds rules, or changes those of the same names; one that was gone is back.
@@ -44,7 +44,7 @@ SET changed_at = excluded.changed_at,
     key = excluded.key,
     args = excluded.args;
 
--- name: rule.vanish
+-- name: rule.mark_gone
 -- Notes that the code of these rules is gone. They go on firing.
 UPDATE windlass_rule
 SET gone_at = :now
@@ -73,7 +73,7 @@ WHERE TRUE -- belt: SQLite's grammar needs a WHERE between SELECT and ON CONFLIC
 ON CONFLICT (kind) DO NOTHING;
 
 -- name: rule.kinds.new
--- Kinds whose earlier jobs are to be looked through. One look would do, since no enqueue is under way while a kind is added; the second
+-- Kinds whose earlier jobs are to be scanned. One scan would do, since no enqueue is running while a kind is added; the second
 -- keeps both databases alike.
 SELECT k.kind, k.since, k.looks
 FROM windlass_rule_kind AS k
@@ -81,16 +81,16 @@ WHERE k.looks = 0
     OR (k.looks = 1 AND k.since < :now - 15000000)
 ORDER BY k.since, k.looks, k.kind;
 
--- name: rule.kinds.looked
--- Notes that the jobs of kinds were looked through, unless they are not the same any more.
+-- name: rule.kinds.scanned
+-- Notes that the jobs of kinds were scanned, unless the kinds have changed since.
 UPDATE windlass_rule_kind
 SET looks = :looks
 WHERE kind IN (SELECT g.value FROM json_each(:kinds) AS g)
     AND since = :since;
 
 -- name: rule.flag_live
--- Flags jobs of these kinds that are queued or processing, a page of the table at a time; answers where the page ends (NULL at the end of
--- the table), no phases and none left out: there is one writer, so nobody passes over a row that is locked.
+-- Flags jobs of these kinds that are queued or processing, a page of the table at a time; returns where the page ends (NULL at the end of
+-- the table), no phases and none left out: there is one writer, so no claim passes over a row that is locked.
 UPDATE windlass_job
 SET flags = flags | {RULES}
 WHERE id IN (SELECT j.id FROM windlass_job AS j WHERE j.id > :after ORDER BY j.id LIMIT :limit)
@@ -110,7 +110,7 @@ SELECT CASE WHEN count(*) = :limit THEN max(p.id) END AS next, NULL AS phases, 0
 FROM (SELECT l.id FROM windlass_job_later AS l WHERE l.id > :after ORDER BY l.id LIMIT :limit) AS p;
 
 -- name: rule.missed
--- A page of jobs of these kinds that ended since a time; with :unflagged those that ended without their rules being asked.
+-- A page of jobs of these kinds that ended since a time; with :unflagged those that ended without their rules being fired.
 SELECT d.id
 FROM windlass_job_done AS d
 WHERE d.kind IN (SELECT g.value FROM json_each(:kinds) AS g)
@@ -128,7 +128,7 @@ WHERE d.id IN (SELECT g.value FROM json_each(:ids) AS g)
 ORDER BY d.id;
 
 -- name: hit.put
--- Notes ends that rules have seen, each once; answers those that were not known.
+-- Notes ends that rules have seen, each once; returns those that were not known.
 INSERT INTO windlass_rule_hit (parent, child, at, fan_in, round, generation, counts, asked, rule, kind, state, error, data)
 SELECT g.value ->> '$.parent', g.value ->> '$.child', :now, g.value ->> '$.fan_in', g.value ->> '$.round', g.value ->> '$.generation',
     g.value ->> '$.counts', g.value ->> '$.asked', g.value ->> '$.rule', g.value ->> '$.kind', g.value ->> '$.state',
@@ -138,7 +138,7 @@ WHERE TRUE -- belt: SQLite's grammar needs a WHERE between SELECT and ON CONFLIC
 ON CONFLICT (parent, rule, generation) DO NOTHING
 RETURNING parent, rule;
 
--- name: hit.answered
+-- name: hit.drop_earlier
 -- Removes what was left of earlier generations of jobs that have made their child now.
 DELETE FROM windlass_rule_hit
 WHERE child IS NULL
@@ -151,7 +151,7 @@ WHERE child IS NULL
     );
 
 -- name: fan_in.open
--- The fan-ins of these keys, those made that are not there; answers how they stand.
+-- The fan-ins of these keys, those made that are not there; returns how they stand.
 INSERT INTO windlass_fan_in AS f (rule, key, missing)
 SELECT g.value ->> '$.rule', g.value ->> '$.key', g.value ->> '$.width'
 FROM json_each(:fan_ins) AS g
@@ -175,7 +175,7 @@ FROM json_each(:hits) AS g
 CROSS JOIN windlass_rule_hit AS h ON h.parent = g.value ->> '$.parent' AND h.rule = g.value ->> '$.rule'
 WHERE h.fan_in IS NOT NULL;
 
--- name: fan_in.outdo
+-- name: fan_in.supersede
 -- These hits no longer count: another one of their kind does.
 UPDATE windlass_rule_hit
 SET counts = FALSE
@@ -194,7 +194,7 @@ FROM json_each(:fan_ins) AS g
 WHERE windlass_fan_in.id = g.value ->> '$.id';
 
 -- name: fan_in.parts
--- What counts in the rounds of these fan-ins, and whether somebody asked for it of whom nobody can say any more who it was.
+-- What counts in the rounds of these fan-ins, and whether its principal was erased.
 SELECT h.fan_in, h.kind, h.parent, h.asked,
     h.asked
         AND NOT EXISTS (SELECT 1 FROM windlass_job_done AS d WHERE d.id = h.parent)
@@ -224,7 +224,7 @@ FROM json_each(:fan_ins) AS g
 WHERE windlass_fan_in.id = g.value ->> '$.id';
 
 -- name: fan_in.undo
--- Forgets what has arrived for children of a rule that are not made; answers the parents, to be counted again.
+-- Forgets what has arrived for children of a rule that are not made; returns the parents, to be counted again.
 DELETE FROM windlass_rule_hit
 WHERE EXISTS (
         SELECT 1
@@ -240,7 +240,7 @@ WHERE rule = :rule
     AND opened_at IS NOT NULL;
 
 -- name: hit.forget
--- Forgets ends that a rule has made no child of; answers the parents, to be looked at again.
+-- Forgets ends that a rule has made no child of; returns the parents, to be scanned again.
 DELETE FROM windlass_rule_hit
 WHERE rule = :rule
     AND child IS NULL
@@ -248,7 +248,7 @@ WHERE rule = :rule
 RETURNING parent;
 
 -- name: fan_in.list
--- Fan-ins with somebody in them, oldest first, a row for each hit that counts.
+-- Fan-ins that at least one parent has reached, oldest first, a row for each hit that counts.
 SELECT f.id, f.rule, f.key, f.round, f.bad, f.opened_at, r.policy, r.parents, h.kind, h.parent, h.state, h.at
 FROM (
     SELECT o.*
@@ -275,7 +275,7 @@ ORDER BY h.rule, h.fan_in, h.round, h.parent, h.generation
 LIMIT :limit;
 
 -- name: prune.fan_ins
--- Removes fan-ins that rest and have no hits left, and those that were cancelled when nobody can retry what failed them.
+-- Removes fan-ins that rest and have no hits left, and those that were cancelled when the parent that failed them can no longer be retried.
 DELETE FROM windlass_fan_in
 WHERE NOT EXISTS (SELECT 1 FROM windlass_rule_hit AS h WHERE h.fan_in = windlass_fan_in.id)
     OR (

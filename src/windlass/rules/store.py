@@ -1,11 +1,11 @@
-"""Rules: defined by code or by hand, kept in the database, acted on by every end of a job (firing.py).
+"""Rules: defined by code or by hand, kept in the database, fired by the ends of jobs (on_end.py).
 
-A rule is about ends from the moment it was stored. Enqueues flag the jobs of kinds that have rules, so that no other job's end asks for
-them; a kind that is new here also has jobs that nobody flagged. ``catch_up`` flags those that live and fires for those that ended
-since, at once and again 15 s later: by then every enqueue that did not know the kind has committed. A look that met locked jobs is
+A rule is about ends from the moment it was stored. Enqueues flag the jobs of kinds that have rules, so that no other job's end reads
+rules; a kind that is new here also has jobs that are not flagged. ``catch_up`` flags those that live and fires for those that ended
+since, at once and again 15 s later: by then every enqueue that did not know the kind has committed. A scan that met locked jobs is
 repeated. (An enqueue inside a caller's own transaction may come later still; its job is flagged when it leaves the inbox.)
 
-Rules that vanished from their module are marked and go on firing: in a rolling deploy the release that lacks a rule may start after
+Rules that are gone from their module are marked and go on firing: in a rolling deploy the release that lacks a rule may start after
 the one that has it. They end with ``remove``.
 """
 
@@ -33,7 +33,7 @@ from windlass.store.jobs.enqueue import Inserter
 from windlass.store.validators import MAX_LABEL, NAME_RULE, is_label, is_name
 
 log = get_logger("windlass.store")
-FIRE_EVERY = 5.0  # seconds between two looks through what ended, while somebody keeps a job locked
+FIRE_EVERY = 5.0  # seconds between two scans of ended jobs, while another session keeps a job locked
 
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 MOST = 2**31
@@ -71,14 +71,14 @@ class Rules:
         return self._db.transact(lambda tx: self._define(tx, named, modules))
 
     def put(self, rule: Rule) -> StoredRule:
-        """Add one rule, or change the one of that name; live jobs of its kinds are flagged before this returns, but for those that somebody
-        has locked at this moment. Workers see to these."""
+        """Add one rule, or change the one of that name; live jobs of its kinds are flagged before this returns, except jobs that another session
+        has locked at this moment. Workers flag these later."""
         self.define([rule])
         self.catch_up()
         return self.get(rule.name)
 
     def remove(self, name: str) -> int:
-        """Remove a rule, and with it what has arrived for children that are not made; how many such there were. Jobs it made stay.
+        """Remove a rule, and with it what has arrived for children that are not made; returns how many there were. Jobs it made stay.
         One that code defines comes back when a worker with that code starts."""
 
         def work(tx: Transaction) -> int:
@@ -106,7 +106,7 @@ class Rules:
         if added or changed:
             tx.run("rule.put", rules=json.dumps([_facts(named[name]) for name in sorted(added + changed)]))
         if gone:
-            tx.run("rule.vanish", names=gone)
+            tx.run("rule.mark_gone", names=gone)
         tx.run("rule.kinds.sync")
         for name in changed:
             if _meaning(named[name]) != _meaning(known[name].rule):
@@ -121,7 +121,7 @@ class Rules:
     def _known(self, run: Callable[..., list[Row]]) -> dict[str, StoredRule]:
         return {row[0]: self._stored(row) for row in run("rule.list", name=None)}
 
-    # ------------------------------------------------------------------ looking
+    # ------------------------------------------------------------------ reading
 
     def list(self) -> Sequence[StoredRule]:
         """All rules by name."""
@@ -136,7 +136,7 @@ class Rules:
 
     def open(self, rule: str | None = None, *, limit: int = 1000) -> Sequence[FanIn]:
         """Children that are not made yet: which of their parents have ended, and which are missing. Oldest first; then, of rules with
-        one parent, jobs that did not complete and whose child waits for that; and whatever could not be made."""
+        one parent, jobs that did not complete and whose child waits for that; and children that could not be made."""
         return [*self._fan_ins(rule, limit), *self._left(rule, limit)][:limit]
 
     def _left(self, rule: str | None, limit: int) -> Iterator[FanIn]:
@@ -185,22 +185,22 @@ class Rules:
     # ------------------------------------------------------------------ catching up
 
     def catch_up(self) -> int:
-        """Flag live jobs of kinds that are new here, and fire for those that ended since; how many children that made. Safe on every
-        instance at once. A look that left out jobs which somebody had locked does not count: they may end, unflagged, behind its
-        back, so the kind stays new and is looked through again."""
+        """Flag live jobs of kinds that are new here, and fire for those that ended since; returns how many children were made. Safe on every
+        instance at once. A scan that left out locked jobs does not count: they may end unflagged meanwhile,
+        so the kind stays new and is scanned again."""
         made = 0
         for (since, looks), group in groupby(self._db.read("rule.kinds.new"), key=lambda row: row[1:]):
             kinds = [row[0] for row in group]
             left_out = sum(self._flag_all(verb, kinds) for verb in ("rule.flag_later", "rule.flag_live"))
-            look, now = (since, looks), time.monotonic()
-            before, fired_at = self._fired.get(look, (left_out + 1, now))
+            scan, now = (since, looks), time.monotonic()
+            before, fired_at = self._fired.get(scan, (left_out + 1, now))
             if left_out >= before and now - fired_at < FIRE_EVERY:
                 continue  # the same jobs are still locked: do not scan history again yet (at most every FIRE_EVERY seconds)
             made += self._fire_ended(kinds, since, unflagged=True, only=None)
-            self._fired[look] = left_out, now
+            self._fired[scan] = left_out, now
             if not left_out:
-                self._db.run("rule.kinds.looked", kinds=kinds, since=since, looks=looks + 1)
-                self._fired.pop(look, None)
+                self._db.run("rule.kinds.scanned", kinds=kinds, since=since, looks=looks + 1)
+                self._fired.pop(scan, None)
         return made
 
     def _flag_all(self, verb: str, kinds: Sequence[str]) -> int:
@@ -213,7 +213,7 @@ class Rules:
 
     def _flag(self, verb: str, kinds: Sequence[str], after: str, tx: Transaction) -> tuple[str, int]:
         end, queued, left_out = tx.run(verb, kinds=kinds, after=after, limit=PAGE)[0]
-        self._db.tell(tx, queued or (), nudge=True)
+        self._db.notify(tx, queued or (), nudge=True)
         return str(end) if end else "", left_out
 
     def backfill(self, name: str, since: datetime) -> int:

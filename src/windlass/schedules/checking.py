@@ -42,7 +42,7 @@ def definition(schedule: NewSchedule) -> str:
 
 
 def check_schedule(schedule: NewSchedule) -> NewSchedule:
-    """Refuse what cannot be a schedule, naming the option, before anything is written; answers it in the form that is stored."""
+    """Refuse what cannot be a schedule, naming the option, before anything is written; returns it in the form that is stored."""
     if not is_name(schedule.name):
         raise ConfigError("name", schedule.name, NAME_RULE)
     parsed = cron.parse(schedule.expression, schedule.tz)
@@ -60,7 +60,7 @@ def check_schedule(schedule: NewSchedule) -> NewSchedule:
         raise ConfigError(
             "principal",
             repr(schedule.principal),
-            "a service, Principal.service(name, roles=...): nobody in person runs schedules",
+            "a service, Principal.service(name, roles=...): schedules do not run for a person",
         )
     if not is_label(schedule.source):
         raise ConfigError("source", schedule.source, f"1 to {MAX_LABEL} printable characters")

@@ -25,7 +25,7 @@ OPTIONS = ("priority", "max_attempts", "correlation_id", "principal")
 @dataclass(frozen=True, slots=True)
 class CodeSchedule:
     """A schedule that code defines. How often its jobs are tried is asked when a worker starts, unless it is said: the default comes
-    from settings, which nobody reads while modules are imported."""
+    from settings, which are not read while modules are imported."""
 
     schedule: NewSchedule
     phase: Phase

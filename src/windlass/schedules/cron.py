@@ -1,8 +1,8 @@
 """An expression and a zone → the next tick.
 
 cronsim reads the expression and walks the wall clock; which instants those wall times are is decided here. (Given a zone, cronsim
-2.8 loses half an hour where clocks go back by thirty minutes, answers instants of the past in the second pass of an hour that
-comes twice, and its answer depends on where the search began.)
+2.8 loses half an hour where clocks go back by thirty minutes, returns instants of the past in the second pass of an hour that
+comes twice, and its result depends on where the search began.)
 
 When clocks are changed:
 
@@ -12,7 +12,7 @@ When clocks are changed:
     intervals       all others: ``*/15 * * * *``, ``0 * * * *``
                     fire at every real instant whose wall time fits: none in the gap, in both passes of an hour that comes twice
 
-Answers depend on nothing but the expression, the zone and the instant asked about, so any instance may ask.
+Results depend on nothing but the expression, the zone and the instant asked about, so any instance may ask.
 """
 
 from __future__ import annotations
@@ -228,9 +228,13 @@ def _nearest(word: str, known: Iterable[str]) -> str:
 
 
 def _complaint(error: Exception) -> str:
-    """What cronsim has to say, as a part of a sentence."""
-    told = str(error)
-    return f"the {told[4:]} cannot be read" if told.startswith("Bad ") else "it has another number of fields"
+    """cronsim's error message, as a part of a sentence."""
+    message = str(error)
+    return (
+        f"the {message[4:]} cannot be read"
+        if message.startswith("Bad ")
+        else "it has another number of fields"
+    )
 
 
 def _never(text: str, tz: str) -> ConfigError:

@@ -1,7 +1,7 @@
-"""What is to be made up for when due times passed and nobody fired them.
+"""Decides which missed due times get a job.
 
-A tick that fires within ``GRACE`` of its due time is late at most; it gets its job whatever the policy says. Older ones were
-missed: nobody was there. The policy is about those.
+A tick that fires within ``GRACE`` of its due time is late at most; it gets its job under every policy. Older ones were
+missed: no instance ran. The policy is about those.
 
     skip    none of them gets a job
     once    one job makes up for all: that of the first tick that is not missed, or else of the last one that is

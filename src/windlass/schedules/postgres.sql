@@ -52,7 +52,7 @@ WHERE s.definition <> excluded.definition
     OR s.gone_at IS NOT NULL
 RETURNING s.name, s.generation;
 
--- name: schedule.vanish
+-- name: schedule.mark_gone
 -- Stops schedules whose code is gone; they stay, to be seen and to come back.
 UPDATE windlass.schedule AS s
 SET gone_at = (SELECT {{now}}),
@@ -90,7 +90,7 @@ DELETE FROM windlass.tick AS t
 WHERE t.schedule = :name;
 
 -- name: fire.pick
--- Locks due schedules, longest due first, leaving out those that somebody else fires or that are left to others; answers them with the time that it is. A
+-- Locks due schedules, longest due first, leaving out those that another instance fires or that are left to others; returns them with the current time. A
 -- process that stops in the middle of this transaction frees them after five seconds.
 SELECT set_config('idle_in_transaction_session_timeout', '5000', true);
 WITH clock AS MATERIALIZED (
@@ -108,7 +108,7 @@ LIMIT :limit
 FOR UPDATE OF s SKIP LOCKED;
 
 -- name: fire.ticks
--- Notes ticks that fire now; answers those that had not fired before.
+-- Notes ticks that fire now; returns those that had not fired before.
 INSERT INTO windlass.tick (schedule, at, fired_at, job, covers)
 SELECT g.schedule, g.at, g.fired_at, g.job, g.covers
 FROM json_to_recordset(:ticks::json) AS g (schedule text, at timestamptz, fired_at timestamptz, job uuid, covers integer)
@@ -143,7 +143,7 @@ ORDER BY t.at DESC
 LIMIT :limit;
 
 -- name: tick.prune
--- Removes all but the newest ticks of every schedule; answers how many went.
+-- Removes all but the newest ticks of every schedule; returns how many were removed.
 WITH gone AS (
     DELETE FROM windlass.tick AS t
     USING (

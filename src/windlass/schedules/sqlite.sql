@@ -48,7 +48,7 @@ WHERE s.definition <> excluded.definition
     OR s.gone_at IS NOT NULL
 RETURNING name, generation;
 
--- name: schedule.vanish
+-- name: schedule.mark_gone
 -- Stops schedules whose code is gone; they stay, to be seen and to come back.
 UPDATE windlass_schedule
 SET gone_at = :now,
@@ -93,7 +93,7 @@ WHERE s.next_at <= :now
 LIMIT 1;
 
 -- name: fire.pick
--- Answers due schedules, longest due first, with the time that it is, but for those that are left to others.
+-- Returns due schedules, longest due first, with the current time, except those that are left to others.
 SELECT s.name, s.kind, s.phase, s.args, s.expression, s.tz, s.missed, s.cap, s.jitter, s.lane, s.max_attempts, s.correlation,
     s.due_as, s.source, s.definition, s.generation, s.created_at, s.updated_at, s.next_at, s.last_at, s.last_job, s.paused_at,
     s.pause_reason, s.gone_at, s.skipped, s.principal, :now AS fired_at
@@ -104,7 +104,7 @@ ORDER BY s.next_at, s.name
 LIMIT :limit;
 
 -- name: fire.ticks
--- Notes ticks that fire now; answers those that had not fired before.
+-- Notes ticks that fire now; returns those that had not fired before.
 INSERT INTO windlass_tick (schedule, at, fired_at, job, covers)
 SELECT g.value ->> '$.schedule', g.value ->> '$.at', g.value ->> '$.fired_at', g.value ->> '$.job', g.value ->> '$.covers'
 FROM json_each(:ticks) AS g
@@ -113,7 +113,7 @@ ON CONFLICT (schedule, at) DO NOTHING
 RETURNING schedule, at;
 
 -- name: fire.move
--- Moves schedules that fire.pick answered on to their next due time.
+-- Moves schedules that fire.pick returned on to their next due time.
 UPDATE windlass_schedule AS s
 SET next_at = g.value ->> '$.next_at',
     last_at = COALESCE(g.value ->> '$.last_at', s.last_at),
@@ -137,7 +137,7 @@ ORDER BY t.at DESC
 LIMIT :limit;
 
 -- name: tick.prune
--- Removes all but the newest ticks of every schedule; answers how many went.
+-- Removes all but the newest ticks of every schedule; returns how many were removed.
 WITH old AS MATERIALIZED (
     SELECT s.name, (
         SELECT k.at

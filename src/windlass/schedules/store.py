@@ -1,8 +1,8 @@
 """Schedules: jobs that are made at certain times.
 
-A tick fires in ONE transaction: the schedule's row is locked and tells what is due by the database's clock; the ticks' rows are
+A tick fires in ONE transaction: the schedule's row is locked and says what is due by the database's clock; the ticks' rows are
 inserted, whose key is (schedule, due time); the schedule moves on to its next due time; and the jobs are inserted through the
-enqueuer like any others. So a due time makes one job however many instances look, and a process that dies in between leaves
+enqueuer like any others. So a due time makes one job however many instances scan, and a process that dies in between leaves
 nothing behind but a tick that is still due.
 
 Next due times are made in Python (see windlass.schedules.cron) from the time the database said, inside that transaction or guarded by the
@@ -60,11 +60,11 @@ MOST_JOBS = 2000
 
 _LOOKS = 5
 LEFT_FOR = 600.0
-"""Seconds for which a schedule whose zone is not known here is left to others; then it is looked at again."""
+"""Seconds for which a schedule whose zone is not known here is left to other instances; then it is tried again."""
 
 
 class Schedules:
-    """Defines schedules, fires them, and lets operators look and act."""
+    """Defines, fires, shows, pauses and resumes schedules."""
 
     def __init__(
         self, db: Database, enqueuer: Enqueuer, monotonic: Callable[[], float] = time.monotonic
@@ -86,7 +86,7 @@ class Schedules:
                 if found.source != API and found.gone_at is None and schedule.source == API:
                     raise ScheduleConflictError(found.name, found.source)
             tx.run("schedule.put", schedules=array([text]))
-            self._db.tell(tx, [LATER])
+            self._db.notify(tx, [LATER])
 
         self._db.transact(work)
         return self.get(schedule.name)
@@ -104,8 +104,8 @@ class Schedules:
             known = self._known(tx.run)
             put = tx.run("schedule.put", schedules=rows) if wanted else []
             lost = [name for name, row in known.items() if _is_lost(row, name, wanted, modules)]
-            gone = tx.run("schedule.vanish", names=lost) if lost else []
-            self._db.tell(tx, [LATER])
+            gone = tx.run("schedule.mark_gone", names=lost) if lost else []
+            self._db.notify(tx, [LATER])
             return Defined(
                 tuple(name for name, _ in put if name not in known),
                 tuple(name for name, _ in put if name in known),
@@ -151,7 +151,7 @@ class Schedules:
         principal = "null" if schedule.principal is None else schedule.principal.to_json()
         return f'{json.dumps(facts)[:-1]},"args":{schedule.args},"principal":{principal}}}'
 
-    # ------------------------------------------------------------------ looking
+    # ------------------------------------------------------------------ reading
 
     def list(self) -> list[Schedule]:
         """All schedules by name."""
@@ -213,7 +213,7 @@ class Schedules:
 
     def _resume(self, name: str, next_at: datetime, generation: int, tx: Transaction) -> bool:
         is_resumed = bool(tx.run("schedule.resume", name=name, next_at=next_at, generation=generation))
-        self._db.tell(tx, [LATER])
+        self._db.notify(tx, [LATER])
         return is_resumed
 
     def run_now(self, name: str) -> Enqueued:
@@ -232,7 +232,7 @@ class Schedules:
     # ------------------------------------------------------------------ firing
 
     def fire_due(self, limit: int = 100) -> Sequence[Fired]:
-        """Make the jobs of what is due; answers what became of each schedule. Call again while something is due."""
+        """Make the jobs of due schedules; returns the result for each schedule. Call again while something is due."""
         if not self._db.is_worth("fire"):
             return []
         return self._db.transact(partial(self._fire, limit))
@@ -395,7 +395,7 @@ def _job(schedule: Schedule, at: datetime, *, run_at: datetime | None = None) ->
 
 
 def _spread(schedule: Schedule, at: datetime, now: datetime) -> datetime | None:
-    """When a tick's job runs: within the jitter, at a place of its own that is the same whoever computes it. What was missed is spread
+    """When a tick's job runs: within the jitter, at a place of its own that is the same on every instance. What was missed is spread
     from now on."""
     if not schedule.jitter:
         return None

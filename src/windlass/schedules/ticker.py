@@ -16,7 +16,7 @@ from windlass.schedules.store import Schedules
 
 LIMIT = 100
 AGAIN = 0.02
-"""Something is due and somebody else has it: its commit is on its way, or its process died."""
+"""Seconds to wait while another instance has locked a due schedule: it is about to commit, or its process died."""
 
 PRUNE_EVERY = 600.0
 

@@ -1,4 +1,4 @@
-"""What a running job may ask of the store; engine/running_job_store.py does it."""
+"""The store as a running job sees it; engine/running_job_store.py implements it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from windlass.model import Captured, Enqueued, Lease, NewJob, Output, Progress
 
 
 class AttemptStore(Protocol):
-    """What a running job may ask of the store, under its own lease."""
+    """The calls to the store that a running job may make, under its own lease."""
 
     def checkpoint(
         self, lease: Lease, *, done: int, total: int | None = None, position: Any = None

@@ -1,7 +1,7 @@
 """What a database must offer for the store's verbs to run on it.
 
 The nouns (jobs, outputs, dependencies, ...) are written once, against this contract. The dialects differ in their .sql
-files and in the few things below: how a transaction begins, how values travel, how a waiting process is told.
+files and in the few things below: how a transaction begins, how values travel, how a waiting process is notified.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CHANNEL = "windlass"
 """The one notification channel. A payload is a phase name, or one of the words below."""
 
 LATER = "@later"
-"""Something was put into `job_later`: the promoter and the linker should look."""
+"""Something was put into `job_later`: the promoter and the linker should scan it."""
 
 NUDGE = "@nudge "
 """Followed by a phase: jobs went back to an old place in its queue, so low-water marks must be forgotten."""
@@ -31,7 +31,7 @@ CANCEL = "@cancel "
 """Followed by a job id: its holder should stop."""
 
 RECONNECTED = "@reconnected"
-"""Made by a listener itself: notifications may have been missed, look at everything."""
+"""Made by a listener itself: notifications may have been missed, so scan every phase."""
 
 
 BEATS, STEPS = "beats", "steps"
@@ -39,10 +39,10 @@ BEATS, STEPS = "beats", "steps"
 
 
 class Transaction(Protocol):
-    """An open transaction: verbs run in it commit or vanish together."""
+    """An open transaction: verbs run in it are committed or rolled back together."""
 
     def run(self, verb: str, **parameters: object) -> list[Row]:
-        """Run a verb; the rows of its last statement that answers any."""
+        """Run a verb; returns the rows of its last statement that returns any."""
         ...
 
 
@@ -60,11 +60,11 @@ class Effect(Transaction, Protocol):
 
 
 class Listener(Protocol):
-    """Hears hints about new work; hints may be lost, doubled or late, and nothing but speed rests on them."""
+    """Receives hints about new work; hints may be lost, doubled or late, and nothing but speed depends on them."""
 
     @property
     def is_connected(self) -> bool:
-        """Whether hints can arrive now; where not, whoever waits should look more often."""
+        """Whether hints can arrive now; where they cannot, a waiting instance should scan more often."""
         ...
 
     def wait(self, timeout: float) -> Sequence[str]:
@@ -79,7 +79,7 @@ class Database(Protocol):
 
     dialect: str
     low_water: bool
-    """Whether claims and promotions should start at a low-water mark (see marks.py)."""
+    """Whether claims and promotions should start at a low-water mark (see jobs/low_water.py)."""
 
     @property
     def open_effects(self) -> OpenEffects | None:
@@ -97,12 +97,12 @@ class Database(Protocol):
     def transact(self, work: Callable[[Transaction], T], *, waits: bool = False) -> T:
         """Run ``work`` in one transaction; repeated from the start after a deadlock, so it must have no other effects.
 
-        ``waits`` says that it may have to wait until somebody else's transaction ends: for a bounded time, and never on all connections.
+        ``waits`` says that it may have to wait for another session's transaction: for a bounded time, and never on all connections.
         """
         ...
 
     def reserved(self, need: str) -> AbstractContextManager[None]:
-        """Until its end, what this thread runs has a connection that nobody else can take: ``BEATS`` or ``STEPS``."""
+        """Reserve a connection for this thread until the block ends: for ``BEATS`` or for ``STEPS``."""
         ...
 
     def step(
@@ -117,7 +117,7 @@ class Database(Protocol):
     ) -> tuple[Sequence[str] | None, list[Row]]:
         """Record plain ends and claim the next batch in one commit.
 
-        Answers the ids that were finished (None when all were) and the claimed rows.
+        Returns the ids that were finished (None when all were) and the claimed rows.
         """
         ...
 
@@ -125,9 +125,9 @@ class Database(Protocol):
     """From how many plain jobs on ``bulk`` pays; infinity where it never does."""
 
     def bulk(self, lines: Callable[[str], Iterable[str]], phases: str) -> list[Row]:
-        """Stream plain jobs into the queue and count them, in one commit; answers the phases that were told.
+        """Stream plain jobs into the queue and count them, in one commit; returns the phases that were notified.
 
-        ``lines`` is given how a line ends and answers text; it may be asked again.
+        ``lines`` is called with the end of a line and returns text; it may be called again.
         """
         ...
 
@@ -137,15 +137,15 @@ class Database(Protocol):
         ...
 
     def fenced(self, tx: Effect, work: Callable[[], T]) -> T:
-        """Run the last statements of an effect; what is repeated or mended here never repeats the handler's own."""
+        """Run the last statements of an effect; a repeat here never repeats the handler's own statements."""
         ...
 
-    def tell(self, tx: Transaction, phases: Iterable[str], *, nudge: bool = False) -> None:
+    def notify(self, tx: Transaction, phases: Iterable[str], *, nudge: bool = False) -> None:
         """Hint, when ``tx`` commits, that these phases have work; ``nudge`` where it lies behind the low-water marks."""
         ...
 
     def wait(self, phases: Sequence[str], seconds: float) -> None:
-        """Say that somebody will listen for these phases for a while."""
+        """Register as waiting for these phases for so many seconds, so that enqueues notify."""
         ...
 
     def listen(self) -> Listener: ...
@@ -168,12 +168,12 @@ class Database(Protocol):
         ...
 
     def is_worth(self, verb: str, **parameters: object) -> bool:
-        """Whether a verb would find anything to do, where asking is cheaper than doing: on SQLite a look is a read, and
-        doing takes the one write lock."""
+        """Whether a verb would find anything to do, where a check is cheaper than the verb: on SQLite the check is a read, and
+        the verb takes the one write lock."""
         ...
 
     def drop_history(self, keep: Retention, *, only_empty: bool = False) -> int:
-        """Remove whole days of history that are past every retention, where the dialect can; how many jobs went.
+        """Remove whole days of history that are past every retention, where the dialect can; returns how many jobs were removed.
 
         With ``only_empty`` only days that hold no job any more.
         """
@@ -189,14 +189,14 @@ class Database(Protocol):
         ...
 
     def upkeep(self) -> None:
-        """What the dialect itself wants done now and then (history partitions, WAL checkpoints)."""
+        """Do the dialect's own periodic work (history partitions, WAL checkpoints)."""
         ...
 
     def close(self) -> None: ...
 
 
 EFFECT = "windlass_effect"
-"""The savepoint that stands at the beginning of an effect; it is gone if somebody ended the transaction."""
+"""The savepoint that stands at the beginning of an effect; it is gone if the handler ended the transaction."""
 
 ENDED_BY_HANDLER = (
     "the handler ended its transaction itself (COMMIT, ROLLBACK, commit(), …), so its writes and its job's end are no longer "

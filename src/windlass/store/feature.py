@@ -45,7 +45,7 @@ class MovedJob(NamedTuple):
 
 
 class RetriedJob(NamedTuple):
-    """An ended job that somebody brings back, with what its history says. ``is_waiting``: it waits for its parents again."""
+    """An ended job that is retried by hand, with what its history says. ``is_waiting``: it waits for its parents again."""
 
     id: str
     kind: str
@@ -76,7 +76,7 @@ class Insertion:
 
 @dataclass(slots=True)
 class Recording:
-    """One transaction that records ends. ``is_foreign``: somebody else commits it, who may take a while."""
+    """One transaction that records ends. ``is_foreign``: the caller commits it, perhaps much later."""
 
     tx: Transaction
     inserter: Inserter
@@ -94,14 +94,14 @@ class Retrying:
 
 
 class Agenda(Protocol):
-    """What there is to do, as one read of the database said it (``AgendaItems``)."""
+    """The work that is due, from one read of the database (``AgendaItems``)."""
 
     def has(self, name: str) -> bool:
         """Whether the column of that name says that there is something to do."""
 
 
 class FeatureDuty(NamedTuple):
-    """Something that a feature does in the background, on any instance. ``run`` returns the seconds until there may be more to do, or
+    """Background work of a feature, on any instance. ``run`` returns the seconds until there may be more to do, or
     None. Duties that take long (``is_long``) run behind the others."""
 
     name: str
@@ -119,12 +119,12 @@ class PutOff(Exception):  # noqa: N818  a signal between a feature and the core,
 
 
 class Feature:
-    """What may be done at each point of a job's life; a feature overrides what it needs."""
+    """The hooks at each point of a job's life; a feature overrides those it needs."""
 
     name: ClassVar[str]
     flag: ClassVar[Flag]
     is_alone: ClassVar[bool] = False
-    """Whether an enqueue with this feature reads before and after its insert, so that a repeat must be found out."""
+    """Whether an enqueue with this feature reads before and after its insert, so that a repeat must be detected."""
 
     # ---------------------------------------------------------------- storing
 
@@ -140,7 +140,7 @@ class Feature:
         """The same for what is wrong only with several requests of one call."""
 
     def may_wait(self, job: NewJob) -> bool:
-        """Whether somebody else's open transaction can keep this job from being stored."""
+        """Whether another session's open transaction can keep this job from being stored."""
         return False
 
     def before_insert(self, call: Insertion, jobs: list[CheckedJob]) -> list[CheckedJob]:
@@ -166,7 +166,7 @@ class Feature:
         return ()
 
     def on_cancel(self, tx: Transaction, job_id: str) -> None:
-        """Somebody cancels a job: it has ended, or its holder will be told."""
+        """Called when a job is cancelled: it has ended, or its holder will be notified."""
 
     def on_retried(self, call: Retrying, jobs: Sequence[RetriedJob]) -> None:
         """Jobs are brought back by hand, whatever their flags; raises to refuse that."""
@@ -174,11 +174,11 @@ class Feature:
     # ---------------------------------------------------------------- upkeep
 
     def duties(self, db: Database, inserter: Inserter, every: float) -> Sequence[FeatureDuty]:
-        """What is to be done in the background, at least every so many seconds."""
+        """The feature's background duties, each run at least every ``every`` seconds."""
         return ()
 
     def on_pruned(self, db: Database) -> None:
-        """Old jobs were removed: remove what nobody needs any more."""
+        """Called after old jobs were removed: remove rows that are no longer needed."""
 
 
 _registered: list[Feature] = []
@@ -204,8 +204,8 @@ def carry(
     *,
     behind: str | None = None,
 ) -> None:
-    """Tell features of jobs that ended or left their phase, and of jobs that end because of that; only those behind the feature of that
-    name, where one is given."""
+    """Call features for jobs that ended or left their phase, and for jobs that end because of that; only the features behind the one
+    named ``after``, where it is given."""
     known = list(ended)
     names = [feature.name for feature in _registered]
     for feature in _registered[names.index(behind) + 1 if behind else 0 :]:
@@ -216,7 +216,7 @@ def carry(
 
 
 def retry(call: Retrying, jobs: Iterable[RetriedJob]) -> None:
-    """Tell features of jobs that are brought back."""
+    """Call features for jobs that are retried by hand."""
     given = list(jobs)
     for feature in _registered:
         feature.on_retried(call, given)

@@ -7,7 +7,7 @@ from windlass.urls import dialect_of
 
 
 def migrate(url: str, *, patience: float = PATIENCE) -> list[str]:
-    """Bring the database a URL names up to date; answers the names of the migrations applied.
+    """Bring the database a URL names up to date; returns the names of the migrations applied.
 
     Waits up to ``patience`` seconds for other migrators and for locks.
     """
@@ -21,7 +21,7 @@ def migrate(url: str, *, patience: float = PATIENCE) -> list[str]:
 
 
 def status(url: str) -> Status:
-    """Where the database a URL names stands; asking changes nothing."""
+    """Which migrations the database a URL names has and lacks; changes nothing."""
     if dialect_of(url) == "sqlite":
         from windlass.store.sqlite.migrate import status_sqlite
 

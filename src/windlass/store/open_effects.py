@@ -1,8 +1,8 @@
-"""The effect transactions that this process has open on one SQLite file, and who would wait for one of them in vain.
+"""The effect transactions that this process has open on one SQLite file, and the writes that would wait for one of them for ever.
 
 SQLite has one write lock for a file, and an effect transaction holds it until the handler leaves its block. Other writers wait for that.
 Two waits never end, so they are refused at once: a write of the handler inside its own block, and a write that blocks the event loop on
-which another coroutine has such a block open, because that block cannot be left while the loop stands still. The first is told by the
+which another coroutine has such a block open, because that block cannot be left while the loop stands still. The first is detected by the
 context of the caller, which tasks and ``asyncio.to_thread`` inherit; the second by the loop that runs in the caller's thread.
 """
 
@@ -33,16 +33,16 @@ _own: ContextVar[tuple[OpenEffect, ...]] = ContextVar("windlass_open_effects", d
 
 
 class OpenEffects:
-    """Those on one file. ``begin`` is called where the handler's code runs; on a loop before anything waits for the lock."""
+    """The open effect transactions on one file. ``begin`` is called where the handler's code runs; on a loop before anything waits for the lock."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self.all: set[OpenEffect] = set()
-        """Empty while no effect transaction is open: a look at it costs a write nothing."""
+        """Empty while no effect transaction is open: a write that checks it pays nothing."""
         forking.watch(self)
 
     def after_fork_in_child(self) -> None:
-        """They are open in the parent."""
+        """Forget the transactions of the parent, which are open there."""
         self.all = set()
 
     def begin(self, job_id: str, *, blocks: bool) -> OpenEffect:
@@ -58,7 +58,7 @@ class OpenEffects:
         self.all.discard(effect)
 
     def refuse(self, *, blocks: bool) -> None:
-        """Raise where a write of the caller would wait for a transaction that cannot end meanwhile."""
+        """Raise if a write of the caller would wait for a transaction that cannot end meanwhile."""
         others = self.all.copy()
         if not others:
             return

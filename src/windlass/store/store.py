@@ -30,7 +30,7 @@ OPTIONS: Mapping[str, frozenset[str]] = {
         {"auto_migrate", "clock", "connect_timeout", "direct_url", "max_connections", "pooled"}
     ),
 }
-"""What may be said of a database beside its URL."""
+"""The options of a database beside its URL."""
 
 
 class CoreStore:
@@ -74,7 +74,7 @@ class CoreStore:
         return cls(PostgresDatabase(url, **options), again)
 
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        """Store jobs durably, all or none; answers in the order given."""
+        """Store jobs durably, all or none; returns in the order given."""
         return self.enqueuer.enqueue(jobs)
 
     def enqueue_checked(self, jobs: Sequence[CheckedJob]) -> list[Enqueued]:
@@ -86,7 +86,7 @@ class CoreStore:
         return self.enqueuer.enqueue_alike(alike)
 
     def join(self, *, lease: timedelta = LEASE, info: Mapping[str, Any] | None = None) -> Holder:
-        """Become an instance that may claim jobs."""
+        """Register as an instance that may claim jobs."""
         return Holder(self.db, self.enqueuer, lease=lease, info=info)
 
     def writes(self, lease: timedelta = LEASE) -> HeldJob:
@@ -95,7 +95,7 @@ class CoreStore:
         return HeldJob(self.db, self.enqueuer, lease)
 
     def resume(self, lease: Lease) -> Progress | None:
-        """Where a held job goes on, or None if it starts at the beginning."""
+        """The saved position of a held job, or None if it starts at the beginning."""
         return self.jobs.progress(lease.id)
 
     def outputs_of(self, lease: Lease) -> list[Output]:
@@ -103,11 +103,11 @@ class CoreStore:
         return self.outputs.of(lease.id)
 
     def listen(self) -> Listener:
-        """Hear hints about new work."""
+        """Open a listener for hints about new work."""
         return self.db.listen()
 
     def wait(self, phases: Sequence[str], seconds: float) -> None:
-        """Say that somebody listens for these phases for a while, so that enqueues tell."""
+        """Register as waiting for these phases for so many seconds, so that enqueues notify."""
         self.db.wait(phases, seconds)
 
     def now(self) -> datetime:

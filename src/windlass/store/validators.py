@@ -1,4 +1,4 @@
-"""What names, labels and numbers may look like before they reach a database."""
+"""Checks names, labels and numbers before they reach a database."""
 
 from __future__ import annotations
 

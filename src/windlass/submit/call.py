@@ -1,4 +1,4 @@
-"""From a call of ``enqueue`` to a request: arguments are validated by the handler's annotations, options are told from them."""
+"""From a call of ``enqueue`` to a request: arguments are validated by the handler's annotations, options are separated from them."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def new_jobs(
 ) -> list[NewJob] | SameKindJobs:
     """The requests that a call of ``enqueue_many`` stands for; as one, where they differ in nothing but their arguments.
 
-    A generator may say who asks by a block around its ``yield``, and may use its objects again: what it gives is captured and encoded
+    A generator may set the principal by a block around its ``yield``, and may use its objects again: what it gives is captured and encoded
     before it goes on.
     """
     encode = first.signature.encode_args

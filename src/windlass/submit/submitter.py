@@ -1,8 +1,8 @@
 """The one way jobs are submitted from Python: single ones from many callers are gathered into one insert and one commit.
 
-A commit costs a disk flush, whoever shares it. So callers of one process that submit at the same moment go together: the first one
+A commit costs one disk flush for any number of jobs. So callers of one process that submit at the same moment go together: the first one
 writes for all that wait, and hands the next batch to one of those. Jobs with keys, dependencies or ids of their own go alone: they
-may wait for somebody else's transaction, or be refused.
+may wait for another session's transaction, or be refused.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from windlass.store.jobs.copy import SameKindJobs
 MOST = 1000
 INTERRUPTED = (
     "the thread that stored this job together with its own was stopped by an exception of its own: whether the job is stored is unknown. "
-    "Look for it, or repeat the call; with a key, or an id of the job's own, a repeat makes no second job"
+    "Check app.store.jobs, or repeat the call; with a key, or an id of the job's own, a repeat makes no second job"
 )
 NOT_SENT = (
     "the database could not be reached while jobs of other callers were stored one by one; this job was not sent, and is not stored. "
@@ -34,7 +34,7 @@ NOT_SENT = (
 
 
 class _Latch:
-    """What one thread waits for, once. Not an Event: a signal handler's exception can leave an Event's own lock taken, and whoever sets it
+    """What one thread waits for, once. Not an Event: a signal handler's exception can leave an Event's own lock taken, and the thread that sets it
     then waits for ever. Here nothing but a lock's own methods can be interrupted, and those are either done or not."""
 
     __slots__ = ("_lock",)
@@ -56,20 +56,20 @@ class _Latch:
 class _Request:
     """One caller's job on its way."""
 
-    __slots__ = ("answer", "done", "error", "future", "job")
+    __slots__ = ("done", "enqueued", "error", "future", "job")
 
     def __init__(self, job: CheckedJob, future: asyncio.Future[Enqueued] | None = None) -> None:
         self.job = job
         self.future = future
         self.done = _Latch() if future is None else None
-        self.answer: Enqueued | None = None
+        self.enqueued: Enqueued | None = None
         self.error: Exception | None = None
 
     def result(self) -> Enqueued:
         if self.error is not None:
             raise self.error
-        assert self.answer is not None
-        return self.answer
+        assert self.enqueued is not None
+        return self.enqueued
 
 
 class Submitter:
@@ -90,7 +90,7 @@ class Submitter:
         self._others: ThreadPoolExecutor | None = None
 
     def after_fork_in_child(self) -> None:
-        """Those who lead and wait are threads of the parent."""
+        """Begin anew: the threads that lead and wait are the parent's."""
         self._begin()
 
     def submit(self, job: NewJob) -> Enqueued:
@@ -98,7 +98,7 @@ class Submitter:
         effects = self._store.db.open_effects
         if (
             effects is not None and effects.all
-        ):  # here: whoever writes for this caller has another thread and context
+        ):  # here: the thread that writes for this caller has another context
             effects.refuse(blocks=True)
         (checked,) = check([job])
         if checked.way == ALONE:
@@ -174,7 +174,7 @@ class Submitter:
                 del self._waiting[:MOST]
             self._write(batch)
         except BaseException as error:
-            _despite_interrupts(partial(self._tell, batch, error))
+            _despite_interrupts(partial(self._settle, batch, error))
             raise
         with self._lock:
             if not self._waiting:
@@ -183,7 +183,7 @@ class Submitter:
         self._hand_over()
 
     def _write_all(self, request: _Request) -> None:
-        """Write batch after batch until nobody waits: what the thread of an event loop's leader does."""
+        """Write batch after batch until no request waits; run by the thread of an event loop's leader."""
         while (
             self._leader is request
         ):  # not so where the thread started late, after its request had been given up
@@ -192,7 +192,7 @@ class Submitter:
                 self._take(batch)
                 self._write(batch)
             except BaseException as error:
-                _despite_interrupts(partial(self._tell, batch, error))
+                _despite_interrupts(partial(self._settle, batch, error))
                 _despite_interrupts(self._hand_over)
                 raise
             with self._lock:
@@ -205,7 +205,7 @@ class Submitter:
             del self._waiting[:MOST]
 
     def _leave(self, request: _Request) -> None:
-        """Have nobody wait for a request whose caller is gone. Where it is being written, its job may be stored."""
+        """Drop a request whose caller is gone. If it is being written, its job may be stored."""
         with self._lock:
             if request in self._waiting:
                 self._waiting.remove(request)
@@ -220,7 +220,7 @@ class Submitter:
         self._wake_leader()
 
     def _wake_leader(self) -> None:
-        """Have the leader lead; one that does already takes no harm. One that no thread can be started for hears of it, and the next in
+        """Have the leader lead; one that does already takes no harm. If no thread can be started for it, its caller gets the error, and the next in
         line leads."""
         while (leader := self._leader) is not None:
             if leader.done is not None:
@@ -236,7 +236,7 @@ class Submitter:
                     self._waiting.remove(leader)
                     self._leader = self._waiting[0] if self._waiting else None
                 leader.error = error
-                self._tell([leader])
+                self._settle([leader])
 
     def _start(self, request: _Request) -> None:
         with self._lock:
@@ -247,10 +247,10 @@ class Submitter:
     def _write(self, batch: Sequence[_Request]) -> None:
         """Store the jobs of a batch. What is no error of Windlass's is none of theirs, either: it is raised, as a signal handler did."""
         try:
-            for request, answer in zip(
+            for request, enqueued in zip(
                 batch, self._store.enqueue_checked([item.job for item in batch]), strict=True
             ):
-                request.answer = answer
+                request.enqueued = enqueued
         except EnqueueUnknownError as error:
             for request, job_id in zip(batch, error.ids, strict=True):  # each with its own id
                 request.error = EnqueueUnknownError([job_id], error.why)
@@ -265,14 +265,14 @@ class Submitter:
                 self._write_apart(batch)
             else:
                 batch[0].error = error
-        self._tell(batch)
+        self._settle(batch)
 
     def _write_apart(self, batch: Sequence[_Request]) -> None:
         """Store the jobs of a batch one by one, up to the first that the database itself fails: to wait for it again for each of the others
-        would take hours. Each caller is told as soon as its job is decided."""
+        would take hours. Each caller gets its result as soon as its job is decided."""
         for place, request in enumerate(batch):
             try:
-                request.answer = self._store.enqueue_checked([request.job])[0]
+                request.enqueued = self._store.enqueue_checked([request.job])[0]
             except FAULTS_OF_THE_STORE as fault:
                 request.error = left = fault
                 if isinstance(
@@ -285,12 +285,12 @@ class Submitter:
                 return
             except WindlassError as own:
                 request.error = own
-            self._tell([request])
+            self._settle([request])
 
-    def _tell(self, batch: Sequence[_Request], cause: BaseException | None = None) -> None:
+    def _settle(self, batch: Sequence[_Request], cause: BaseException | None = None) -> None:
         loops: dict[asyncio.AbstractEventLoop, list[_Request]] = defaultdict(list)
         for request in batch:
-            if request.answer is None and request.error is None:
+            if request.enqueued is None and request.error is None:
                 request.error = StoreUnreachableError(INTERRUPTED)
                 request.error.__cause__ = cause
             if request.done is not None:
@@ -298,7 +298,7 @@ class Submitter:
             elif request.future is not None:
                 loops[request.future.get_loop()].append(request)
         for loop, requests in loops.items():
-            with suppress(RuntimeError):  # the loop is closed: nobody waits there
+            with suppress(RuntimeError):  # the loop is closed: no caller waits there
                 loop.call_soon_threadsafe(_resolve, requests)
 
     def _pool(self) -> ThreadPoolExecutor:

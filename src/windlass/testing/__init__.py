@@ -7,7 +7,7 @@
         box.drain()                                    # runs what is due, retries included as the clock is moved
         assert box.only("welcome").result == "sent"
 
-Faults are real ones as far as the database can tell: a killed job leaves its claim behind and is recovered, a lost lease is lost.
+Faults are real ones for the database: a killed job leaves its claim behind and is recovered, a lost lease is lost.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class Sandbox:
     # ------------------------------------------------------------------ running
 
     def drain(self, *, advance: bool = False) -> int:
-        """Run everything that is due until nothing is; answers how many attempts ran. With ``advance`` the clock is moved to whatever is
+        """Run everything that is due until nothing is; returns how many attempts ran. With ``advance`` the clock is moved to jobs that are
         due later, too (retries, delays), until nothing is left at all."""
         runs = 0
         while runs < MOST_RUNS:
@@ -76,7 +76,7 @@ class Sandbox:
         raise AssertionError(f"{MOST_RUNS} attempts ran, and there is still work; does a job enqueue itself?")
 
     def run_one(self, job: Enqueued | Job | str) -> Job:
-        """Run one attempt of one job, which must be due; answers it as it stands afterwards."""
+        """Run one attempt of one job, which must be due; returns it as it is afterwards."""
         job_id = job if isinstance(job, str) else job.id
         self._upkeep()
         lease = self._held.claim_one(job_id)
@@ -98,7 +98,7 @@ class Sandbox:
         finally:
             self._original._submitter = before
 
-    # ------------------------------------------------------------------ looking
+    # ------------------------------------------------------------------ reading
 
     def jobs(self, kind: str | None = None, *, state: State | None = None) -> list[Job]:
         """All jobs (of a kind, in a state), oldest first."""
@@ -206,13 +206,13 @@ class Sandbox:
             return call
         self.faults.reached(lease.kind, "start", lease.attempt)
         try:
-            # As in a worker, whose threads know nothing of the block (as_principal) that somebody enqueued in.
+            # As in a worker, whose threads know nothing of the block (as_principal) around the enqueue.
             value = contextvars.Context().run(_called, call)
         except Killed:
             raise
         except LeaseLost:
             return None
-        except BaseException as error:  # noqa: BLE001  as an executor: whatever a handler raises is an outcome
+        except BaseException as error:  # noqa: BLE001  as an executor: anything a handler raises is an outcome
             return self._runner.raised(running, error)
         return self._runner.returned(running, value)
 
@@ -269,7 +269,7 @@ class _Access(NamedTuple):
 
 
 class _Inline(Submitter):
-    """Stores, then runs, before it answers."""
+    """Stores, then runs, before it returns."""
 
     def __init__(self, box: Sandbox) -> None:
         super().__init__(box.store)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from windlass.store.database import Row
-from windlass.transactions.async_bridge import ferry
+from windlass.transactions.async_bridge import run_in_thread
 from windlass.transactions.placeholders import Style
 from windlass.transactions.protocols import Caller, Execute, no_transaction
 
@@ -32,11 +32,11 @@ class AsyncpgCaller:
         return [tuple(record) for record in await self._connection.fetch(text, *values)]
 
     async def lend(self, work: Callable[[Caller], T]) -> T:
-        return await ferry(self.execute, lambda execute: work(_Ferried(self, execute)))
+        return await run_in_thread(self.execute, lambda execute: work(_Bridged(self, execute)))
 
 
-class _Ferried:
-    """The connection for plain code, which runs elsewhere."""
+class _Bridged:
+    """The connection for sync code, which runs on a thread."""
 
     dialect = AsyncpgCaller.dialect
     style = AsyncpgCaller.style

@@ -20,7 +20,7 @@ class _Home(NamedTuple):
     is_async: bool = False
 
 
-# Top package and name of a class, and what speaks for its objects; base classes count.
+# Top package and name of a class, and the caller class for its objects; base classes count.
 _HOMES = {
     ("psycopg", "Connection"): _Home("psycopg", "PsycopgCaller"),
     ("psycopg", "AsyncConnection"): _Home("psycopg", "AsyncPsycopgCaller", is_async=True),

@@ -126,7 +126,7 @@ def as_sqlite(value: object) -> Any:
 
 
 def as_rows(rows: Any) -> list[Row]:
-    """Answers without what a driver made of them: uuids are text, JSON is text, as the store's own drivers answer."""
+    """Rows without what a driver made of them: uuids are text, JSON is text, as the store's own drivers return them."""
     return [tuple(_carried(value) for value in row) for row in rows]
 
 

@@ -1,4 +1,4 @@
-"""What a module of this package offers for its library: one class per colour."""
+"""The classes that a module of this package has for its library: one for sync code, one for async code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ AsyncExecute = Callable[[str, Any], Awaitable[list[Row] | None]]
 
 
 class Caller(Protocol):
-    """Somebody's connection or session, for plain code."""
+    """A caller's connection or session, for sync code."""
 
     @property
     def dialect(self) -> str: ...
@@ -24,7 +24,7 @@ class Caller(Protocol):
     def style(self) -> Style: ...
 
     def require_transaction(self) -> None:
-        """Refuse where each statement would be committed by itself, as far as that can be told."""
+        """Refuse where each statement would be committed by itself, as far as that is known."""
         ...
 
     def begin(self) -> None:
@@ -36,7 +36,7 @@ class Caller(Protocol):
         ...
 
     def execute(self, text: str, values: Any) -> list[Row] | None:
-        """Run one statement; None where it answers no rows."""
+        """Run one statement; None if it returns no rows."""
         ...
 
 

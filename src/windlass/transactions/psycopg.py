@@ -10,7 +10,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
 from windlass.store.database import Row
-from windlass.transactions.async_bridge import ferry
+from windlass.transactions.async_bridge import run_in_thread
 from windlass.transactions.placeholders import Style
 from windlass.transactions.protocols import Caller, Execute, no_transaction
 
@@ -67,10 +67,10 @@ class AsyncPsycopgCaller:
             return await cursor.fetchall() if cursor.description is not None else None
 
     async def lend(self, work: Callable[[Caller], T]) -> T:
-        return await ferry(self.execute, lambda execute: work(_Ferried(self._connection, execute)))
+        return await run_in_thread(self.execute, lambda execute: work(_Bridged(self._connection, execute)))
 
 
-class _Ferried(PsycopgCaller):
+class _Bridged(PsycopgCaller):
     def __init__(self, connection: Any, execute: Execute) -> None:
         super().__init__(connection)
         self._execute = execute

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from windlass.store.database import Row
-from windlass.transactions.async_bridge import ferry
+from windlass.transactions.async_bridge import run_in_thread
 from windlass.transactions.placeholders import Style
 from windlass.transactions.protocols import Caller, Execute, no_transaction
 
@@ -67,10 +67,10 @@ class AiosqliteCaller:
             return list(await cursor.fetchall()) if cursor.description is not None else None
 
     async def lend(self, work: Callable[[Caller], T]) -> T:
-        return await ferry(self.execute, lambda execute: work(_Ferried(self._connection, execute)))
+        return await run_in_thread(self.execute, lambda execute: work(_Bridged(self._connection, execute)))
 
 
-class _Ferried(SqliteCaller):
+class _Bridged(SqliteCaller):
     def __init__(self, connection: Any, execute: Execute) -> None:
         super().__init__(connection)
         self._execute = execute
@@ -92,5 +92,5 @@ def _autocommit(connection: Any) -> Any:
     """True, False, or neither: then ``isolation_level`` decides, as it always does before Python 3.12."""
     try:
         return getattr(getattr(connection, "_conn", connection), "autocommit", None)
-    except sqlite3.ProgrammingError:  # aiosqlite's inner connection does not answer other threads
+    except sqlite3.ProgrammingError:  # aiosqlite's inner connection refuses other threads
         return None

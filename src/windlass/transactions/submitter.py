@@ -35,36 +35,38 @@ class TransactionSubmitter:
         self._clock = clock
         self._inserter = Inserter(as_sqlite if dialect == "sqlite" else datetime.isoformat)
 
-    def submit(self, where: Any, jobs: Sequence[NewJob], *, tell: bool = True) -> list[Enqueued]:
+    def submit(self, where: Any, jobs: Sequence[NewJob], *, notify: bool = True) -> list[Enqueued]:
         """Store jobs in the transaction of a plain connection or session.
 
-        Workers that wait are told with its commit; but not with ``tell=False``, nor where the transaction is known to be committed in
-        two phases: PostgreSQL prepares none that tells somebody.
+        Its commit notifies waiting workers; but not with ``notify=False``, nor where the transaction is known to be committed in
+        two phases: PostgreSQL does not prepare a transaction that notifies.
         """
-        return self._submit(plain_caller(where), jobs, tell)
+        return self._submit(plain_caller(where), jobs, notify)
 
-    async def submit_async(self, where: Any, jobs: Sequence[NewJob], *, tell: bool = True) -> list[Enqueued]:
+    async def submit_async(
+        self, where: Any, jobs: Sequence[NewJob], *, notify: bool = True
+    ) -> list[Enqueued]:
         """The same for an async one."""
         caller = async_caller(where)
         if not _is_driver(caller) or not all(job.is_plain for job in jobs):
-            return await caller.lend(lambda plain: self._submit(plain, jobs, tell))
+            return await caller.lend(lambda plain: self._submit(plain, jobs, notify))
         require(caller, self._dialect)
         entries = check(jobs)
         if entries:
-            rows = self._inserter.rows(entries, inbox=True, tell=tell and not _is_two_phase(caller))
+            rows = self._inserter.rows(entries, inbox=True, notify=notify and not _is_two_phase(caller))
             if await run_verb(caller, self._clock, "enqueue", jobs=rows):
-                self._inserter.notify_throttle.note_told([INBOX])
+                self._inserter.notify_throttle.note_notified([INBOX])
         return [Enqueued(entry.id, created=True) for entry in entries]
 
-    def _submit(self, caller: Caller, jobs: Sequence[NewJob], tell: bool) -> list[Enqueued]:
+    def _submit(self, caller: Caller, jobs: Sequence[NewJob], notify: bool) -> list[Enqueued]:
         tx = join(caller, self._dialect, self._clock)
-        tell = tell and not _is_two_phase(caller)
+        notify = notify and not _is_two_phase(caller)
         if all(job.is_plain for job in jobs):
-            return self._inserter.enqueue_in(tx, jobs, tell=tell)
+            return self._inserter.enqueue_in(tx, jobs, notify=notify)
         for _ in range(TRIES):
             try:
                 with tx.all_or_nothing():
-                    return self._inserter.enqueue_in(tx, jobs, tell=tell)
+                    return self._inserter.enqueue_in(tx, jobs, notify=notify)
             except RepeatRaced:
                 continue
         raise StoreError(

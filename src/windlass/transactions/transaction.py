@@ -50,7 +50,7 @@ class _Statements:
 
 
 class CallerTransaction:
-    """Verbs in a caller's transaction; it commits or vanishes with it, and is the caller's to end."""
+    """Verbs in a caller's transaction; they are committed or rolled back with it, and the caller ends it."""
 
     def __init__(self, caller: Caller, clock: Clock | None = None) -> None:
         self._caller = caller
@@ -60,9 +60,9 @@ class CallerTransaction:
         rows: list[Row] = []
         with explained():
             for spelled, values in self._statements.of(verb, parameters):
-                answer = self._caller.execute(spelled.text, values)
-                if answer is not None:
-                    rows = as_rows(answer)
+                result = self._caller.execute(spelled.text, values)
+                if result is not None:
+                    rows = as_rows(result)
         return rows
 
     @contextmanager
@@ -85,9 +85,9 @@ async def run_verb(caller: DriverCaller, clock: Clock | None, verb: str, **param
     rows: list[Row] = []
     with explained():
         for spelled, values in _Statements(caller, clock).of(verb, parameters):
-            answer = await caller.execute(spelled.text, values)
-            if answer is not None:
-                rows = as_rows(answer)
+            result = await caller.execute(spelled.text, values)
+            if result is not None:
+                rows = as_rows(result)
     return rows
 
 

@@ -1,8 +1,8 @@
 """Reads in one statement which duties have something to do, and runs those.
 
 The duties: recover jobs of dead instances, move due jobs into their queues, fold counts, and the duties of the features (link children,
-admit limited jobs, flag jobs of kinds that have new rules). A duty that fails does not stop the others. The ticker is told when the next
-tick of a schedule is due. An instance with nothing to do reads one row every few seconds.
+admit limited jobs, flag jobs of kinds that have new rules). A duty that fails does not stop the others. The ticker is notified of the next
+tick of a schedule. An instance with nothing to do reads one row every few seconds.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from windlass.upkeep.troubles import Troubles
 
 LIMIT = 1000
 FOLD_EVERY = 2.0
-SPREAD = 0.25  # seconds over which the instances of a fleet come to look at a lease that may have run out
+SPREAD = 0.25  # seconds over which the instances of a fleet check a lease that may have run out
 
 
 class Agenda:
@@ -50,14 +50,14 @@ class Agenda:
         ]
 
     def run(self) -> float:
-        """See to everything that is due; seconds until there is more, as far as is known."""
-        looked = time.monotonic()
+        """Run every duty that is due; returns the seconds until there is more, as far as is known."""
+        read_at = time.monotonic()
         agenda = self._store.upkeep.agenda()
         due_in, expires_in = agenda.due_in, agenda.expires_in
         self._resume(agenda.resume_in)
         if (tick_in := agenda.features["tick_in"]) is not None:
             self._on_tick(max(0.0, tick_in))
-        # First: nobody else takes over what a dead instance held.
+        # First: no other duty takes over what a dead instance held.
         self._do("recovery", agenda.has_dead, self._recoverer.run)
         if self._do("promotion", due_in is not None and due_in <= 0, self._promote):
             agenda = self._store.upkeep.agenda()
@@ -73,14 +73,14 @@ class Agenda:
         if (
             expires_in is not None
         ):  # the timer is the net: recovery is due when the next lease can have run out
-            times.append(expires_in + SPREAD * random.random() - (time.monotonic() - looked))
+            times.append(expires_in + SPREAD * random.random() - (time.monotonic() - read_at))
         return max(0.0, min([self._every, *times]))
 
     def _run(self, duty: FeatureDuty, agenda: AgendaItems) -> float | None:
         return self._do(duty.name, duty.is_due(agenda), lambda: duty.run(agenda))
 
     def _resume(self, resume_in: float | None) -> None:
-        """Have all queues looked at when a pause is over that had an end: nobody else says so."""
+        """Have all queues scanned when a pause with an end is over: nothing else notifies of that."""
         if self._resumes_at is not None and time.monotonic() >= self._resumes_at:
             self._on_resumed()
         self._resumes_at = None if resume_in is None else time.monotonic() + resume_in

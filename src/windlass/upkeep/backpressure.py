@@ -1,4 +1,4 @@
-"""What the database's counts tell an instance: a phase that is full holds back the one before it, and a phase nobody serves is named.
+"""Acts on the database's counts: a phase that is full holds back the one before it, and a phase that is not served is reported.
 
 Both come from one read of counts, made only where there is a reason: a phase with ``max_waiting``, or half a minute gone by.
 """
@@ -20,7 +20,7 @@ from windlass.store.jobs.instances import HasHolder
 log = get_logger("windlass.upkeep")
 
 EASED = 0.8  # a phase that was full is open again at this share
-SPEAK_EVERY = 600.0
+WARN_EVERY = 600.0
 PAGE = 100
 
 
@@ -45,7 +45,7 @@ class Pressure:
         return bool(self._watched)
 
     def run(self) -> None:
-        """Look at how full the phases are."""
+        """Check how full the phases are."""
         counts = self._store.phases.counts()
         for name, (following, most) in self._watched.items():
             count = counts.get(following, Counts())
@@ -69,8 +69,8 @@ class Unserved:
     """Phases with queued jobs that no living instance serves: a handler was taken away, or a worker was not started.
 
     They are named in the log and in the health report. Where this instance knows the kind but not the phase (its pipeline was changed
-    while jobs were in it) nobody will ever come: after ``fail_after`` seconds without anyone serving it, as this instance saw it, each
-    such job ends with an error that says so, and can be retried when the phase is back. How long a job was queued says nothing: it may
+    while jobs were in it) it will never be served: after ``fail_after`` seconds without an instance that serves it, as this instance saw it,
+    each of its jobs ends with an error that says so, and can be retried when the phase is back. How long a job was queued says nothing: it may
     be the backlog of a phase that was served until a moment ago.
     """
 
@@ -88,12 +88,12 @@ class Unserved:
         self._instance = instance
         self._fail_after = fail_after
         self._record = record
-        self._told: dict[str, float] = {}
+        self._warned_until: dict[str, float] = {}
         self._since: dict[str, float] = {}
         self.phases: dict[str, int] = {}
 
     def run(self) -> None:
-        """Look for phases nobody serves."""
+        """Find phases that no instance serves."""
         waiting = {
             phase: count.queued for phase, count in self._store.phases.counts().items() if count.queued > 0
         }
@@ -105,7 +105,7 @@ class Unserved:
         now = time.monotonic()
         self._since = {phase: self._since.get(phase, now) for phase in self.phases}
         for phase, count in self.phases.items():
-            self._speak(phase, count)
+            self._warn(phase, count)
             if self._registry.phase(phase) is not None:
                 continue  # it is not gone: no worker that serves it was started
             if self._fail_after is None or now - self._since[phase] < self._fail_after:
@@ -113,10 +113,10 @@ class Unserved:
             if any(self._registry.kind(name) is not None for name in _may_be_of(phase)):
                 self._fail(phase, self._fail_after)
 
-    def _speak(self, phase: str, count: int) -> None:
+    def _warn(self, phase: str, count: int) -> None:
         now = time.monotonic()
-        if now >= self._told.get(phase, 0.0):
-            self._told[phase] = now + SPEAK_EVERY
+        if now >= self._warned_until.get(phase, 0.0):
+            self._warned_until[phase] = now + WARN_EVERY
             emit(events.UNSERVED, events.jobs_wait(count), phase=phase, queued=count)
 
     def _fail(self, phase: str, fail_after: float) -> None:

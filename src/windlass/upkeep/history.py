@@ -13,11 +13,11 @@ LEAST, MOST = 100, 10_000
 SHORT, LONG = 0.1, 0.3
 """Seconds that a piece should take: other duties wait for it."""
 SOON, SELDOM = 10.0, 600.0
-"""Seconds until it is tried again behind somebody's lock or transaction: more and more, since each try keeps others waiting for a moment."""
+"""Seconds until it is tried again behind another session's lock or transaction: more and more, since each try keeps others waiting for a moment."""
 
 
 class History:
-    """A duty of every instance; one of them does it at a time. Where there is nothing to do it is one look at the catalogue an hour."""
+    """A duty of every instance; one of them does it at a time. If there is nothing to do it is one read of the catalogue an hour."""
 
     def __init__(self, store: Store, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._upkeep = store.upkeep

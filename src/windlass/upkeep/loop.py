@@ -27,7 +27,7 @@ TRY_AGAIN = 1.0
 class Duty:
     """Something to be done every ``every`` seconds (± ``jitter`` of it), or when asked for.
 
-    ``run`` may answer the seconds until it wants to run next; None leaves it at ``every``.
+    ``run`` may return the seconds until it wants to run next; None leaves it at ``every``.
     """
 
     name: str
@@ -82,11 +82,11 @@ class UpkeepLoop:
                     self._do(duty)
 
     def _do(self, duty: Duty) -> None:
-        with self._lock:  # before it runs: whoever asks while it runs is served afterwards
+        with self._lock:  # before it runs: a request that comes while it runs is served afterwards
             duty.due_at = time.monotonic() + duty.every * (1 + duty.jitter * (2 * random.random() - 1))
         try:
             wanted = duty.run()
-        except Exception as error:  # noqa: BLE001  whatever it is, the other duties go on
+        except Exception as error:  # noqa: BLE001  the other duties go on after any error
             self._troubles.failed(duty.name, error)
             if not isinstance(error, StoreUnreachableError):
                 return

@@ -1,4 +1,4 @@
-"""Asks a phase's own probe whether its output is there already, and makes the end of a job of the answer."""
+"""Calls a phase's own probe, which says whether its output is there already, and makes the outcome of the job of its result."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def ended_before(phase: Phase, lease: Lease) -> Outcome | None:
 
 
 def probe(phase: Phase, lease: Lease) -> Any:
-    """Ask a phase's probe: None or False says that the output is not there, True that it is, anything else is the output."""
+    """Call a phase's probe: None or False says that the output is not there, True that it is, anything else is the output."""
     assert phase.probe is not None
-    answer = phase.probe(**phase.signature.decode_args(lease.args_json))
-    return asyncio.run(_awaited(answer)) if inspect.isawaitable(answer) else answer
+    result = phase.probe(**phase.signature.decode_args(lease.args_json))
+    return asyncio.run(_awaited(result)) if inspect.isawaitable(result) else result
 
 
-async def _awaited(answer: Awaitable[Any]) -> Any:
-    return await answer
+async def _awaited(result: Awaitable[Any]) -> Any:
+    return await result

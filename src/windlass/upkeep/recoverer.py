@@ -1,8 +1,8 @@
-"""Takes over what dead instances held. First it is looked whether the output exists; only then is a job run again.
+"""Takes over the jobs of dead instances. A job is run again only if its output does not exist.
 
-The store looks at outputs that phases stored with it. A phase may also have a probe of its user's ("is my output there?"): such a
-job is held by this instance while the probe is asked, outside of any transaction. Where the probe says no, the job becomes what the store
-would have made of it.
+The store checks outputs that phases stored with it. A phase may also have a probe of its own ("is my output there?"): such a
+job is held by this instance while the probe runs, outside of any transaction. If the probe finds no output, the outcome is the one that
+the store would have recorded.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Recoverer:
         self._in_thread(lambda: self._record(self._judge(item.lease, item.deaths)))
 
     def _judge(self, lease: Lease, deaths: int) -> Outcome:
-        """What becomes of a job whose probe can be asked; a probe that raises says "I do not know", which is no."""
+        """The outcome of a job whose phase has a probe; a probe that raises found no output."""
         ended = ended_before(self._phases[lease.phase], lease)
         if ended is not None:
             return ended

@@ -1,4 +1,4 @@
-"""Writes what each minute came to, so that graphs survive the process that made them.
+"""Writes per-minute statistics, so that graphs survive the process that made them.
 
 Rows are absolute: the same minute is written again, with larger numbers, until it is over. So a write whose reply was lost is simply
 repeated, and rows that could not be written wait here for the next time. Minutes are the database's. When its clock is set back, a minute
@@ -52,7 +52,7 @@ class RollupStore(Protocol):
 
 
 class RollupWriter:
-    """A duty of every instance. An instance that ended no job since the last time says nothing to the database."""
+    """A duty of every instance. An instance that ended no job since the last time sends no statement."""
 
     def __init__(
         self,

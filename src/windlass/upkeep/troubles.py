@@ -1,6 +1,6 @@
-"""Duties that keep failing: told once, shown in health, and forgotten when they work again.
+"""Duties that keep failing: logged once, shown in health, and forgotten when they work again.
 
-One failure is no news: a deadlock, a lock that somebody held, a restart of the database. A duty that fails each time is not done by this
+One failure is not reported: a deadlock, a lock of another session, a restart of the database. A duty that fails each time is not done by this
 instance, and if its cause is in the data, by none.
 """
 
@@ -21,7 +21,7 @@ log = get_logger("windlass.upkeep")
 T = TypeVar("T")
 ENOUGH = 3
 AWAY = "database"
-"""Stands for all duties while the database does not answer: none of them is to blame."""
+"""Stands for all duties while the database does not answer: none of them is the cause."""
 
 
 class Troubles:
@@ -41,7 +41,7 @@ class Troubles:
             done = work()
         except StoreUnreachableError:
             raise
-        except Exception as error:  # noqa: BLE001  whatever it is, the other parts have their turn
+        except Exception as error:  # noqa: BLE001  the other parts run after any error
             self.failed(name, error)
             return None
         self.worked(name)
@@ -62,7 +62,7 @@ class Troubles:
             log.warning("the duty %r failed; it is tried again later", name, exc_info=error)
 
     def worked(self, name: str) -> None:
-        """A duty was done; so the database answers."""
+        """Note that a duty was done; so the database answers."""
         if not self._failed:
             return
         with self._lock:

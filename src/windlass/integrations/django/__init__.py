@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    """``app`` is made when it is first asked for, from the project's settings; Django is set up if nobody did."""
+    """``app`` is made when it is first asked for, from the project's settings; Django is set up if it was not yet."""
     if name != "app":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from windlass.integrations.django.project import current_app

@@ -100,15 +100,15 @@ def _libpq_names() -> set[str]:
 def _with_good_connections(handler: Callable[..., Any]) -> Callable[..., Any]:
     """A handler that, like a request, begins and ends without connections that are broken or too old."""
     if is_async(handler):
-        look = sync_to_async(close_old_connections)
+        check = sync_to_async(close_old_connections)
 
         @functools.wraps(handler)
         async def run_async(*args: Any, **kwargs: Any) -> Any:
-            await look()
+            await check()
             try:
                 return await handler(*args, **kwargs)
             finally:
-                await look()
+                await check()
 
         return run_async
 

@@ -27,12 +27,12 @@ from windlass.store.validators import (
 )
 
 PLAIN, BESIDE, ALONE = range(3)
-"""What an enqueue takes: one statement; one more for what is stored beside the job; or looks before and after the insert."""
+"""How an enqueue is written: one statement; one more for what is stored beside the job; or reads before and after the insert."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedJob:
-    """A checked request. ``pending`` is the number of jobs it waits for, ``way`` what storing it takes."""
+    """A checked request. ``pending`` is the number of jobs it waits for, ``way`` how it is written."""
 
     job: NewJob
     id: str
@@ -70,7 +70,7 @@ def check(jobs: Sequence[NewJob]) -> list[CheckedJob]:
 
 
 def _first_bad(jobs: Sequence[NewJob]) -> int:
-    """Which of them is refused; looked for only where one is."""
+    """The index of the job that is refused; searched for only after one was."""
     for index, job in enumerate(jobs):
         try:
             _check_one(job, "", set())

@@ -47,7 +47,7 @@ class CopyStream:
         self._job, self._calls, self._encode = alike.job, alike.calls, alike.encode
         self._ids: list[str] = []
         self._args: list[str] = []
-        self.answers: list[Enqueued] = []
+        self.results: list[Enqueued] = []
         if not alike.may_wait:
             self._make(len(self._calls))
 
@@ -59,13 +59,13 @@ class CopyStream:
 
     def lines(self, tail: str, *, flags: int = 0) -> Iterator[str]:
         """Chunks of whole lines, each ending with ``tail``."""
-        middle, self.answers = _fields(self._job, self._job.phase or self._job.kind, flags), []
+        middle, self.results = _fields(self._job, self._job.phase or self._job.kind, flags), []
         for start in range(0, len(self._calls), CHUNK):
             end = start + CHUNK
             self._make(end)
             ids, args = self._ids[start:end], [_safe(text) for text in self._args[start:end]]
             yield "".join([f"{job}{middle}{text}{tail}" for job, text in zip(ids, args, strict=True)])
-            self.answers += made(ids)
+            self.results += made(ids)
 
     def all(self) -> Iterator[tuple[str, str]]:
         """Id and arguments of each job, whether it was sent or not."""
@@ -84,27 +84,27 @@ def lines_of(entries: Sequence[CheckedJob], flags: Mapping[str, int], tail: str)
 
 
 def phases_json(counts: dict[str, int], loud: set[str]) -> str:
-    """What a bulk enqueue counts, and whom it tells."""
-    return json.dumps([{"phase": phase, "n": n, "tell": phase in loud} for phase, n in counts.items()])
+    """The phases of a bulk enqueue as JSON: how many jobs each gets, and whether it is notified."""
+    return json.dumps([{"phase": phase, "n": n, "notify": phase in loud} for phase, n in counts.items()])
 
 
 class _Draft:
-    """As in rows.py: an answer that is not frozen yet is made in a third of the time."""
+    """A result that is not frozen yet, as in rows.py: it is made in a third of the time."""
 
     __slots__ = Enqueued.__slots__
 
 
 def made(ids: Sequence[str]) -> list[Enqueued]:
-    """The answers to jobs that were all made."""
-    answers: list[Enqueued] = []
+    """The results of an enqueue that made all its jobs."""
+    results: list[Enqueued] = []
     for job in ids:
-        answer: Any = _Draft()
-        answer.id = job
-        answer.created = True
-        answer.replaced = False
-        answer.__class__ = Enqueued
-        answers.append(answer)
-    return answers
+        result: Any = _Draft()
+        result.id = job
+        result.created = True
+        result.replaced = False
+        result.__class__ = Enqueued
+        results.append(result)
+    return results
 
 
 def _fields(job: NewJob, phase: str, flags: int, own_id: str = "") -> str:

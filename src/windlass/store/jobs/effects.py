@@ -1,7 +1,7 @@
 """Effect transactions: a handler's own writes and its job's next state in ONE commit.
 
 The fence is the LAST statement before the commit: it locks the job's row, tests the token and changes the row, so
-either the effect and the state are both there, or neither. Until then nobody waits for this transaction: recovery
+either the effect and the state are both there, or neither. Until then no session waits for this transaction: recovery
 skips rows it cannot lock. The database ends a transaction that idles, or executes one statement, longer than the lease
 allows, so that a frozen holder frees its row on time.
 """
@@ -111,14 +111,14 @@ class EffectTransaction:
         return outputs.put(self._open, self._lease, outputs.output_row(self._lease, name, value))
 
     def announce(self, *, blocks: bool = False) -> None:
-        """Say in the handler's own context that this transaction is about to begin. A coroutine does so on its loop, before another
-        thread begins the transaction; raises where that would wait without end."""
+        """Register, in the handler's own context, that this transaction is about to begin. A coroutine does so on its loop, before another
+        thread begins the transaction; raises if that would wait for ever."""
         effects = self._db.open_effects
         if effects is not None and self._opened is None:
             self._opened = effects.begin(self._lease.id, blocks=blocks)
 
     def withdraw(self) -> None:
-        """An announced transaction is over, or did not begin."""
+        """Take the registration back: the transaction has ended, or did not begin."""
         opened, self._opened = self._opened, None
         if opened is not None and self._db.open_effects is not None:
             self._db.open_effects.end(opened)
@@ -175,10 +175,10 @@ class EffectTransaction:
 
 
 class Fence:
-    """What a job comes to, as the last statements of a transaction that is somebody else's: it counts if and when that commits.
+    """Records a job's outcome as the last statements of a transaction that the caller owns: it counts if and when that commits.
 
-    Its owner began it and will end it. So all that is done here about a holder that freezes with the row locked is to have the
-    database end the transaction when it idles too long, from here on and for this transaction only.
+    The caller began it and will end it. A holder that freezes with the row locked is handled by the database, which ends the
+    transaction when it idles too long, from here on and for this transaction only.
     """
 
     def __init__(

@@ -30,7 +30,7 @@ from windlass.urls import without_secrets
 
 
 class Inserter:
-    """Inserts jobs in transactions that somebody else opened; ``notify_throttle`` decides which enqueues notify."""
+    """Inserts jobs in transactions that the caller opened; ``notify_throttle`` decides which enqueues notify."""
 
     def __init__(
         self, stamp: Callable[[datetime], Any], monotonic: Callable[[], float] = time.monotonic
@@ -39,12 +39,12 @@ class Inserter:
         self.monotonic = monotonic
         self.notify_throttle = NotifyThrottle(monotonic)
         self.memory: dict[str, Any] = {}
-        """What features remember of this database."""
+        """Values that features cache for this database."""
 
-    def enqueue_in(self, tx: Transaction, jobs: Sequence[NewJob], *, tell: bool = True) -> list[Enqueued]:
-        """Store jobs inside a transaction that is not ours and may commit late: they pass through the inbox. ``tell`` is False where
-        nobody may be told, because the transaction will be prepared."""
-        return self.insert(tx, check(jobs), inbox=True, is_repeat=any(job.id for job in jobs), tell=tell)
+    def enqueue_in(self, tx: Transaction, jobs: Sequence[NewJob], *, notify: bool = True) -> list[Enqueued]:
+        """Store jobs inside a transaction that is not ours and may commit late: they pass through the inbox. ``notify`` is False where
+        the transaction must not notify, because it will be prepared."""
+        return self.insert(tx, check(jobs), inbox=True, is_repeat=any(job.id for job in jobs), notify=notify)
 
     def insert(
         self,
@@ -54,14 +54,14 @@ class Inserter:
         inbox: bool,
         is_repeat: bool,
         is_ours: bool = False,
-        tell: bool = True,
+        notify: bool = True,
     ) -> list[Enqueued]:
-        """The long way: features are called before and after the insert, and repeated ids are looked for.
+        """The long way: features are called before and after the insert, and repeated ids are detected.
 
         ``is_ours`` says that the store makes these jobs by itself, and not an application that knows what their phases allow.
         """
         if is_repeat:
-            # Two enqueues with one id take turns: the table alone cannot see a first self that is not committed and went
+            # Two enqueues with one id take turns: the table alone cannot show a first enqueue that is not committed and whose job went
             # to another table.
             tx.run("enqueue.lock", ids=sorted(entry.id for entry in entries))
         present = self._present(tx, entries) if is_repeat else set()
@@ -70,11 +70,11 @@ class Inserter:
         for feature in features():
             fresh = feature.before_insert(call, fresh)
         if fresh:
-            self._insert(tx, fresh, inbox=inbox, tell=tell)
+            self._insert(tx, fresh, inbox=inbox, notify=notify)
         for feature in features():
             feature.after_insert(call, fresh)
         if fresh and is_repeat:
-            # Insert first, look after: a first self that moved on meanwhile is visible to this later snapshot.
+            # Insert first, read after: a first job that moved on meanwhile is visible to this later snapshot.
             doubled = [row[0] for row in tx.run("enqueue.present", ids=[e.id for e in fresh]) if row[1] > 1]
             if doubled:
                 raise RepeatRaced(doubled)
@@ -103,17 +103,17 @@ class Inserter:
         return known
 
     def _insert(
-        self, tx: Transaction | Database, entries: Sequence[CheckedJob], *, inbox: bool, tell: bool = True
+        self, tx: Transaction | Database, entries: Sequence[CheckedJob], *, inbox: bool, notify: bool = True
     ) -> None:
-        rows = tx.run("enqueue", jobs=self.rows(entries, inbox=inbox, tell=tell))
-        self.notify_throttle.note_told([INBOX] if inbox and rows else [row[0] for row in rows])
+        rows = tx.run("enqueue", jobs=self.rows(entries, inbox=inbox, notify=notify))
+        self.notify_throttle.note_notified([INBOX] if inbox and rows else [row[0] for row in rows])
 
-    def rows(self, entries: Sequence[CheckedJob], *, inbox: bool, tell: bool = True) -> str:
-        """What the verb ``enqueue`` is given."""
-        notify_throttle = self.notify_throttle.among(entries, inbox=inbox) if tell else ()
-        return array(self.row(entry, inbox=inbox, tell=entry.id in notify_throttle) for entry in entries)
+    def rows(self, entries: Sequence[CheckedJob], *, inbox: bool, notify: bool = True) -> str:
+        """The JSON rows for the verb ``enqueue``."""
+        notify_throttle = self.notify_throttle.among(entries, inbox=inbox) if notify else ()
+        return array(self.row(entry, inbox=inbox, notify=entry.id in notify_throttle) for entry in entries)
 
-    def row(self, entry: CheckedJob, *, inbox: bool, tell: bool) -> str:
+    def row(self, entry: CheckedJob, *, inbox: bool, notify: bool) -> str:
         job = entry.job
         parts = [
             f'"id":"{entry.id}","kind":{json.dumps(job.kind)},"phase":{json.dumps(entry.phase)}',
@@ -129,8 +129,8 @@ class Inserter:
             parts.append(f'"run_at":{json.dumps(self.stamp(job.run_at))}')
         if inbox:
             parts.append('"inbox":true')
-        if tell:
-            parts.append('"tell":true')
+        if notify:
+            parts.append('"notify":true')
         parts.append(f'"args":{entry.args}')
         return f"{{{','.join(parts)}}}"
 
@@ -146,10 +146,10 @@ class Enqueuer(Inserter):
         self._db = db
 
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        """Store jobs durably, all or none; answers in the order given.
+        """Store jobs durably, all or none; returns in the order given.
 
         Repeating a call with the same ids makes no second job. When the connection breaks in the middle it is unknown
-        whether the jobs are there: they are looked up and the call is repeated once. Where that fails, too, it stays unknown, and
+        whether the jobs are there: they are read back and the call is repeated once. Where that fails, too, it stays unknown, and
         ``EnqueueUnknownError`` has the ids.
         """
         return self.enqueue_checked(check(jobs))
@@ -184,24 +184,24 @@ class Enqueuer(Inserter):
         loud = {like.phase} if self.notify_throttle.among([like], inbox=False) else set()
         try:
             text = partial(stream.lines, flags=_flags_of_kinds(self._db).get(like.job.kind, 0))
-            told = self._db.bulk(text, phases_json({like.phase: count}, loud))
+            notified = self._db.bulk(text, phases_json({like.phase: count}, loud))
         except StoreUnreachableError as lost:
             entries = [
                 CheckedJob(replace(like.job, args=Json(args)), job, like.phase, args)
                 for job, args in stream.all()
             ]
             return self._repeated(entries, lost)
-        self.notify_throttle.note_told([row[0] for row in told])
-        lines.streamed(like, (answer.id for answer in stream.answers))
-        return stream.answers
+        self.notify_throttle.note_notified([row[0] for row in notified])
+        lines.streamed(like, (made.id for made in stream.results))
+        return stream.results
 
     def _repeated(self, entries: Sequence[CheckedJob], lost: StoreUnreachableError) -> list[Enqueued]:
-        """What an enqueue whose reply was lost comes to when it is made again."""
+        """Repeat an enqueue whose reply was lost."""
         if lost.is_unsent:
             raise lost
         try:
             return self._db.transact(lambda tx: self.insert(tx, entries, inbox=False, is_repeat=True))
-        except StoreError as error:  # whatever it says of this try, the first one may have stored them
+        except StoreError as error:  # even if this try failed, the first one may have stored them
             why = str(error.__cause__ or lost.__cause__ or type(error).__name__).partition("\n")[0]
             raise EnqueueUnknownError([entry.id for entry in entries], without_secrets(why)) from error
 
@@ -214,16 +214,16 @@ class Enqueuer(Inserter):
         notify_throttle = self.notify_throttle.among(entries, inbox=False)
         loud = {entry.phase for entry in entries if entry.id in notify_throttle}
         counts = Counter(entry.phase for entry in entries)
-        told = self._db.bulk(lambda tail: [lines_of(entries, flags, tail)], phases_json(counts, loud))
-        self.notify_throttle.note_told([row[0] for row in told])
+        notified = self._db.bulk(lambda tail: [lines_of(entries, flags, tail)], phases_json(counts, loud))
+        self.notify_throttle.note_notified([row[0] for row in notified])
 
 
 class RepeatRaced(Exception):  # noqa: N818  a signal between this module and the database, never seen by callers
-    """A repeated enqueue met its first self in the middle of a move; the transaction starts again."""
+    """A repeated enqueue found its first job in the middle of a move; the transaction starts again."""
 
 
 def _may_wait(entry: CheckedJob) -> bool:
-    """Whether somebody else's open transaction can keep a job from being stored: uniqueness is a wait."""
+    """Whether another session's open transaction can keep a job from being stored: uniqueness is a wait."""
     return entry.job.id is not None or any(feature.may_wait(entry.job) for feature in features())
 
 

@@ -1,4 +1,4 @@
-"""The ends of jobs as the databases read them: JSON by name for the long way; for the short one, where every field counts, lines of fixed
+"""Builds the rows that end jobs: JSON by name for the long way; for the short way, where every field costs, lines of fixed
 places on SQLite and columns on PostgreSQL."""
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def finish_row(outcome: PlainEnd, *, recovered: bool = False) -> str:
 
 
 def finish_lines(outcomes: Iterable[PlainEnd]) -> str:
-    """Ends as one JSON object, a line for each id. A line has its fields at fixed places, as `record.plain` of SQLite reads them: to look
-    a place of a JSON array up takes it three times as long."""
+    """Ends as one JSON object, a line for each id. A line has its fields at fixed places, as `record.plain` of SQLite reads them: to read
+    a place of a JSON array takes it three times as long."""
     return f"{{{','.join([_line(outcome) for outcome in outcomes])}}}"
 
 
@@ -55,8 +55,8 @@ def _line(outcome: PlainEnd) -> str:
         result = _result(outcome)
         return f'{head}c"' if result is None else f"{head}r{_inside(result)}"
     if isinstance(outcome, Failed):
-        told = f"[{error_json(lease, outcome.error)},{traceback_json(outcome.error)}]"
-        return f"{head}f{_inside(told)}"
+        details = f"[{error_json(lease, outcome.error)},{traceback_json(outcome.error)}]"
+        return f"{head}f{_inside(details)}"
     return f"{head}x{_inside(f'[{error_json(lease, cancelled(outcome.reason))}]')}"
 
 
@@ -99,8 +99,8 @@ def _said(outcome: PlainEnd) -> tuple[str | None, str | None, str | None]:
         return _result(outcome), None, None
     if isinstance(outcome, Failed):
         traceback = outcome.error.traceback
-        told = None if traceback is None else clean(traceback, MAX_TRACEBACK)
-        return None, error_json(outcome.lease, outcome.error), told
+        cleaned = None if traceback is None else clean(traceback, MAX_TRACEBACK)
+        return None, error_json(outcome.lease, outcome.error), cleaned
     return None, error_json(outcome.lease, cancelled(outcome.reason)), None
 
 
@@ -122,12 +122,12 @@ def _quoted(text: str | None) -> str:
 
 
 def cancelled(reason: str) -> JobError:
-    """What a job that was cancelled for this reason keeps as its error."""
+    """The error of a job that was cancelled for this reason."""
     return JobError(type="Cancelled", code="cancelled", message=reason)
 
 
 def cancelled_error(reason: str) -> str:
-    """The same for a job that nobody holds: `cancel.queued` and `cancel.later` add what they know of it."""
+    """The same as JSON for a job that no instance holds: `cancel.queued` and `cancel.later` add what they know of it."""
     return json.dumps({"type": "Cancelled", "code": "cancelled", "message": clean(reason, MAX_MESSAGE)})
 
 

@@ -1,8 +1,8 @@
-"""What may be written of one held job, by whoever has its lease: checkpoints, outputs, effect transactions.
+"""Writes of one held job, by the process that has its lease: checkpoints, outputs, effect transactions.
 
-All of it rests on (id, token) alone. So a child process that runs a job for its parent opens a store of its own and writes under the
-parent's token, without being an instance: it claims nothing, beats for nobody, and is fenced like its parent when the
-lease is lost. What the job comes to is recorded by the parent, unless an effect transaction ended it.
+All of them depend on (id, token) alone. So a child process that runs a job for its parent opens a store of its own and writes under the
+parent's token, without being an instance: it claims nothing, sends no heartbeat, and is fenced like its parent when the
+lease is lost. The parent records the outcome, unless an effect transaction ended the job.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class HeldJob:
     ) -> EffectTransaction:
         """A transaction for the handler's own writes that ends with the job's checkpoint, advance or end.
 
-        ``run`` is asked at the end where the attempt ran and how long it took.
+        ``run`` is called at the end and returns where the attempt ran and how long it took.
         """
         return EffectTransaction(
             self._db, self._enqueuer, lease, self._bound(margin), on_end=lambda: self._ended(lease), run=run
@@ -80,4 +80,4 @@ class HeldJob:
         return max(0.5, (self.lease - margin).total_seconds())
 
     def _ended(self, lease: Lease) -> None:
-        """The job was ended, or moved on, by an effect transaction; nobody here holds it any more."""
+        """Called when an effect transaction ended the job or moved it on; it is no longer held here."""

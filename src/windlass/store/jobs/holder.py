@@ -2,7 +2,7 @@
 
 A holder remembers what the protocol needs between calls: the tokens it holds and which jobs are left under each, the
 claim rows that the last commit emptied (they go one step later, never in the commit that emptied them), and the
-low-water marks of the phases it claims from. What is written of a single held job is in writes.py.
+low-water marks of the phases it claims from. The writes of a single held job are in held_job.py.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ MAX_CLAIM = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The answer to a step: a verdict for each outcome, in order, the jobs claimed, and why jobs that were asked to stop were, by id."""
+    """The result of a step: a verdict for each outcome, in order, the jobs claimed, and the reasons of cancels, by job id."""
 
     verdicts: Sequence[Verdict]
     claimed: Sequence[Lease]
@@ -63,7 +63,7 @@ class Step:
 
 
 class CancelAsked(NamedTuple):
-    """Somebody asked for a job to stop. It counts for this hold of it alone: by the time it is heard, the job may be held anew."""
+    """A request to stop a job. It counts for this claim of the job only: by the time it arrives, the job may have been claimed again."""
 
     job: str
     token: int
@@ -71,7 +71,7 @@ class CancelAsked(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """The answer to a heartbeat: jobs to stop, and how many jobs of lost claims went back to their queues."""
+    """The result of a heartbeat: jobs to stop, and how many jobs of lost claims went back to their queues."""
 
     cancelled: Sequence[CancelAsked]
     released: int
@@ -108,7 +108,7 @@ class Holder(HeldJob):
         if have_doubles(outcomes):
             return self._step_in_rounds(outcomes, want)
         plain, aside = divided(outcomes)
-        # What takes the long way goes first: once something is claimed, nothing may stand between it and the caller.
+        # Outcomes that take the long way go first: once jobs are claimed, nothing may fail before the caller has them.
         reasons: dict[str, str] = {}
         verdicts = self._long_way(aside, reasons)
         missing: Sequence[Outcome] = ()
@@ -154,13 +154,13 @@ class Holder(HeldJob):
         return verdicts
 
     def _resolve(self, missing: Sequence[Outcome], reasons: dict[str, str]) -> dict[str, Verdict]:
-        """What became of ends that the short way did not write: recorded before, lost, or in need of the long way."""
+        """Find out why the short way did not write these ends: recorded before, lost, or in need of the long way."""
         verdicts = self._db.transact(lambda tx: resolve(tx, [outcome.lease for outcome in missing]))
         left = [outcome for outcome in missing if outcome.lease.id not in verdicts]
         return verdicts | self._long_way(left, reasons)
 
     def _give_up(self, claimed: Sequence[Lease]) -> None:
-        """The caller will never see these: forget them, so that the next beat finds them unknown and gives them back."""
+        """Forget jobs that the caller will never see, so that the next beat finds them unknown and gives them back."""
         with self._lock:
             for lease in claimed:
                 self._left.pop(lease.token, None)
@@ -174,32 +174,32 @@ class Holder(HeldJob):
     def look(self, phases: Sequence[str]) -> set[str]:
         """Which of these phases have a job to claim now; one read for all of them, which takes no lock.
 
-        It starts where the next claim of each phase would, so what it finds that claim finds, too. A phase that is paused
+        It starts where the next claim of each phase would, so that claim finds the same jobs. A phase that is paused
         has nothing to claim.
         """
         names = sorted(set(phases))
         if not names:
             return set()
         if not self._db.low_water:
-            return {row[0] for row in self._db.read("look", phases=names)}
+            return {row[0] for row in self._db.read("ready.phases", phases=names)}
         marks = {name: self._marks.setdefault(name, LowWaterMarks(LANES)) for name in names}
         plans = {name: marks[name].plan() for name in names}
         began = time.monotonic()
         rows = self._db.read(
-            "look",
+            "ready.phases",
             phases=[name for name in names for _ in range(LANES)],
             lanes=list(range(LANES)) * len(names),
             marks=as_text([start for _, starts in plans.values() for start in starts]),
         )
         found = {row[0] for row in rows}
-        # What was found is the claim's to learn from: its scan has to begin at the same place.
+        # Only the claim learns from what was found: its scan has to begin at the same place.
         for name in set(names) - found:
             marks[name].learn(plans[name][0], began, (), is_short=True)
         return found
 
     def claim_one(self, job_id: str, correlation_id: str | None = None) -> Lease | None:
-        """Claim this very job, started at once; None where it is not queued, is held, or its phase is paused. With a correlation id, which
-        the job then has."""
+        """Claim this one job and mark it started; None if it is not queued, is held, or its phase is paused. A correlation id that is given
+        becomes the job's."""
         check_correlation(correlation_id)
         if not is_id(job_id):
             return None
@@ -249,7 +249,7 @@ class Holder(HeldJob):
     def _short_way(
         self, plain: Sequence[PlainEnd], want: Want | None
     ) -> tuple[Sequence[PlainEnd], Sequence[Lease]]:
-        """One statement, one commit: answers the ends that it did not write, and what it claimed."""
+        """One statement, one commit: returns the ends that it did not write, and what it claimed."""
         marks = self._marks_of(want.phase) if want is not None else None
         with self._lock:
             emptied, self._emptied = self._emptied, []
@@ -288,7 +288,7 @@ class Holder(HeldJob):
         return self._marks.setdefault(phase, LowWaterMarks(LANES)) if self._db.low_water else None
 
     def let_go(self, leases: Iterable[Lease]) -> None:
-        """These jobs are no longer held here: their ends are written."""
+        """Forget these jobs: their ends are written, so they are no longer held here."""
         with self._lock:
             token, left = 0, None
             for lease in leases:
@@ -296,7 +296,7 @@ class Holder(HeldJob):
                     token, left = lease.token, self._left.get(lease.token)
                 if left is None:
                     continue
-                # By id, not by count: an outcome may be recorded twice, and must not let go of a neighbour.
+                # By id, not by count: an outcome may be recorded twice, and must not release another job.
                 left.discard(lease.id)
                 if not left:
                     del self._left[token]
@@ -304,24 +304,24 @@ class Holder(HeldJob):
                     left = None
 
     def adopt(self, lease: Lease) -> None:
-        """Take in a job that recovery gave to this holder."""
+        """Hold a job that recovery gave to this holder."""
         with self._lock:
             self._left[lease.token] = {lease.id}
 
     def nudge(self, phase: str) -> None:
-        """Jobs went back to an old place in this phase's queue: look there."""
+        """Forget the low-water marks of a phase: jobs went back to an old place in its queue."""
         if marks := self._marks.get(phase):
             marks.forget()
 
     def stepping(self) -> AbstractContextManager[None]:
-        """For the thread that steps: until its end it has a connection that nobody else can take."""
+        """Reserve a connection for the thread that steps, until the block ends."""
         return self._db.reserved(STEPS)
 
     # ------------------------------------------------------------------ while a job runs
 
     def start(self, leases: Sequence[Lease]) -> set[str]:
         """Note durably that these jobs are being run now, so that a crash counts against them and not their
-        neighbours; answers the ids still held."""
+        neighbours; returns the ids still held."""
         rows = self._db.run("start", leases=leases_json(leases))
         return {row[0] for row in rows}
 
@@ -342,13 +342,13 @@ class Holder(HeldJob):
             rows = self._db.run("beat", instance=self.id, known=known, grace=unknown_grace.total_seconds())
             if not rows:
                 raise LeaseLost(f"instance {self.id}")
-            # The lease is renewed, whatever becomes of the rest: the next beat makes up for it.
+            # The lease is renewed even if the rest fails: the next beat does it again.
             return Beat(_tried(self.cancels) or [], _tried(lambda: self._unknown(rows[0][1])) or 0)
 
     def _unknown(self, listed: str | None) -> int:
         """Give back the jobs of claims that the database has and this holder does not know; how many."""
         unknown = [int(token) for token in str(listed).split(",")] if listed else []
-        with self._lock:  # a claim made while this beat was under way is known by now
+        with self._lock:  # a claim made while this beat was running is known by now
             unknown = [token for token in unknown if token not in self._left and token not in self._emptied]
         return self._release_unknown(unknown) if unknown else 0
 
@@ -358,7 +358,7 @@ class Holder(HeldJob):
             return [CancelAsked(*row) for row in self._db.read("cancels", instance=self.id)]
 
     def leave(self) -> None:
-        """Stop being an instance; whatever is still held is left for recovery at once."""
+        """Stop being an instance; jobs that are still held are left for recovery at once."""
         with self._lock:
             emptied, self._emptied = [*self._emptied, *self._left], []
         if emptied:
@@ -377,7 +377,7 @@ class Holder(HeldJob):
             free = [lease for lease, row in zip(leases, rows, strict=True) if not row[15]]
             if free:
                 tx.run("record.release", outcomes=array(release_row(Released(lease)) for lease in free))
-                self._db.tell(tx, {lease.phase for lease in free}, nudge=True)
+                self._db.notify(tx, {lease.phase for lease in free}, nudge=True)
             tx.run("unclaim", tokens=list(tokens), instance=self.id)
             return leases
 
@@ -391,5 +391,5 @@ def _tried(work: Callable[[], T]) -> T | None:
     try:
         return work()
     except StoreError as error:
-        log.debug("a beat went through, and what comes after it did not: %s", error)
+        log.debug("the heartbeat was written, but the work after it failed: %s", error)
         return None

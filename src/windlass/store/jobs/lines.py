@@ -1,6 +1,6 @@
-"""Log lines about what the store does to jobs that nobody holds: at DEBUG, with the fields that every line about a job has.
+"""Log lines about what the store does to jobs that no instance holds: at DEBUG, with the fields that every line about a job has.
 
-While that level is off, a call costs one look at the level, whatever the number of jobs. Lines of a transaction that somebody else
+While that level is off, a call costs one check of the level, for any number of jobs. Lines about a transaction that the caller
 commits are written before its commit, and say so.
 """
 
@@ -30,17 +30,17 @@ LEVELS = dict.fromkeys(
 """Every event of the store and its level; docs/guides/logs-and-metrics.md has their fields."""
 
 DEBUG = logging.DEBUG
-"""``log.isEnabledFor(DEBUG)`` says whether anybody reads these lines. A function for it would be one more call for each plain enqueue."""
+"""``log.isEnabledFor(DEBUG)`` says whether these lines are written. A function for it would be one more call for each plain enqueue."""
 
 
 def enqueued(entries: Iterable[Any], *, inbox: bool = False) -> None:
-    """Jobs were inserted (``CheckedJob``); ``inbox`` where somebody else's transaction has to commit first."""
+    """Jobs were inserted (``CheckedJob``); ``inbox`` where the caller's transaction has to commit first."""
     message = "enqueued, once its transaction commits" if inbox else "enqueued"
     for entry in entries:
         job = entry.job
         delay = None if job.delay is None else job.delay.total_seconds()
         run_at = None if job.run_at is None else job.run_at.isoformat()
-        _tell("job.enqueued", message, delay_seconds=delay, run_at=run_at, **_fields(entry))
+        _log("job.enqueued", message, delay_seconds=delay, run_at=run_at, **_fields(entry))
 
 
 def streamed(like: Any, ids: Iterable[str]) -> None:
@@ -48,7 +48,7 @@ def streamed(like: Any, ids: Iterable[str]) -> None:
     if log.isEnabledFor(DEBUG):
         for job_id in ids:
             fields = {**_fields(like), "job_id": job_id}
-            _tell(
+            _log(
                 "job.enqueued", "enqueued", **{**fields, "correlation_id": like.job.correlation_id or job_id}
             )
 
@@ -57,13 +57,13 @@ def rule_fired(rule: str, entry: Any, parents: Sequence[str]) -> None:
     """A rule made a child."""
     if log.isEnabledFor(DEBUG):
         message = f"made by rule {rule}, once the end of its parents commits"
-        _tell("rule.fired", message, rule=rule, parents=list(parents), **_fields(entry))
+        _log("rule.fired", message, rule=rule, parents=list(parents), **_fields(entry))
 
 
 def cancelled(row: Row, reason: str) -> None:
-    """A job that nobody held was cancelled (a row of the verb ``get``)."""
+    """A job that no instance held was cancelled (a row of the verb ``get``)."""
     if log.isEnabledFor(DEBUG):
-        _tell("job.cancelled_unheld", reason, reason=reason, **_row_fields(row))
+        _log("job.cancelled_unheld", reason, reason=reason, **_row_fields(row))
 
 
 def cancelled_with_parents(tx: Transaction, ids: Sequence[str]) -> None:
@@ -79,21 +79,21 @@ def retried(job: Job) -> None:
     """An ended job was brought back by hand."""
     if log.isEnabledFor(DEBUG):
         message = f"brought back by hand: generation {job.generation}"
-        _tell("job.retried_by_hand", message, generation=job.generation, **_job_fields(job))
+        _log("job.retried_by_hand", message, generation=job.generation, **_job_fields(job))
 
 
 def paused(phase: str, reason: str, seconds: float | None) -> None:
     if log.isEnabledFor(DEBUG):
         ends = "until it is resumed" if seconds is None else f"for {seconds:g} s"
-        _tell("phase.paused", f"paused {ends}: {reason}", phase=phase, reason=reason, pause_seconds=seconds)
+        _log("phase.paused", f"paused {ends}: {reason}", phase=phase, reason=reason, pause_seconds=seconds)
 
 
 def resumed(phase: str) -> None:
     if log.isEnabledFor(DEBUG):
-        _tell("phase.resumed", "served again", phase=phase)
+        _log("phase.resumed", "served again", phase=phase)
 
 
-def _tell(event: str, message: str, **fields: Any) -> None:
+def _log(event: str, message: str, **fields: Any) -> None:
     known = {name: value for name, value in fields.items() if value is not None}
     log.debug("%s", message, extra={"event": event, **known})
 

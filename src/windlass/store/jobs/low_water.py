@@ -1,14 +1,14 @@
 """Low-water marks: where a scan of the queue's index may start.
 
-While anybody holds an old snapshot, PostgreSQL cannot remove the dead index entries of finished jobs, and every claim
+While any session holds an old snapshot, PostgreSQL cannot remove the dead index entries of finished jobs, and every claim
 that starts at the head of the queue walks over all of them: 33–57k jobs/s fell to 1.3k within a minute. So an instance
 starts where its last scan ended. A mark is only a hint: rows can appear behind it (a commit that came late, a release, a
 clock that went back), so
 
 * a scan that came back short, or every 250 ms, starts one second behind the mark (at most 10 % of the time);
-* a full scan from the beginning is the net that correctness rests on: every half second where it is cheap, and never
+* a full scan from the beginning is the safety net that correctness depends on: every half second where it is cheap, and never
   more than 5 % of the time where it is not;
-* whoever puts a row back behind the marks says so, and they are forgotten (``nudge``).
+* a verb that puts a row back behind the marks says so, and the marks are forgotten (``nudge``).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class LowWaterMarks:
             return Scan.MARK, list(self._marks)
 
     def learn(self, scan: Scan, began: float, found: Iterable[tuple[int, datetime]], is_short: bool) -> None:
-        """Take in what a scan found: (lane, time) of each row, and whether there was room for more."""
+        """Move the marks by what a scan found: (lane, time) of each row, and whether there was room for more."""
         now = self._monotonic()
         with self._lock:
             if scan is Scan.FULL:
@@ -84,14 +84,14 @@ class LowWaterMarks:
                     self._marks[lane] = at
 
     def forget(self) -> None:
-        """Rows went back behind the marks: make the next scan a full one, as soon as its share of time allows."""
+        """Make the next scan a full one, as soon as its share of time allows: rows went back behind the marks."""
         with self._lock:
             self._full_at = min(self._full_at, self._monotonic() - FULL_EVERY)
 
 
 def _steady(took: float, before: float, free: float) -> float:
-    """What a scan is taken to cost: at most twice what it cost before, so that one that met a busy moment (70 ms instead
-    of 3) does not put the next one off for more than a second; ``free`` is what needs no pause anyway."""
+    """The assumed cost of a scan: at most twice what it cost before, so that one in a busy moment (70 ms instead
+    of 3) does not delay the next one for more than a second; ``free`` is the cost that needs no pause anyway."""
     return min(took, max(2 * before, free))
 
 

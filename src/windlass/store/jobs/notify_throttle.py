@@ -1,4 +1,4 @@
-"""Which new jobs may notify those who wait: enough of them that nobody waits in vain, and few, because each costs.
+"""Decides which new jobs notify waiting instances: enough that none waits for its next poll, and few, because each costs.
 
 NOTIFY takes a lock of the whole cluster until its commit is on disk: one per enqueue cost five sixths of the throughput.
 """
@@ -14,11 +14,11 @@ from windlass.store.jobs.checked import CheckedJob
 
 NOTIFY_EVERY = 0.005
 INBOX_WINDOW, INBOX_FREE = 0.1, 20
-INBOX = "@inbox"  # what is remembered here under this name is told to LATER
+INBOX = "@inbox"  # the key of notifications that are sent to LATER
 
 
 class NotifyThrottle:
-    """Remembers when it was last told whom that there is work. Safe to share between threads."""
+    """Remembers when each phase was last notified of work. Safe to share between threads."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
@@ -28,24 +28,24 @@ class NotifyThrottle:
         forking.watch(self)
 
     def after_fork_in_child(self) -> None:
-        """A thread of the parent may hold the lock."""
+        """Make a new lock: a thread of the parent may hold the old one."""
         self._lock = threading.Lock()
 
-    def note_told(self, phases: Sequence[str]) -> None:
-        """Somebody waited for these, and was told."""
+    def note_notified(self, phases: Sequence[str]) -> None:
+        """Remember that these phases were notified now."""
         if phases:
             now = self._monotonic()
             with self._lock:
                 self._told.update((phase, now) for phase in phases)
 
     def among(self, entries: Sequence[CheckedJob], *, inbox: bool) -> set[str]:
-        """The jobs that may notify: one per phase, and none for a phase told less than 5 ms ago.
+        """The jobs that may notify: one per phase, and none for a phase notified less than 5 ms ago.
 
-        Only notifications that were really sent count, so a job enqueued just before somebody began to wait does not
-        silence the next one.
+        Only notifications that were really sent count, so a job enqueued just before an instance began to wait does not
+        suppress the next notification.
         """
         if inbox:
-            return {entries[0].id} if entries and self._may_tell_inbox() else set()
+            return {entries[0].id} if entries and self._may_notify_inbox() else set()
         now = self._monotonic()
         notify_throttle: dict[str, str] = {}
         with self._lock:
@@ -57,10 +57,10 @@ class NotifyThrottle:
                     notify_throttle.setdefault(phase, entry.id)
         return set(notify_throttle.values())
 
-    def _may_tell_inbox(self) -> bool:
+    def _may_notify_inbox(self) -> bool:
         """Whether a caller's transaction may notify: nearly always.
 
-        The hint comes with its commit, which may be long after another one's hint was heard and done with. So only beyond
+        The hint comes with its commit, which may be long after another one's hint was received and handled. So only beyond
         200 a second, when the next one's hint is near, most are left out. (16 callers: 700 transactions/s with a hint in each, 1,500 so.)
         """
         now = self._monotonic()

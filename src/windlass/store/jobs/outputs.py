@@ -1,4 +1,4 @@
-"""What phases produced, stored once under (job, generation, phase, name) by the database."""
+"""Outputs of phases, stored once under (job, generation, phase, name) by the database."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def output_row(
 
 
 def put(tx: Transaction, lease: Lease, row: str) -> Output:
-    """Store one output of a held job. A second write of the same name changes nothing and answers what stands."""
+    """Store one output of a held job. A second write of the same name changes nothing and returns the stored one."""
     rows = tx.run("output.put", outputs=array([row]))
     if not rows:
         raise LeaseLost(f"output of job {lease.id}", job_id=lease.id, token=lease.token)

@@ -73,7 +73,7 @@ class Phases:
     def oldest(self) -> dict[str, float]:
         """Seconds that the oldest queued job of every phase ever used has been ready; 0.0 where none is queued.
 
-        A look at the head of each queue. Jobs that wait for a place, a parent or their time are not queued; those of a paused phase are.
+        Reads the head of each queue. Jobs that wait for a place, a parent or their time are not queued; those of a paused phase are.
         """
         return {phase: max(0.0, seconds or 0.0) for phase, seconds in self._db.read("oldest")}
 

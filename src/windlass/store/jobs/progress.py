@@ -49,7 +49,7 @@ def save(
 
 
 def load(db: Database, job_id: str) -> Progress | None:
-    """Where a job goes on, or None if it starts at the beginning."""
+    """The saved position of a job, or None if it starts at the beginning."""
     rows = db.read("checkpoint.get", id=job_id)
     if not rows:
         return None

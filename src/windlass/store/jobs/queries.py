@@ -1,4 +1,4 @@
-"""What anyone may ask of a job: show, list, cancel, retry by hand."""
+"""Shows, lists, cancels and retries jobs from outside their lifecycle."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from windlass.store.jobs.record import after_end
 from windlass.store.jobs.rows import MAX_MESSAGE, clean, to_attempt, to_job, to_span
 
 MAX_PAGE = 1000
-_LOOKS = 5  # a job in the middle of a move can be missed by a look at one table after another
+_TRIES = 5  # a job in the middle of a move can be missed while one table after another is read
 
 _REASONS = {
     State.WAITING: ["waiting", "unlinked", "limited", "paced"],
@@ -45,7 +45,7 @@ _REASONS = {
 
 _ANY_REASON = [reason for reasons in _REASONS.values() for reason in reasons]
 
-_Look = Callable[[dict[str, Any]], Sequence[Row]]
+_Read = Callable[[dict[str, Any]], Sequence[Row]]
 
 
 class Jobs:
@@ -71,14 +71,14 @@ class Jobs:
         )
 
     def timeline(self, job_id: str) -> Sequence[Span]:
-        """All attempts of a job, oldest first, whatever they came to; the last one may be under way."""
+        """All attempts of a job, oldest first, whatever they came to; the last one may be running."""
         rows = self._db.read("timeline", id=job_id) if is_id(job_id) else []
         if not rows and not (is_id(job_id) and self._db.read("enqueue.present", ids=[job_id])):
             raise JobNotFoundError(job_id)
         return [to_span(self._db, row) for row in rows]
 
     def progress(self, job_id: str) -> Progress | None:
-        """Where a live job would go on, or None at the beginning."""
+        """The saved position of a live job, or None at the beginning."""
         return progress.load(self._db, job_id) if is_id(job_id) else None
 
     def list(self, only: JobFilter | None = None, *, cursor: str | None = None, limit: int = 50) -> Page:
@@ -100,8 +100,8 @@ class Jobs:
         }
         found = heapq.merge(
             *(
-                [to_job(self._db, row) for row in look(common)]
-                for look in self._looks(None if only.state is None else State(only.state))
+                [to_job(self._db, row) for row in read(common)]
+                for read in self._reads(None if only.state is None else State(only.state))
             ),
             key=lambda job: job.id,
             reverse=True,
@@ -112,7 +112,7 @@ class Jobs:
         return Page(page, page[-1].id if len(jobs) > limit else None)
 
     def cancel(self, job_id: str, reason: str = ON_REQUEST) -> CancelAnswer:
-        """Cancel a job: at once where nobody holds it, else by asking its holder, who stops at the next chance.
+        """Cancel a job: at once if no instance holds it, else by asking its holder, which stops it at the next chance.
 
         The reason becomes the message of the job's error; of several requests the first one's stands.
         """
@@ -120,17 +120,17 @@ class Jobs:
             raise JobNotFoundError(job_id)
 
         def work(tx: Transaction) -> tuple[CancelAnswer | None, Sequence[Row]]:
-            answer = self._cancel(tx, job_id, reason)
+            result = self._cancel(tx, job_id, reason)
             # For the log line. After the commit the job may be pruned at any moment.
-            is_told = answer is CancelAnswer.CANCELLED and lines.log.isEnabledFor(lines.DEBUG)
-            return answer, tx.run("get", id=job_id) if is_told else ()
+            is_logged = result is CancelAnswer.CANCELLED and lines.log.isEnabledFor(lines.DEBUG)
+            return result, tx.run("get", id=job_id) if is_logged else ()
 
-        for _ in range(_LOOKS):
-            answer, rows = self._db.transact(work)
+        for _ in range(_TRIES):
+            result, rows = self._db.transact(work)
             for row in rows:
                 lines.cancelled(row, reason)
-            if answer is not None:
-                return answer
+            if result is not None:
+                return result
         raise StoreError(f"job {job_id} moves too fast to be cancelled; nothing was changed, try again")
 
     def retry(self, job_id: str, *, dependents: bool = False) -> Job:
@@ -148,26 +148,26 @@ class Jobs:
             # Read before the commit: after it the job may run, end and be pruned at any moment.
             return tx.run("get", id=job_id) if self._retry(tx, job_id, dependents) else ()
 
-        looks = 0
-        while looks < _LOOKS:
+        tries = 0
+        while tries < _TRIES:
             try:
                 if rows := self._db.transact(work):
                     job = to_job(self._db, rows[0])
                     lines.retried(job)
                     return job
-                looks += 1
+                tries += 1
             except PutOff as put_off:
                 put_off.finish(self._db, self._enqueuer)
         raise StoreError(f"job {job_id} moves too fast to be retried; nothing was changed, try again")
 
-    def _looks(self, state: State | None) -> Sequence[_Look]:
-        def live(held: bool | None) -> _Look:
+    def _reads(self, state: State | None) -> Sequence[_Read]:
+        def live(held: bool | None) -> _Read:
             return lambda common: self._db.read("list.live", held=held, **common)
 
-        def later(reasons: Sequence[str]) -> _Look:
+        def later(reasons: Sequence[str]) -> _Read:
             return lambda common: self._db.read("list.later", reasons=list(reasons), **common)
 
-        def done(ended: State) -> _Look:
+        def done(ended: State) -> _Read:
             if ended is State.COMPLETED:
                 return lambda common: self._db.read("list.completed", **common)
             return lambda common: self._db.read("list.ended_badly", state=str(ended), **common)
@@ -205,7 +205,7 @@ class Jobs:
         return None
 
     def _retry(self, tx: Transaction, job_id: str, dependents: bool) -> bool:
-        """False where the job ended between two looks: what was not locked may be somebody else's by now."""
+        """False if the job ended between two reads: a row that was not locked may have been changed by another session."""
         if not is_id(job_id):
             raise JobNotFoundError(job_id)
         ended = tx.run("retry.peek", id=job_id)
@@ -217,7 +217,7 @@ class Jobs:
             return False
         for _, kind, phase, flags, args, key in tx.run("retry.take", id=job_id):
             retry(Retrying(tx, self._db, dependents), [RetriedJob(job_id, kind, flags, args, key)])
-            self._db.tell(tx, [phase])
+            self._db.notify(tx, [phase])
         return True
 
 

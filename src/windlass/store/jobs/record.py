@@ -1,6 +1,6 @@
 """Writes outcomes: one verdict per attempt, decided under the row's lock.
 
-``apply`` is the long way, inside a transaction somebody else opened: it is used for outcomes that touch more than the
+``apply`` is the long way, inside a transaction the caller opened: it is used for outcomes that touch more than the
 job's row, by effect transactions and by recovery. The short way, one statement for plain ends and the next claim, is in
 holder.py. Both name (id, token) in every write, so a holder whose lease ended changes nothing.
 
@@ -57,7 +57,7 @@ class _Writes:
     finishes: list[str] = field(default_factory=list)
     ended: list[EndedJob] = field(default_factory=list)
     moved: list[MovedJob] = field(default_factory=list)
-    told: set[str] = field(default_factory=set)
+    notified: set[str] = field(default_factory=set)
     nudged: set[str] = field(default_factory=set)
     is_later: bool = False
 
@@ -72,9 +72,9 @@ def apply(
     is_foreign: bool = False,
     reasons: dict[str, str] | None = None,
 ) -> dict[str, Verdict]:
-    """Record outcomes in ``tx``; answers a verdict for every job id. Ids in ``recovering`` are judged for a dead holder.
-    ``is_foreign`` says that somebody else will commit, who may take a while. ``reasons`` is given the reason of each cancel that was
-    asked for."""
+    """Record outcomes in ``tx``; returns a verdict for every job id. Ids in ``recovering`` are judged for a dead holder.
+    ``is_foreign`` says that the caller commits, perhaps much later. The reason of each requested cancel is added to
+    ``reasons``."""
     locked = {
         row[0]: (Flag(row[2]), bool(row[3]), row[4] or ON_REQUEST)
         for row in tx.run("record.lock", leases=leases_json(outcome.lease for outcome in outcomes))
@@ -82,7 +82,7 @@ def apply(
     verdicts: dict[str, Verdict] = {}
     writes = _Writes()
     missing: list[Lease] = []
-    for told, outcome in zip(outcomes, routed(tx, outcomes), strict=True):
+    for given, outcome in zip(outcomes, routed(tx, outcomes), strict=True):
         if outcome.lease.id not in locked:
             missing.append(outcome.lease)
             continue
@@ -91,10 +91,10 @@ def apply(
             reasons[outcome.lease.id] = reason
         if isinstance(outcome, Cancelled) and outcome.reason == ON_REQUEST:
             outcome = replace(outcome, reason=reason)
-        verdict = _sort(
+        verdict = _add(
             writes, outcome, flags, reason if cancel_asked else None, outcome.lease.id in recovering
         )
-        is_elsewhere = told is not outcome and not isinstance(outcome, Cancelled)
+        is_elsewhere = given is not outcome and not isinstance(outcome, Cancelled)
         verdicts[outcome.lease.id] = (
             Verdict.REROUTED if is_elsewhere and verdict is Verdict.RECORDED else verdict
         )
@@ -105,14 +105,14 @@ def apply(
 
 
 def resolve(tx: Transaction, leases: Iterable[Lease]) -> dict[str, Verdict]:
-    """Why attempts could not be written: recorded before, or lost. One that is held after all is not in the answer."""
+    """Why attempts could not be written: recorded before, or lost. One that is held after all is not in the result."""
     standing = {"already": Verdict.ALREADY_RECORDED, "lost": Verdict.LOST}
     rows = tx.run("record.resolve", leases=leases_json(leases))
     return {row[0]: standing[row[2]] for row in rows if row[2] in standing}
 
 
-def _sort(writes: _Writes, outcome: Outcome, flags: Flag, cancel: str | None, recovered: bool) -> Verdict:
-    """``cancel`` is the reason of the cancel that came first; None where there is none."""
+def _add(writes: _Writes, outcome: Outcome, flags: Flag, cancel: str | None, recovered: bool) -> Verdict:
+    """Add an outcome to the rows of its verb; returns its verdict. ``cancel`` is the reason of the cancel that came first, or None."""
     lease = outcome.lease
     cancel_asked = cancel is not None
     match outcome:
@@ -134,7 +134,7 @@ def _sort(writes: _Writes, outcome: Outcome, flags: Flag, cancel: str | None, re
                     f'"max_attempts":{outcome.max_attempts},"outcome":"{"recovered" if recovered else "advanced"}"'
                     f"{run_json(outcome.run)}}}"
                 )
-                writes.told.add(outcome.phase)
+                writes.notified.add(outcome.phase)
                 writes.moved.append(MovedJob(lease.id, flags, is_advanced=True))
                 return Verdict.RECORDED
             flags |= Flag.OUTPUT
@@ -193,14 +193,14 @@ def _write(db: Database, inserter: Inserter, tx: Transaction, writes: _Writes, i
     if writes.finishes:
         tx.run("record.finish", outcomes=array(writes.finishes))
     after_end(Recording(tx, inserter, db, is_foreign), writes.ended, writes.moved)
-    if writes.told or writes.is_later:
-        db.tell(tx, writes.told | ({"@later"} if writes.is_later else set()))
+    if writes.notified or writes.is_later:
+        db.notify(tx, writes.notified | ({"@later"} if writes.is_later else set()))
     if writes.nudged:
-        db.tell(tx, writes.nudged, nudge=True)
+        db.notify(tx, writes.nudged, nudge=True)
 
 
 def after_end(call: Recording, ended: Sequence[EndedJob], moved: Sequence[MovedJob] = ()) -> None:
-    """What ends and moves owe to other tables: side rows go, and the features do their part in the order of their locks."""
+    """Update other tables after ends and moves: remove side rows, then call the features in the order of their locks."""
     tidy = [job.id for job in ended if job.flags & SIDE_ROWS]
     if tidy:
         call.tx.run("record.tidy", ids=tidy)

@@ -1,9 +1,9 @@
-"""Recovery of what dead instances held; any instance may do it, none is in charge.
+"""Recovers the jobs of dead instances; any instance may do it, none is in charge.
 
 A job whose phase has its output already is moved on as done. Any other goes back to its old place in its queue at once, with its attempt:
-whoever died, it was hardly this job. Only a job whose handler was entered is charged with the death:
+the job is hardly why the instance died. Only a job whose handler was entered is charged with the death:
 
-* at the second death it met that way it becomes a *suspect*, whose next runs are isolated, because it may be what kills its instances;
+* at the second death it met that way it becomes a *suspect*, whose next runs are isolated, because it may be the cause;
 * from the third on it waits a little, each time longer, and not as long as the others that died with it;
 * at the tenth (``death_cap``) it fails, so that nothing loops for ever;
 * a job that may be attempted once only fails at the first: it is not run twice.
@@ -62,13 +62,13 @@ def crash_delay(crashes: int) -> timedelta:
 
 
 def death_delay(deaths: int) -> timedelta:
-    """How long a job waits after the n-th death of its instance: not at all twice, then as after crashes, give or take a half, so that the
-    one that kills its instances does not meet the same neighbours every time."""
+    """How long a job waits after the n-th death of its instance: not at all twice, then as after crashes, give or take a half, so that a
+    job that kills its instances does not run beside the same jobs every time."""
     return crash_delay(deaths - 1) * random.uniform(0.5, 1.5)
 
 
 class Recovery:
-    """Finds leases that ran out and decides what becomes of their jobs."""
+    """Finds leases that ran out and decides the outcome of their jobs."""
 
     def __init__(self, db: Database, enqueuer: Enqueuer | None = None) -> None:
         self._db = db
@@ -83,16 +83,16 @@ class Recovery:
         holder: Holder | None = None,
         probed: Iterable[str] = (),
     ) -> list[Recovered]:
-        """Declare instances dead whose lease ran out (never ``holder``'s own) and take care of up to ``limit`` of their jobs.
+        """Declare instances dead whose lease ran out (never ``holder``'s own) and recover up to ``limit`` of their jobs.
 
         Jobs of phases in ``probed`` are not decided but handed to ``holder`` under a new token (verdict ``held``), so
         that the user's own "is my output there?" can be asked outside of any transaction. Call again while it returns
-        as many as ``limit``. Jobs in an open effect transaction are left out; they are met again next time.
+        as many as ``limit``. Jobs in an open effect transaction are left out; the next call finds them again.
         """
         own = holder.id if holder else None
         if not self._db.is_worth("recover", own=own):
             return []
-        self._db.run("recover.bury", own=own)
+        self._db.run("recover.declare_dead", own=own)
         decided = self._db.transact(
             lambda tx: self._recover(
                 tx, limit, death_cap, holder, frozenset(probed) if holder else frozenset()
@@ -104,7 +104,7 @@ class Recovery:
                     holder.adopt(item.lease)
         try:
             self._db.run("recover.sweep")
-        except StoreError:  # what was decided must reach the caller; the next round sweeps
+        except StoreError:  # the outcomes must reach the caller; the next round sweeps
             log.warning("could not sweep the claims of dead instances; the next recovery will", exc_info=True)
         return decided
 
@@ -146,7 +146,8 @@ class Recovery:
         reasons: dict[str, str] = {}
         standing = apply(self._db, self._enqueuer, tx, outcomes, recovering=judged, reasons=reasons)
         return [
-            _told(outcome, standing[outcome.lease.id], reasons.get(outcome.lease.id)) for outcome in outcomes
+            _recovered(outcome, standing[outcome.lease.id], reasons.get(outcome.lease.id))
+            for outcome in outcomes
         ]
 
 
@@ -164,14 +165,14 @@ def _decide(lease: Lease, found: Sequence[Any], death_cap: int) -> Outcome:
 
 
 def judge(lease: Lease, deaths: int, death_cap: int) -> Outcome:
-    """What becomes of a job whose instance died and whose output is not there; ``deaths`` are those it was charged with before."""
+    """The outcome of a job whose instance died and whose output is not stored; ``deaths`` are those it was charged with before."""
     if not lease.flags & Flag.STARTED:
         return Released(replace(lease, flags=lease.flags | Flag.RECOVERED))
     deaths += 1
     error = JobError(
         type="InstanceDied",
         code="instance_died",
-        message="the instance that ran this attempt stopped renewing its lease, and its output is not there",
+        message="the instance that ran this attempt stopped renewing its lease, and its output is not stored",
         details={"deaths": deaths},
     )
     if lease.max_attempts == 1:
@@ -190,7 +191,7 @@ def _capped(error: JobError, deaths: int) -> JobError:
         error,
         code="death_cap",
         message=(
-            f"{deaths} instances died while they ran this job; look at what it does to its process and to the one above it, "
+            f"{deaths} instances died while they ran this job; check what it does to its process and to the parent process, "
             "then retry it: app.store.jobs.retry(id)"
         ),
     )
@@ -206,7 +207,7 @@ _VERDICTS: dict[type, str] = {
 }
 
 
-def _told(outcome: Outcome, standing: Verdict, reason: str | None) -> Recovered:
+def _recovered(outcome: Outcome, standing: Verdict, reason: str | None) -> Recovered:
     error = outcome.error if isinstance(outcome, Failed | Retried | Released) else None
     verdict = "cancelled" if standing is Verdict.CANCELLED else _VERDICTS[type(outcome)]
     is_back = verdict == "released"
@@ -220,6 +221,6 @@ def _taken_over(db: Database, row: Sequence[Any], token: int, at: Any) -> Lease:
 
 
 def _bare_lease(db: Database, row: Sequence[Any]) -> Lease:
-    """An orphan's lease without its arguments, which nobody needs to judge it. It counts as started: nobody is left who could say otherwise."""
+    """An orphan's lease without its arguments, which are not needed to judge it. It counts as started: no instance is left that could say otherwise."""
     (*known, flags, correlation, created, ready, claimed) = row
     return to_lease(db, (*known, flags | Flag.STARTED, "{}", correlation, created, ready, claimed))

@@ -1,4 +1,4 @@
-"""What each minute of a phase came to, so that graphs outlive the process that counted.
+"""Per-minute statistics of a phase, so that graphs outlive the process that counted.
 
 An instance writes absolute numbers of its own minutes, again and again until a minute is over: a write whose reply was lost is
 repeated, and instances never touch each other's rows. Readers get the sum over all instances.
@@ -25,7 +25,7 @@ class Rollups:
         """Write minutes of one instance; they replace what it wrote for the same minute and phase before."""
         latest = {(row.minute, row.phase): row for row in rows}
         if latest:
-            # In one order, so that nobody who writes the same minutes waits in a circle.
+            # In one order, so that writers of the same minutes cannot deadlock.
             texts = [self._text(latest[key]) for key in sorted(latest)]
             self._db.run("rollup.put", instance=instance, rows=f"[{','.join(texts)}]")
 
@@ -39,7 +39,7 @@ class Rollups:
         ]
 
     def prune(self, before: datetime) -> int:
-        """Remove minutes that began before a time; how many rows went."""
+        """Remove minutes that began before a time; returns how many rows were removed."""
         return int(self._db.run("rollup.prune", before=before)[0][0])
 
     def _text(self, row: Rollup) -> str:

@@ -1,7 +1,7 @@
-"""Where a job of several phases goes on: in the first phase that it has no output of.
+"""Chooses the next phase of a job of several phases: the first one that it has no output of.
 
-As a rule that is the one after the phase that ended. Where the pipeline was changed while the job was under way, it may not be: then no
-phase that is there now is left out, and none is visited twice. Looked at in the transaction that ends the phase.
+As a rule that is the one after the phase that ended. Where the pipeline was changed while the job was running, it may not be: then no
+phase that is there now is left out, and none is visited twice. Read in the transaction that ends the phase.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _route(outcome: Completed | Advanced, seen: set[str]) -> Completed | Advance
     if (left[0][0] if left else None) == wanted:
         return outcome
     log.warning(
-        "job %s: its pipeline was changed while it was under way; after %s it %s",
+        "job %s: its pipeline was changed while it was running; after %s it %s",
         lease.id,
         lease.phase,
         f"goes on in {left[0][0]}, where it has not been"

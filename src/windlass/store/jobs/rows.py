@@ -79,7 +79,7 @@ def traceback_json(error: JobError) -> str:
 
 
 def run_json(run: Run | None) -> str:
-    """Where an attempt ran, as a part of a JSON row; nothing where nobody said."""
+    """Where an attempt ran, as a part of a JSON row; empty if it is not known."""
     if run is None:
         return ""
     processor, waited, ran = bounded(run)
@@ -117,12 +117,12 @@ class _Draft:
 
 
 def to_lease(db: Database, row: Row) -> Lease:
-    """A claimed row; columns as `step` and `claim` answer them."""
+    """A claimed row; columns as `step` and `claim` return them."""
     return to_leases(db, [row])[0]
 
 
 def to_leases(db: Database, rows: Sequence[Row]) -> list[Lease]:
-    """Claimed rows; columns as `step` and `claim` answer them."""
+    """Claimed rows; columns as `step` and `claim` return them."""
     moment = db.moment if rows and not isinstance(rows[0][-1], datetime) else None
     leases: list[Lease] = []
     last: Any = None
@@ -157,7 +157,7 @@ def to_leases(db: Database, rows: Sequence[Row]) -> list[Lease]:
 
 
 def to_job(db: Database, row: Row) -> Job:
-    """A job row; columns as `get` and the lists answer them."""
+    """A job row; columns as `get` and the lists return them."""
     (
         job_id, kind, phase, state, lane, generation, attempt, crashes, max_attempts, args, correlation, created, updated,
         run_at, started, claimed, finished, cancel, reason, pending, result, error, traceback, outputs, progress, error_at, saved_at,

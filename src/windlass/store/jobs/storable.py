@@ -1,4 +1,4 @@
-"""Outcomes made fit for writing, before any SQL: one that cannot be stored must not take its neighbours down.
+"""Outcomes made fit for writing, before any SQL: one that cannot be stored must not fail the others of its batch.
 
 A result or output that is no JSON becomes a failed job with a code (a job must not stay held because of what it returned); an
 error whose details cannot be stored keeps its message; texts are cleaned, delays bounded. ``strict`` raises instead where the
@@ -48,7 +48,7 @@ def sound(outcome: Outcome, *, strict: bool = False) -> Outcome:
 
 
 def all_sound(outcomes: Iterable[Outcome]) -> list[Outcome]:
-    """Outcomes as they can be written; most are in order as they are, and are not looked at twice."""
+    """Outcomes as they can be written; most are in order as they are, and are not checked twice."""
     return [
         outcome
         if outcome.__class__ is Completed and (outcome.result is None or outcome.result.__class__ is Json)
@@ -141,5 +141,5 @@ def _storable(error: JobError) -> JobError:
 
 
 def _bad(outcome: Outcome, code: str, error: Exception) -> Failed:
-    told = JobError(type=type(error).__name__, code=code, message=str(error))
-    return Failed(outcome.lease, told, outcome.run)
+    failure = JobError(type=type(error).__name__, code=code, message=str(error))
+    return Failed(outcome.lease, failure, outcome.run)

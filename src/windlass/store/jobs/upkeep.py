@@ -25,7 +25,7 @@ Archive = Callable[[Sequence[Archived]], None]
 
 @dataclass(frozen=True, slots=True)
 class AgendaItems:
-    """What there is to do. ``due_in`` is None when nothing is scheduled, ``resume_in`` when no pause ends by itself, ``expires_in`` (when
+    """The work that is due. ``due_in`` is None when nothing is scheduled, ``resume_in`` when no pause ends by itself, ``expires_in`` (when
     the next lease can run out) when no instance lives. ``features`` has what features say of themselves, by the names of their columns
     (``-- column: agenda.NAME`` in their SQL)."""
 
@@ -49,7 +49,7 @@ class Upkeep:
         self._marks = LowWaterMarks(1)
 
     def promote(self, limit: int = 1000) -> dict[str, int]:
-        """Move due jobs into their queues; answers how many per phase. Call again while the sum reaches ``limit``."""
+        """Move due jobs into their queues; returns how many per phase. Call again while the sum reaches ``limit``."""
         if not self._db.is_worth("promote"):
             return {}
         if not self._db.low_water:
@@ -64,10 +64,10 @@ class Upkeep:
 
     def hurry(self, job_id: str) -> bool:
         """Make a scheduled or retrying job due now; False where it is neither."""
-        return is_id(job_id) and bool(self._db.run("hurry", id=job_id))
+        return is_id(job_id) and bool(self._db.run("make_due", id=job_id))
 
     def agenda(self) -> AgendaItems:
-        """Everything an instance should see to, in one read."""
+        """Read what is due on this database, in one statement."""
         ((due_in, dead, counted, resume_in, expires_in, *rest),) = self._db.read("agenda")
         names = columns(self._db.dialect, "agenda")
         return AgendaItems(
@@ -80,7 +80,7 @@ class Upkeep:
             pass
 
     def maintain(self) -> None:
-        """What the database itself wants done now and then; on PostgreSQL, history partitions ahead of time."""
+        """Do the database's own periodic work; on PostgreSQL, make history partitions ahead of time."""
         self._db.upkeep()
 
     def merge_history(self, *, always: bool = False, page: int = 2000) -> MergeStep | None:
@@ -103,12 +103,12 @@ class Upkeep:
         pause: float | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> int:
-        """Remove ended jobs that are past their time, in short transactions; answers how many.
+        """Remove ended jobs that are past their time, in short transactions; returns how many.
 
-        Whole days past every retention go at once where the database can do that. ``archive`` is given each batch, jobs
-        with their attempts, before it is removed, in the same transaction: if it raises, that batch stays. A job that some
-        child still looks at is kept. After each batch as long is slept as it took, so that claims
-        keep their share of the database (``pause`` sets other seconds); ``progress`` is told how many are gone.
+        Whole days past every retention go at once where the database can do that. ``archive`` is called with each batch, jobs
+        with their attempts, before it is removed, in the same transaction: if it raises, that batch stays. A job that a
+        child still waits for is kept. After each batch it sleeps as long as the batch took, so that claims
+        keep their share of the database (``pause`` sets other seconds); ``progress`` is called with how many were removed.
         """
         if batch < 1:
             raise ConfigError("batch", batch, "a whole number of 1 or more")
@@ -168,7 +168,7 @@ class Upkeep:
         return int(removed[0][0]), last
 
     def _archive_first(self, before: dict[str, Any], archive: Archive, after: str, batch: int) -> set[str]:
-        """Archive a page by reading; answers the ids, and only those may be removed then. One that is retried by hand in
+        """Archive a page by reading; returns the ids, and only those may be removed then. One that is retried by hand in
         between is in the archive and lives on."""
         ids = [row[0] for row in self._db.read("prune.page", after=after, limit=batch, **before)]
         if ids:

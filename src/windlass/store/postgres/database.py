@@ -44,8 +44,8 @@ REPEATS = 8
 CONNECT_TIMEOUT = 5.0
 """Seconds that a call waits for a connection before it says that the database cannot be reached."""
 RECONNECT = 1.0
-"""A pool doubles its pauses between attempts to connect, and after a minute's outage would not look for another one. Given up after a
-second and begun anew (``_try_again``), they stay short."""
+"""A pool doubles its pauses between attempts to connect, and after a minute's outage would not try for another minute. Given up after a
+second and begun anew (``_try_again``), the pauses stay short."""
 _ALL_LANES = list(range(LANES))
 SOON = 3
 """How many days ahead a missing partition of history is a warning; the owner should make them seven days ahead."""
@@ -60,7 +60,7 @@ class PostgresDatabase:
 
     dialect = "postgres"
     low_water = True
-    open_effects = None  # an open transaction keeps nobody else from writing
+    open_effects = None  # an open transaction does not block other writes
     bulk_from = 500.0  # measured, jobs/s: 31k both ways at 100; 44k to 84k at 1,000; 53k to 115k at 20,000
 
     def __init__(
@@ -83,7 +83,7 @@ class PostgresDatabase:
         if auto_migrate:
             migrate_postgres(self._direct_url or url)
         self._max_connections, self._connect_timeout = max_connections, connect_timeout
-        self._told_day: date | None = None
+        self._warned_day: date | None = None
         self._check(connect_timeout)
         self._is_closed = False
         self._connections: WeakSet[psycopg.Connection] = WeakSet()
@@ -117,8 +117,8 @@ class PostgresDatabase:
             self._is_open = True
 
     def after_fork_in_child(self) -> None:
-        """Begin anew with the first call: no thread of the pools is here, and their connections are the parent's. Those lead nowhere
-        in this process from now on, whoever still has one: what is said on a shared connection is said by both."""
+        """Begin anew with the first call: the pools have no threads here, and their connections are the parent's. Those are made unusable
+        in this process, for all their users: on a shared connection both processes would talk to the server."""
         for pool in self._pools:
             forking.abandon(pool)
         try:
@@ -192,7 +192,7 @@ class PostgresDatabase:
 
     def _configure_effect(self, connection: psycopg.Connection) -> None:
         """A handler's connection is as the driver makes it; but prepared statements cannot pass a pooler, and under another isolation
-        level whoever touches the handler's job meanwhile would have its commit refused."""
+        level a session that changes the handler's job meanwhile would make the handler's commit fail."""
         connection.isolation_level = IsolationLevel.READ_COMMITTED
         self._connections.add(connection)
         if self._pooled:
@@ -235,7 +235,7 @@ class PostgresDatabase:
                         self._check_soon(pool)
         except PoolTimeout as error:
             raise StoreUnreachableError(
-                "no connection to PostgreSQL became free in time; nothing was asked of it. Check that the server runs, or raise "
+                "no connection to PostgreSQL became free in time; no statement was sent. Check that the server runs, or raise "
                 "max_connections",
                 is_unsent=True,
             ) from error
@@ -243,8 +243,8 @@ class PostgresDatabase:
             raise StoreUnreachableError("this store is closed; open another one", is_unsent=True) from error
 
     def _check_soon(self, pool: ConnectionPool[psycopg.Connection]) -> None:
-        """Have the neighbours of a broken connection looked at, which may be broken, too: each would cost a failed call. One thread a pool;
-        where none can be had, the call's own error is what counts."""
+        """Check the other connections of the pool, which may be broken, too: each would cost a failed call. One thread a pool;
+        if no thread can be started, the call's own error is what counts."""
         with self._opening:
             if pool in self._checked:
                 return
@@ -310,10 +310,10 @@ class PostgresDatabase:
 
     @contextmanager
     def _waiting(self) -> Iterator[None]:
-        """Have a place among those who may wait for somebody else's transaction: half of the connections at most."""
+        """Hold one of the places for calls that may wait for another session's transaction: half of the connections at most."""
         if not self._waiters.acquire(timeout=self._connect_timeout):
             raise StoreInterruptedError(
-                f"half of this store's connections wait for keys (or ids) that transactions of others hold, and none became free in {self._connect_timeout:g} s; "
+                f"half of this store's connections wait for keys (or ids) that other transactions hold, and none became free in {self._connect_timeout:g} s; "
                 "nothing of this call was stored. End those transactions sooner (pg_stat_activity shows them), or raise max_connections"
             )
         try:
@@ -409,10 +409,10 @@ class PostgresDatabase:
 
     # ------------------------------------------------------------------ hints and time
 
-    def tell(self, tx: Transaction, phases: Iterable[str], *, nudge: bool = False) -> None:
+    def notify(self, tx: Transaction, phases: Iterable[str], *, nudge: bool = False) -> None:
         names = sorted(phases)
         if names:
-            tx.run("tell", phases=names, prefix=NUDGE if nudge else "")
+            tx.run("notify", phases=names, prefix=NUDGE if nudge else "")
 
     def wait(self, phases: Sequence[str], seconds: float) -> None:
         self.run("wait", phases=sorted(phases), seconds=seconds)
@@ -446,11 +446,11 @@ class PostgresDatabase:
                 found = partitions.wait_for_owner(connection, around=self._today)
                 if found is None:
                     raise
-                self._tell_of_day(*found)
+                self._warn_of_day(*found)
 
-    def _tell_of_day(self, day: date, days_ahead: int) -> None:
-        if self._told_day != day:
-            self._told_day = day
+    def _warn_of_day(self, day: date, days_ahead: int) -> None:
+        if self._warned_day != day:
+            self._warned_day = day
             log.log(
                 logging.WARNING if days_ahead <= SOON else logging.INFO,
                 "history has no partition for %s yet, and this role may not make it; run `windlass db migrate` as the owner before then",
@@ -492,8 +492,8 @@ class PostgresDatabase:
             return len(partitions.attached(connection))
 
     def is_worth(self, verb: str, **parameters: object) -> bool:
-        look = f"{verb}.due"  # most have none: a look first would cost as much as the verb
-        return not knows(look) or bool(self.read(look, **parameters))
+        check = f"{verb}.due"  # most have none: a check first would cost as much as the verb
+        return not knows(check) or bool(self.read(check, **parameters))
 
     def close(self) -> None:
         self._is_closed = self._is_open = True
@@ -502,8 +502,8 @@ class PostgresDatabase:
 
 
 class _GivenUp(Exception):  # noqa: N818  a signal within this module
-    """Stands for an error of the caller's while a COPY is open: the driver sends what an exception says to the server, whose log it is not
-    meant for."""
+    """Replaces an error of the caller's code while a COPY is open: the driver sends the text of an exception to the server, and it must not
+    appear in the server's log."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__("by the caller")
@@ -521,6 +521,6 @@ def _unseen() -> Iterator[None]:
 
 
 def _try_again(pool: ConnectionPool[psycopg.Connection]) -> None:
-    """A pool gave up connecting: begin anew where somebody waits. Otherwise the next one who asks for a connection does."""
+    """Begin anew after a pool gave up connecting, if a call waits for a connection. Otherwise the next call does."""
     if pool.get_stats().get("requests_waiting"):
         pool.check()

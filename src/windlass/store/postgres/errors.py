@@ -24,7 +24,7 @@ from windlass.urls import without_secrets
 REPEATABLE = (pg.DeadlockDetected, pg.SerializationFailure)
 
 _LOST = ("08", "53300", "57P", "25P03", "25P04")
-"""SQLSTATEs (or their beginnings) with which the server ends a session or takes none: whatever was sent is not to blame."""
+"""SQLSTATEs (or their beginnings) with which the server ends or refuses a session: the statement is not the cause."""
 _CUT_OFF = ("40", "53", "55", "57")
 """... with which it gives up one call, whose session goes on: time-outs, locks, deadlocks, cancels, a limit of the server's."""
 _OWN_SYSTEM = ("58",)
@@ -62,7 +62,7 @@ def translate(error: psycopg.Error) -> WindlassError:
 
 
 def _by_sqlstate(error: psycopg.Error, text: str) -> WindlassError:
-    """What the server does to a session is nobody's fault; what it does to a call is that call's. Without a SQLSTATE no server answered."""
+    """Classify by SQLSTATE: errors of a session are not caused by the call, errors of a call are. Without a SQLSTATE no server answered."""
     state = error.sqlstate or ""
     is_driver = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
     if state.startswith("28") or (not state and is_driver and _is_login(text)):
@@ -79,11 +79,11 @@ def _by_sqlstate(error: psycopg.Error, text: str) -> WindlassError:
         )
     if state.startswith(_OWN_SYSTEM):
         return StoreDamagedError(
-            f"PostgreSQL cannot read or write its own files ({text}); look at the server's log and its disk"
+            f"PostgreSQL cannot read or write its own files ({text}); check the server's log and its disk"
         )
     if state.startswith(_CUT_OFF):
         return StoreInterruptedError(
-            f"PostgreSQL gave this call up ({text}); nothing of it was stored. Repeat it; if it is given up each time, look for who holds "
+            f"PostgreSQL gave this call up ({text}); nothing of it was stored. Repeat it; if it is given up each time, find the session that holds "
             "the locks (pg_stat_activity), or do less at a time"
         )
     return StoreError(f"PostgreSQL refused a statement ({text})")

@@ -1,7 +1,7 @@
 """LISTEN on a connection that does nothing else.
 
-It is probed, comes back by itself, and says so: hints may have been missed while it was away, so whoever listens looks
-at everything once. Behind a pooler without a direct URL there is nothing to listen to, and waiting is only waiting.
+It is probed, comes back by itself, and says so: hints may have been missed while it was away, so the instance scans
+every phase once. Behind a pooler without a direct URL there is nothing to listen to, and waiting is only waiting.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from windlass.store.database import CHANNEL, RECONNECTED
 log = get_logger("windlass.store")
 
 LONGEST_WAIT = 5.0
-# A peer that vanished without a word is noticed in about ten seconds, with or without something to send.
+# A peer that vanished without closing the connection is noticed in about ten seconds, with or without something to send.
 KEEPALIVE: dict[str, Any] = {
     "keepalives": 1,
     "keepalives_idle": 5,
@@ -30,7 +30,7 @@ KEEPALIVE: dict[str, Any] = {
 
 
 class PostgresListener:
-    """Hears the one channel of a database."""
+    """Listens on the one channel of a database."""
 
     def __init__(self, url: str | None) -> None:
         self._url = url

@@ -33,7 +33,7 @@ CREATE TABLE IF NOT EXISTS windlass.migration (
 def migrate_postgres(
     url: str, *, patience: float = PATIENCE, migrations: tuple[Migration, ...] | None = None
 ) -> list[str]:
-    """Apply what is missing; answers the names. Waits up to ``patience`` seconds for other migrators and for locks."""
+    """Apply what is missing; returns the names. Waits up to ``patience`` seconds for other migrators and for locks."""
     steps = available("postgres") if migrations is None else migrations
     applied: list[str] = []
     deadline = time.monotonic() + patience
@@ -102,8 +102,8 @@ def _apply_next(connection: psycopg.Connection, steps: tuple[Migration, ...], de
         except (pg.LockNotAvailable, pg.DeadlockDetected, pg.UniqueViolation) as error:
             if time.monotonic() > deadline:
                 raise StoreError(
-                    "the migration could not get its locks: somebody holds a transaction on Windlass's tables, or another "
-                    "migrator is at work. Nothing was changed by the step that failed; look at pg_stat_activity and repeat"
+                    "the migration could not get its locks: a session holds a transaction on Windlass's tables, or another "
+                    "migrator is at work. Nothing was changed by the step that failed; check pg_stat_activity and repeat"
                 ) from error
             time.sleep(0.2 + random.random() / 2)
 

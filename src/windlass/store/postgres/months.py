@@ -7,11 +7,11 @@ beside its days and then takes their place:
 2. copy: the days' jobs in pages, each with how far it came.
 3. catch up: what was changed meanwhile (a retry took a job out, a prune removed it) is done to the copy as well.
 4. wait until every transaction has ended that was open when the copy became complete: its snapshot would see a month without jobs.
-5. swap: under the one lock that keeps everybody out, waited for 0.2 s at most: the days are detached and the month is attached. Only if
-   nothing was changed since 3; so whoever reads, with whatever snapshot, sees the same jobs before and after.
+5. swap: under the one lock that blocks every other session, waited for 0.2 s at most: the days are detached and the month is attached. Only if
+   nothing was changed since 3; so every reader, with any snapshot, sees the same jobs before and after.
 6. drop the days, a few at a time.
 
-Each of these is a transaction, or many, and what comes next is read from the database: whoever is killed, any instance goes on. Where the ground has
+Each of these is a transaction, or many, and what comes next is read from the database: if an instance is killed, any other goes on. If the tables have
 changed (a day was dropped or detached, the copy was dropped, job_done has got a column), the copy is thrown away. History itself is touched by 5 and 6 alone.
 """
 
@@ -35,8 +35,8 @@ from windlass.store.postgres import partitions
 log = get_logger("windlass.store")
 
 MOST = 120
-"""From more partitions on, upkeep makes months. Whoever removes everything after 90 days, the longest retention by default, never has so many,
-and goes on dropping whole days."""
+"""From more partitions on, upkeep makes months. An installation that removes everything after 90 days, the longest retention by default,
+never has so many, and goes on dropping whole days."""
 AGE = timedelta(days=35)
 """A month is made when its last day is older: completed and cancelled jobs are gone by then with the default retentions and need not be copied."""
 PAGE = 2_000
@@ -60,7 +60,7 @@ SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum)
 FROM pg_attribute AS a
 WHERE a.attrelid = 'windlass.job_done'::regclass AND a.attnum > 0 AND NOT a.attisdropped
 """
-# Every transaction has a lock on its own virtual id, and everybody may see it. A prepared one has none, and no snapshot either.
+# Every transaction has a lock on its own virtual id, which every session may see. A prepared one has none, and no snapshot either.
 _OPEN = """
 SELECT COALESCE(array_agg(DISTINCT l.virtualxid), '{}')
 FROM pg_locks AS l
@@ -99,10 +99,10 @@ def step(
     try:
         with _alone(connection) as is_alone:
             if not is_alone:
-                return MergeStep(is_waiting=True, what="another instance is at it")
+                return MergeStep(is_waiting=True, what="another instance is doing it")
             return _Work(connection, page).next(most, around)
     except pg.LockNotAvailable:
-        return MergeStep(is_waiting=True, what="somebody has a lock on history")
+        return MergeStep(is_waiting=True, what="another session has a lock on history")
 
 
 @contextmanager
@@ -244,8 +244,8 @@ class _Work:
     def _swap(self, month: _Month) -> MergeStep:
         first, end, _ = _span(month.days)
         self._do("LOCK TABLE ONLY windlass.job_done IN ACCESS EXCLUSIVE MODE")
-        # Whoever read through job_done has gone, or is about to: its locks go one by one. Somebody at a day itself (a vacuum) is hardly
-        # waited for with that lock in hand.
+        # A session that read through job_done has ended, or is about to: its locks go one by one. One that has locked a day itself (a vacuum)
+        # # is waited for only briefly while this lock is held.
         names = ", ".join(f"ONLY windlass.{day}" for day in month.days)
         self._do("SET LOCAL lock_timeout = '50ms'")
         self._do(f"LOCK TABLE {names} IN ACCESS EXCLUSIVE MODE")

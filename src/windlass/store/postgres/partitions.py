@@ -18,7 +18,7 @@ DAYS_AHEAD = 7
 _LOCK_TIMEOUT = "2s"
 _LOCK_KEY = 0x77696E6470617274
 REMOVING = _LOCK_KEY + 1
-"""The advisory lock of whoever detaches partitions."""
+"""The advisory lock of the session that detaches partitions."""
 _LEAVING = "windlass: past its retention, about to be dropped"
 _NAME = re.compile(r"job_done_(\d{4})(\d{2})(\d{2})?")
 
@@ -114,7 +114,7 @@ def _attach(connection: psycopg.Connection, day: date) -> bool:
 
 
 def add_bounds(connection: psycopg.Connection, name: str, first: date, end: date) -> None:
-    """The CHECK that tells ATTACH that no row needs looking at."""
+    """Add the CHECK that lets ATTACH skip the scan of all rows."""
     bounds = f"finished_at >= '{midnight(first).isoformat()}' AND finished_at < '{midnight(end).isoformat()}'"
     connection.execute(
         f"ALTER TABLE windlass.{name} ADD CONSTRAINT {name}_day CHECK ({bounds})", prepare=False
@@ -134,18 +134,18 @@ def attach_bounded(connection: psycopg.Connection, name: str, first: date, end: 
 def drop_before(
     connection: psycopg.Connection, cutoff: datetime, *, only_empty: bool = False, now: datetime | None = None
 ) -> dict[str, dict[tuple[str, str], int]]:
-    """Remove the partitions that lie wholly before ``cutoff``; answers, for each, the jobs it held by phase and state.
+    """Remove the partitions that lie wholly before ``cutoff``; returns, for each, the jobs it held by phase and state.
 
-    A partition that holds a parent somebody still waits for, or a job that a key leads to, stays, and with ``only_empty`` every one that holds a job. The
+    A partition that holds a parent that a child still waits for, or a job that a key leads to, stays, and with ``only_empty`` every one that holds a job. The
     connection must be direct and in autocommit mode: DETACH CONCURRENTLY runs in no transaction. One that is interrupted
-    is finished next time: a partition is marked before it is detached, so that a table somebody detached by hand, to keep
+    is finished next time: a partition is marked before it is detached, so that a table that was detached by hand, to keep
     it, is never taken for ours.
     """
     try:
         # Waited for: a month in the making has it for moments, and without it every job of these days would go by itself.
         connection.execute("SELECT pg_advisory_lock(%s)", (REMOVING,))
     except pg.LockNotAvailable:
-        return {}  # another instance is at it
+        return {}  # another instance is doing it
     try:
         return _drop_all(connection, cutoff, only_empty, now)
     finally:
@@ -161,7 +161,7 @@ def _drop_all(
         if span is None or midnight(span[1]) > cutoff:
             continue
         if not is_half_detached:
-            if _is_looked_at(connection, name, now) or (only_empty and not _is_empty(connection, name)):
+            if _is_needed(connection, name, now) or (only_empty and not _is_empty(connection, name)):
                 continue
             connection.execute(f"COMMENT ON TABLE windlass.{name} IS '{_LEAVING}'")
         how = "FINALIZE" if is_half_detached else "CONCURRENTLY"
@@ -181,9 +181,9 @@ def _is_empty(connection: psycopg.Connection, name: str) -> bool:
     return bool(row and row[0])
 
 
-def _is_looked_at(connection: psycopg.Connection, name: str, now: datetime | None) -> bool:
+def _is_needed(connection: psycopg.Connection, name: str, now: datetime | None) -> bool:
     """Whether a feature needs a job of this day: a child waits for it, or a key leads to it."""
-    statement = expand("postgres", f"SELECT FALSE {{{{looked_at(windlass.{name})}}}}")
+    statement = expand("postgres", f"SELECT FALSE {{{{needed(windlass.{name})}}}}")
     row = connection.execute(statement.pyformat().encode(), {"now": now}).fetchone()
     return bool(row and row[0])
 

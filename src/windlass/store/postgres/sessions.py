@@ -1,7 +1,7 @@
 """How Windlass's own sessions are set, whatever a server, a database or a role has for its default.
 
-A direct session is set once, when it is opened. Behind a transaction pooler nothing can be set for a session: there it is looked, at
-opening, what the sessions lack, and each transaction sets that for itself (``lacks``). Where they lack nothing, nothing is set.
+A direct session is set once, when it is opened. Behind a transaction pooler nothing can be set for a session: there the settings are
+read at opening, and each transaction sets those that are missing (``lacks``). Where none is missing, nothing is set.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def lacks(connection: psycopg.Connection) -> str:
 
 
 def refuse_encoding(connection: psycopg.Connection) -> None:
-    """Refuse a database that cannot hold every text. It cannot be changed later, so it is said before anything is stored in it."""
+    """Refuse a database that cannot hold every text. It cannot be changed later, so it is refused before anything is stored in it."""
     encoding = connection.info.parameter_status("server_encoding")
     if encoding not in (None, ENCODING):
         raise ConfigError(

@@ -21,7 +21,7 @@ from windlass.store.schema.statements import load, on_change
 class PostgresTransaction:
     """Verbs on one connection; the connection's transaction is the caller's business.
 
-    ``is_foreign`` says that the connection is (also) somebody else's: then our way of reading values stays with our cursors.
+    ``is_foreign`` says that the connection is (also) the caller's: then our loaders are set on our cursors only.
     """
 
     def __init__(
@@ -107,8 +107,8 @@ def _compile() -> None:
 
 
 on_change(_compile)
-INSERTS = {"enqueue"}  # looks nothing up
-BINARY = {"step"}  # its answer has many times in it: to write and read them as text costs 1 us a job
+INSERTS = {"enqueue"}  # reads nothing
+BINARY = {"step"}  # its result has many times in it: to write and read them as text costs 1 us a job
 
 
 def knows(verb: str) -> bool:

@@ -1,8 +1,8 @@
 """Applies the numbered files of a dialect, in order, one migrator at a time.
 
 Migrations are forward-only and additive first: the previous release still works on the new schema. Each file runs in one
-transaction together with its entry in the ``migration`` table, with a lock time-out, so that a long transaction of somebody
-else delays the migration instead of everybody behind it. A file that begins with ``-- windlass: no transaction`` (for
+transaction together with its entry in the ``migration`` table, with a lock time-out, so that a long transaction of another
+session delays the migration instead of every session behind it. A file that begins with ``-- windlass: no transaction`` (for
 ``CREATE INDEX CONCURRENTLY``) runs statement by statement and must be safe to repeat.
 """
 
@@ -68,7 +68,7 @@ def available(dialect: str) -> tuple[Migration, ...]:
 
 
 def compare(applied: Sequence[tuple[int, str, str]], migrations: Sequence[Migration]) -> Status:
-    """What is there against what this release has; a file that changed after it was applied is refused."""
+    """Compare the applied migrations with those of this release; a file that changed after it was applied is refused."""
     known = {migration.version: migration for migration in migrations}
     for version, name, checksum in applied:
         if version in known and known[version].checksum != checksum:

@@ -109,7 +109,7 @@ class _Source:
         slot, _, part = name.partition(".")
         if not part:
             if name not in self.fragments:
-                raise ValueError(f"nobody defines the fragment {name}")
+                raise ValueError(f"no file defines the fragment {name}")
             return "\n".join(fragment.filled(arguments) for fragment in self.fragments[name])
         columns = self.columns.get(slot, {})
         if part == "names":
@@ -166,7 +166,7 @@ def sources(dialect: str) -> dict[str, str]:
 
 
 def on_change(reload: Callable[[], None]) -> None:
-    """Call this at once, and whenever a folder is added: what was made of the verbs is to be made anew."""
+    """Call ``reload`` now, and whenever a folder is added: whatever was compiled from the verbs must be compiled again."""
     _on_change.append(reload)
     reload()
 

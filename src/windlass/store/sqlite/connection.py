@@ -53,7 +53,7 @@ class GuardedConnection(sqlite3.Connection):
 
 
 class ReaderConnection(sqlite3.Connection):
-    """A thread's reading connection; closed after its thread is gone, or by whoever closes the store, or forks, while it is not ``busy``:
+    """A thread's reading connection; closed after its thread is gone, or when the store is closed or the process forks, while it is not ``busy``:
     to close one under a statement that runs ends the process."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -67,7 +67,7 @@ class ReaderConnection(sqlite3.Connection):
 
 
 class ListenerConnection(ReaderConnection):
-    """One that only looks whether something was committed, and stays open when the store is closed."""
+    """A connection that only checks whether something was committed, and stays open when the store is closed."""
 
 
 def connect(
@@ -100,9 +100,9 @@ def connect(
 
 
 def _make_private(path: str) -> None:
-    """Make a file that is not there readable by its owner alone: it holds arguments, results and who asked. SQLite gives the files
+    """Make a file that is not there readable by its owner alone: it holds arguments, results and principals. SQLite gives the files
     beside it the same mode. A file that is there keeps its own."""
-    with suppress(OSError):  # SQLite says better why a file cannot be made
+    with suppress(OSError):  # SQLite's own error says better why a file cannot be made
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 

@@ -25,7 +25,7 @@ from windlass.store.sqlite.errors import locked
 from windlass.store.sqlite.file import OpenedFile
 
 CLOSE_WAIT = 2.0  # for a thread that reads while the store is closed
-FORK_WAIT = 5.0  # for those who read and write while the process forks
+FORK_WAIT = 5.0  # for threads that read and write while the process forks
 
 
 class _Left:
@@ -42,7 +42,7 @@ class _Left:
         self.close()
 
     def close(self) -> None:
-        """Close them, now or when whoever has the lock releases it: this is called from finalizers, which must not wait. Never in a
+        """Close them, now or when the lock is released: this is called from finalizers, which must not wait. Never in a
         child, where they are the parent's."""
         while self._all and os.getpid() == self._pid and self._opening.acquire(blocking=False):
             try:
@@ -76,7 +76,7 @@ class Connections:
         self._carried: list[sqlite3.Connection] = []
         self._begin()
         self.writer: sqlite3.Connection | None = None
-        """The one that writes, for whoever has the turn and the lock; None until it is wanted again."""
+        """The connection that writes, for the thread that has the turn and the lock; None until it is needed again."""
         forking.watch(self)
         with self.lock:
             self.writer = connect(url, busy_timeout)
@@ -87,16 +87,16 @@ class Connections:
         self.lock = threading.RLock()
         self._turn = threading.RLock()
         self._open: WeakSet[sqlite3.Connection] = WeakSet()
-        # Not the writer's, who may wait for the very thread that wants to read.
+        # Not the writer's lock: the writer may wait for the very thread that wants to read.
         self._opening = threading.Lock()
         self._left = _Left(self._opening)
 
     @contextmanager
     def in_turn(self, seconds: float) -> Iterator[None]:
-        """Wait for this process's threads to take turns at writing, before the file itself is asked.
+        """Wait for this process's threads to take turns at writing, before the file's lock is requested.
 
-        Who asks the file looks again and again, with growing pauses, and whoever happens to look first has it: beside thirty
-        handlers that write, a heartbeat waited up to 15 s. In turn it is 1 s.
+        SQLite polls the file's lock, with growing pauses, and the first poll after its release gets it: beside thirty
+        handlers that write, a heartbeat waited up to 15 s. With turns it is 1 s.
         """
         turn = self._turn
         try:
@@ -112,7 +112,7 @@ class Connections:
                 pass
 
     def open_writer(self) -> sqlite3.Connection:
-        """The one that writes, opened again; for whoever has the turn and the lock."""
+        """Open the connection that writes again; for the thread that has the turn and the lock."""
         self._refuse()
         self.file.check()
         self.writer = connect(self._url, self._busy_timeout)
@@ -180,7 +180,7 @@ class Connections:
     # ------------------------------------------------------------------ forks
 
     def before_fork(self) -> None:
-        """Have no connection open, and none being opened, until the process has forked. Where that cannot be, the child is told."""
+        """Have no connection open, and none being opened, until the process has forked. If that is not possible, the child's calls raise."""
         deadline = time.monotonic() + FORK_WAIT
         is_free = False
         try:
@@ -225,7 +225,7 @@ class Connections:
         self._left.close()
 
     def after_fork_in_child(self) -> None:
-        """Whoever holds or waits for a lock is a thread of the parent."""
+        """Make new locks: those that hold or wait for the old ones are threads of the parent."""
         for lock in self._held:
             lock.release()  # the thread that forked has them; listeners of the parent are used here, too
         for connection in self._carried:

@@ -142,7 +142,7 @@ class SqliteDatabase:
                 raise StoreError(
                     f"{self._path}: a forked child cannot end its parent's transaction; end the child with os._exit"
                 )
-            self._connections.file.check()  # as late as can be: what was written until now goes back
+            self._connections.file.check()  # as late as can be: what was written until now is rolled back
             connection.execute("COMMIT")
         except BaseException:
             if Process.pid == owner and connection.in_transaction:
@@ -163,7 +163,7 @@ class SqliteDatabase:
             return rows
 
     def reserved(self, need: str) -> AbstractContextManager[None]:
-        return nullcontext()  # there is one writer, and who waits for it has a turn
+        return nullcontext()  # there is one writer, and threads take turns
 
     def transact(self, work: Callable[[Transaction], T], *, waits: bool = False) -> T:
         if self.open_effects.all:
@@ -179,7 +179,7 @@ class SqliteDatabase:
                     continue
                 has_changed = writer.total_changes != before
             if has_changed:
-                self._wakeups.tell()
+                self._wakeups.notify()
             return result
 
     def is_worth(self, verb: str, **parameters: object) -> bool:
@@ -218,7 +218,7 @@ class SqliteDatabase:
             tx.run("record.plain_gone")
             finished = None
         else:
-            finished = [row[0] for row in tx.run("record.plain_told")]
+            finished = [row[0] for row in tx.run("record.plain_finished")]
         tx.run("record.plain_counted")
         return finished
 
@@ -278,18 +278,18 @@ class SqliteDatabase:
             finally:
                 if Process.pid == owner:
                     self._connections.end(connection)
-        self._wakeups.tell()
+        self._wakeups.notify()
 
     def fenced(self, tx: Effect, work: Callable[[], T]) -> T:
         return work()
 
     # ------------------------------------------------------------------ hints and time
 
-    def tell(self, tx: Transaction, phases: Iterable[str], *, nudge: bool = False) -> None:
+    def notify(self, tx: Transaction, phases: Iterable[str], *, nudge: bool = False) -> None:
         """Every commit is seen through data_version; there is nothing to add."""
 
     def wait(self, phases: Sequence[str], seconds: float) -> None:
-        """Nobody needs to know who waits: a commit costs the same either way."""
+        """Does nothing: listeners see every commit, and a commit costs the same either way."""
 
     def listen(self) -> Listener:
         return SqliteListener(
@@ -301,7 +301,7 @@ class SqliteDatabase:
             return None
         if 0 <= value < _PLAIN:
             return datetime.fromtimestamp(value / 1_000_000, UTC)  # in a third of the time
-        # A time that somebody wrote past us and Python has no name for becomes the nearest that it has: it must not stop a claim.
+        # A time that other software wrote and that Python cannot represent becomes the nearest that it can: it must not stop a claim.
         return _EPOCH + timedelta(microseconds=max(_FIRST, min(value, _LAST)))
 
     def stamp(self, value: datetime | None) -> Any:
@@ -315,8 +315,8 @@ class SqliteDatabase:
         return self._clock.now()
 
     def upkeep(self) -> None:
-        """Keep the write-ahead log short. Writers cut it when it starts anew; one that never could, because somebody always read, or
-        that nobody writes to any more, is cut here."""
+        """Keep the write-ahead log short. Writers cut it when it starts anew; one that never could, because there was always a reader, or
+        that is not written to any more, is cut here."""
         with translated(self._path):
             with self._connections.reading() as reader:
                 _, pages, _ = reader.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
@@ -324,7 +324,7 @@ class SqliteDatabase:
                 self._cut_log()
 
     def _cut_log(self) -> None:
-        """Holds the write lock while it waits for those who read, so not for long; if they stay, it is left to the next time."""
+        """Cut the log. Holds the write lock while it waits for readers, so not for long; if they stay, it is left to the next call."""
         with self._in_turn(self._busy_timeout), self._connections.reading() as reader:
             reader.execute(f"PRAGMA busy_timeout = {CUT_WAIT_MS}")
             try:

@@ -1,6 +1,6 @@
 """The file behind a store, as it was when the store was opened.
 
-Whoever deletes, moves or replaces it leaves SQLite writing into a file that nobody will find again, and SQLite says nothing in WAL mode.
+If it is deleted, moved or replaced, SQLite goes on writing into a file that has no name any more, and in WAL mode raises no error.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ from windlass.errors import StoreUnreachableError
 
 
 class OpenedFile:
-    """Knows whether a path still leads to the file it led to. Ask only while a connection has that file open: until it is closed,
-    its inode number is nobody else's."""
+    """Knows whether a path still leads to the file it led to. Call it only while a connection has that file open: until it is closed,
+    its inode number is not used for another file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._identity = self._look()
+        self._identity = self._read()
 
     def check(self) -> None:
-        """Raise unless it does; 2 µs."""
-        if self._look() != self._identity:
+        """Raise if the path no longer leads to the file; takes 2 µs."""
+        if self._read() != self._identity:
             raise StoreUnreachableError(
                 f"{self._path} was replaced by another file after this process had opened it; nothing was stored or read. "
                 "Restart the process to use the file that is there now",
                 is_unsent=True,
             )
 
-    def _look(self) -> tuple[int, int]:
+    def _read(self) -> tuple[int, int]:
         try:
             found = self._path.stat()
         except OSError as error:

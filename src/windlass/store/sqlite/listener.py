@@ -14,7 +14,7 @@ from windlass import forking
 from windlass.store.database import LATER, RECONNECTED
 from windlass.store.sqlite.connection import ReaderConnection
 
-LOOK_EVERY = 0.02
+POLL_EVERY = 0.02
 UNKNOWN = -1  # versions of two connections cannot be compared
 
 
@@ -27,10 +27,10 @@ class Wakeups:
         forking.watch(self)
 
     def after_fork_in_child(self) -> None:
-        """A thread of the parent may hold the lock."""
+        """Make a new lock: a thread of the parent may hold the old one."""
         self._condition = threading.Condition()
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         with self._condition:
             self._count += 1
             self._condition.notify_all()
@@ -46,7 +46,7 @@ class Wakeups:
 
 
 class SqliteListener:
-    """Answers ``@reconnected`` (look at everything) whenever anything was committed: SQLite does not say what."""
+    """Returns ``@reconnected`` (scan every phase) whenever anything was committed: SQLite does not say what."""
 
     is_connected = True
 
@@ -54,15 +54,15 @@ class SqliteListener:
         self._connect = connect
         self._connection: ReaderConnection = connect()
         self._wakeups = wakeups
-        self._version = self._look()
+        self._version = self._read_version()
         self._seen = wakeups.count()
 
     def wait(self, timeout: float) -> Sequence[str]:
         """Wait for a commit for at most ``timeout`` seconds; empty when none came."""
         deadline = time.monotonic() + timeout
         while True:
-            seen = self._wakeups.wait(self._seen, min(LOOK_EVERY, max(0.0, deadline - time.monotonic())))
-            version = self._look()
+            seen = self._wakeups.wait(self._seen, min(POLL_EVERY, max(0.0, deadline - time.monotonic())))
+            version = self._read_version()
             if seen != self._seen or version != self._version:
                 self._seen, self._version = seen, version
                 return (RECONNECTED, LATER)
@@ -73,7 +73,7 @@ class SqliteListener:
         with self._connection.busy:
             self._connection.close()
 
-    def _look(self) -> int:
+    def _read_version(self) -> int:
         with self._connection.busy:
             if not self._connection.must_reopen:
                 return int(self._connection.execute("PRAGMA data_version").fetchone()[0])

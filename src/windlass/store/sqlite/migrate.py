@@ -23,7 +23,7 @@ CREATE TABLE IF NOT EXISTS windlass_migration (
 def migrate_sqlite(
     url: str, *, busy_timeout: float = BUSY_TIMEOUT, migrations: tuple[Migration, ...] | None = None
 ) -> list[str]:
-    """Apply what is missing, in one transaction under the write lock; answers the names."""
+    """Apply what is missing, in one transaction under the write lock; returns the names."""
     with translated(path_of(url)):
         connection = connect(url, busy_timeout)
         try:
@@ -58,7 +58,7 @@ def migrate_connection(
 
 
 def status_sqlite(url: str) -> Status:
-    """Which migrations a file has and lacks; a file that is not there has none, and is not created by asking."""
+    """Which migrations a file has and lacks; a file that is not there has none, and is not created."""
     if not Path(path_of(url)).exists():
         return compare([], available("sqlite"))
     with translated(path_of(url)):
@@ -79,7 +79,7 @@ def _applied(connection: sqlite3.Connection) -> list[tuple[int, str, str]]:
 
 
 def _split(sql: str) -> Iterator[str]:
-    """The statements of a migration; a trigger's body has semicolons of its own, so SQLite itself is asked."""
+    """The statements of a migration; a trigger's body has semicolons of its own, so SQLite itself finds their ends."""
     text = ""
     for line in sql.splitlines(keepends=True):
         text += line

@@ -1,5 +1,5 @@
 -- fragment: now
--- The time: that of the database's clock, unless a test says what time it is.
+-- The time: that of the database's clock, unless a test sets it.
 COALESCE(:now::timestamptz, clock_timestamp())
 
 -- The slots of the core: texts that features add to verbs of the core. A feature defines a fragment of the same name in its own file; the
@@ -29,6 +29,6 @@ COALESCE(:now::timestamptz, clock_timestamp())
 -- fragment: pruned
 -- Further CTEs that remove the rows of pruned jobs (`gone`).
 
--- fragment: looked_at(table)
+-- fragment: needed(table)
 -- Conditions under which a whole table of history must not be dropped, the same as those of `kept`: "OR condition".
 

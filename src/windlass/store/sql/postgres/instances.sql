@@ -1,4 +1,4 @@
--- Instances, their heartbeats, and the recovery of what dead ones held.
+-- Instances, their heartbeats, and the recovery of jobs that dead instances held.
 --
 -- A claim row finds its jobs through job_ready, lane by lane: with `lane BETWEEN` the index can not use ready_at (70 ms a
 -- claim at 1M queued rows, before PostgreSQL 18), and without OFFSET 0 or a LIMIT the join is turned round and reads all
@@ -11,7 +11,7 @@ SELECT :instance::uuid, c.at, c.at, :lease::double precision * interval '1 secon
 FROM (SELECT {{now}} AS at) AS c;
 
 -- name: beat
--- Renews all leases of a living instance; no row means it was declared dead and holds nothing any more. Answers the
+-- Renews all leases of a living instance; no row means it was declared dead and holds nothing any more. Returns the
 -- tokens of own claims that the instance does not know (their reply was lost), once they are older than the grace.
 WITH beaten AS (
     UPDATE windlass.instance AS i
@@ -77,8 +77,8 @@ WHERE c.token = ANY(:tokens::bigint[])
     );
 
 -- name: recover.due
--- Whether an instance is late, or a dead one still has claims or is to be forgotten, or a claim is nobody's: one read, so that a
--- round of recovery with nothing to do costs one statement instead of four. Who asks (:own) knows better than its row whether it lives.
+-- Whether an instance is late, or a dead one still has claims or is to be forgotten, or a claim has no instance: one read, so that a
+-- round of recovery with nothing to do costs one statement instead of four. The calling instance (:own) is left out: it is alive, whatever its row says.
 SELECT 1
 FROM windlass.instance AS i
 CROSS JOIN (SELECT {{now}} AS at) AS clock
@@ -91,8 +91,8 @@ FROM windlass.claim AS c
 WHERE NOT EXISTS (SELECT FROM windlass.instance AS i WHERE i.id = c.instance)
 LIMIT 1;
 
--- name: recover.bury
--- Declares instances dead whose heartbeat is older than their own lease, tested under the row's lock; never the one that asks (:own):
+-- name: recover.declare_dead
+-- Declares instances dead whose heartbeat is older than their own lease, tested under the row's lock; never the calling one (:own):
 -- after a pause or a step of the clock its recovery may run before its next beat.
 WITH late AS MATERIALIZED (
     SELECT i.id
@@ -111,7 +111,7 @@ RETURNING i.id;
 
 -- name: recover.pick
 -- Locks jobs that dead instances hold (or, with :tokens, those of given claims), leaving out the ones an open effect
--- transaction has: its holder may still be committing, and they are met again next time. Returns with each how many deaths of its
+-- transaction has: its holder may still be committing, and the next call finds them again. Returns with each how many deaths of its
 -- instance it was charged with before, in this phase.
 SELECT j.id, j.token, j.kind, j.phase, j.lane, j.generation, j.attempt, j.max_attempts, j.crashes, j.flags, j.args,
     j.correlation, GREATEST(LEAST(j.created_at, '9999-01-01'), '0002-01-01') AS created_at,
@@ -155,7 +155,7 @@ WHERE (
 LIMIT :limit;
 
 -- name: recover.hold
--- Takes one dead instance's job over under a new token, so that its user's probe can be asked at leisure; the old
+-- Takes one dead instance's job over under a new token, so that the handler's probe can be called outside of any transaction; the old
 -- holder is fenced from here on, and the attempt is not counted again.
 WITH held AS (
     INSERT INTO windlass.claim (instance, at, lanes, los, his, phase)
@@ -256,7 +256,7 @@ FROM windlass.instance AS i
 ORDER BY i.started_at DESC, i.id;
 
 -- name: wait
--- Says that somebody waits for these phases for a while, so that enqueues notify.
+-- Registers that an instance waits for these phases for a while, so that enqueues notify.
 INSERT INTO windlass.wake AS w (phase, waiting_until)
 SELECT p.phase, clock_timestamp() + :seconds::double precision * interval '1 second'
 FROM unnest(:phases::text[]) AS p (phase)
@@ -265,8 +265,8 @@ ON CONFLICT (phase) DO UPDATE
 SET waiting_until = excluded.waiting_until
 WHERE w.waiting_until < excluded.waiting_until;
 
--- name: tell
--- Hints, when the transaction commits, that phases have work, where somebody waits; with a prefix, always.
+-- name: notify
+-- Hints, when the transaction commits, that phases have work, if an instance waits for them; with a prefix, always.
 SELECT pg_notify('windlass', :prefix::text || p.phase)::text
 FROM unnest(:phases::text[]) AS p (phase)
 WHERE :prefix::text <> ''

@@ -1,26 +1,26 @@
 -- Verbs of a job's life on PostgreSQL.
 --
 -- LOCK ORDER, kept by every transaction: job by id, job_later by id, job_dep, rules, fan_in by (rule, key), then the rest, and gate by (phase, key)
--- last. Whoever locks many rows of
--- `job` and is not their holder uses SKIP LOCKED, so that nobody waits for a holder's effect transaction and no cycle
+-- last. A verb that locks many rows of
+-- `job` and is not their holder uses SKIP LOCKED, so that none waits for a holder's effect transaction and no cycle
 -- can form. Every write of a holder names (id, token): a holder whose lease ended changes nothing.
 -- PLANS DEPEND ON NO STATISTICS. A session plans each statement once, perhaps while the tables are empty, and keeps that plan while they grow
 -- (tests/plans/test_stale_plans.py). Whole tables are never scanned (enable_seqscan is off in the store's own sessions); what else has to
 -- be kept from a plan that seems cheap beside nothing:
---   rows of a table that are looked up for others: LATERAL (… LIMIT 1), (… OFFSET 0) or (… FOR UPDATE), which stay on the inner side
+--   rows of a table that are read for rows of another: LATERAL (… LIMIT 1), (… OFFSET 0) or (… FOR UPDATE), which stay on the inner side
 --   rows that are updated or deleted: id = ANY(ARRAY[g.id]), an index condition that can be neither hashed nor merged; or ctid, where
---     the row is locked or nobody else changes it
+--     the row is locked or no other session changes it
 --   (a, b) >= (x, y) … ORDER BY a, b LIMIT 1: found through the index of both, not through that of one
---   EXISTS (… OFFSET 0): looked up row by row, not hashed
+--   EXISTS (… OFFSET 0): read row by row, not hashed
 --   column || '' = …: no condition for an index, also not for a partial one's
 -- Parameters are :names; the loader turns them into the driver's form. Guards stand one to a line (./dev mutate-sql).
 
--- The enqueue verbs also run on callers' own connections, whose drivers make objects of uuids: they answer ids as text.
+-- The enqueue verbs also run on callers' own connections, whose drivers make objects of uuids: they return ids as text.
 
 -- name: enqueue
--- Inserts jobs and their counts, and tells whoever waits for them. Locks and updates nothing: it may run inside a
+-- Inserts jobs and their counts, and notifies waiting instances. Locks and updates nothing: it may run inside a
 -- caller's transaction that stays open for long. Rows with `inbox` wait for the promoter, which gives them a ready_at
--- of after their commit. A job whose kind is some rule's parent is flagged. Answers the phases that were told.
+-- of after their commit. A job whose kind is some rule's parent is flagged. Returns the phases that were notified.
 WITH given AS MATERIALIZED (
     SELECT g.*,
         CASE
@@ -38,7 +38,7 @@ WITH given AS MATERIALIZED (
             SELECT j.*, {{now}} AS moment
             FROM json_to_recordset(:jobs::json) AS j (
                 id uuid, kind text, phase text, lane smallint, max_attempts smallint, flags smallint, correlation text,
-                args jsonb, delay double precision, run_at timestamptz, pending integer, inbox boolean, tell boolean
+                args jsonb, delay double precision, run_at timestamptz, pending integer, inbox boolean, notify boolean
             )
         ) AS r
     ) AS g
@@ -65,7 +65,7 @@ WITH given AS MATERIALIZED (
 )
 SELECT w.phase, pg_notify('windlass', w.phase)::text
 FROM windlass.wake AS w
-WHERE w.phase IN (SELECT CASE WHEN g.place = 'job' THEN g.phase ELSE '@later' END FROM given AS g WHERE g.tell)
+WHERE w.phase IN (SELECT CASE WHEN g.place = 'job' THEN g.phase ELSE '@later' END FROM given AS g WHERE g.notify)
     AND w.waiting_until > clock_timestamp();
 
 -- name: enqueue.copy
@@ -77,10 +77,10 @@ COPY windlass.job (id, lane, max_attempts, flags, kind, phase, correlation, args
 COPY windlass.job (id, lane, max_attempts, flags, kind, phase, correlation, args, created_at, ready_at) FROM STDIN;
 
 -- name: enqueue.copied
--- Counts jobs that were streamed and tells whoever waits. Answers the phases that were told.
+-- Counts jobs that were streamed and notifies waiting instances. Returns the phases that were notified.
 WITH given AS MATERIALIZED (
-    SELECT g.phase, g.n, g.tell
-    FROM json_to_recordset(:phases::json) AS g (phase text, n integer, tell boolean)
+    SELECT g.phase, g.n, g.notify
+    FROM json_to_recordset(:phases::json) AS g (phase text, n integer, notify boolean)
 ), counted AS (
     INSERT INTO windlass.delta (phase, queued)
     SELECT g.phase, g.n
@@ -88,13 +88,13 @@ WITH given AS MATERIALIZED (
 )
 SELECT w.phase, pg_notify('windlass', w.phase)::text
 FROM windlass.wake AS w
-WHERE w.phase IN (SELECT g.phase FROM given AS g WHERE g.tell)
+WHERE w.phase IN (SELECT g.phase FROM given AS g WHERE g.notify)
     AND w.waiting_until > clock_timestamp();
 
 -- name: enqueue.lock
 -- Makes enqueues that name the same ids take turns until their transactions end. Up to 64 ids are locked one by one. Beyond that 64 locks
--- stand for all ids there are: the server has room for some thousand locks of all its sessions together. Whoever locks single ids
--- shares those that stand for them, so that the two see each other. Always in the same order, so that nobody waits in a circle.
+-- stand for all ids there are: the server has room for some thousand locks of all its sessions together. A call that locks single ids
+-- shares the locks that stand for them, so that the two kinds exclude each other. Always in the same order, so that no cycle can form.
 WITH given AS MATERIALIZED (
     SELECT hashtextextended(g.id, 0) AS hash
     FROM unnest(:ids::text[]) AS g (id)
@@ -130,9 +130,9 @@ GROUP BY id;
 -- Records plain outcomes and claims the next batch of one phase: one statement, one commit. A row is finished only by
 -- the holder of its token and only while its end touches no other table (flags); at most :limit rows are claimed under
 -- every plan, because they are picked and locked in a materialised CTE, highest lane first, oldest first, from the
--- low-water mark of each lane on, and without suspects where the claimant has enough of them. Answers one row about the finished ones,
--- then the claimed ones. Times and counts that somebody wrote
--- past us are bounded: one that the driver cannot read, or that does not fit, would fail every claim of its phase, after its commit.
+-- low-water mark of each lane on, and without suspects where the claimant has enough of them. Returns one row about the finished ones,
+-- then the claimed ones. Times and counts that other software wrote
+-- are bounded: one that the driver cannot read, or that does not fit, would fail every claim of its phase, after its commit.
 -- Outcomes come as columns, which are read in half the time of JSON; those that no outcome has anything in are left empty.
 WITH clock AS MATERIALIZED (
     SELECT c.at, CASE WHEN :quiet::double precision > 0 THEN c.at - :quiet::double precision * interval '1 second' ELSE 'infinity' END AS upto
@@ -239,7 +239,7 @@ SELECT NULL, c.id::text, c.token, c.kind, c.phase, c.lane, c.generation, c.attem
     c.correlation, c.created_at, c.ready_at, c.claimed_at
 FROM claimed AS c;
 
--- name: look
+-- name: ready.phases
 -- Which of these phases a claim would find a job in, from the low-water mark of each lane on: one read for all of them, so
 -- that an idle instance pays for one statement and locks nothing.
 SELECT DISTINCT l.phase
@@ -272,7 +272,7 @@ SELECT g.id, g.token,
 FROM json_to_recordset(:leases::json) AS g (id uuid, token bigint);
 
 -- name: record.lock
--- Locks held jobs in id order and answers what a fence must know: flags, whether a cancel was asked for, and why.
+-- Locks held jobs in id order and returns what a fence must know: flags, whether a cancel was asked for, and why.
 SELECT j.id, j.token, j.flags, j.cancel_at IS NOT NULL AS cancel_asked, j.cancel_reason
 FROM (
     SELECT l.id, l.token
@@ -290,7 +290,7 @@ CROSS JOIN LATERAL (
 -- name: record.finish
 -- Ends held jobs whatever their flags, with outputs and progress folded into history. The caller tidies the side tables.
 -- An end decided by recovery is written under the negative token, or the old holder would take it for its own. The
--- instance is the one that claimed the job, whoever decides.
+-- instance is the one that claimed the job, not the one that recovers it.
 WITH clock AS MATERIALIZED (
     SELECT {{now}} AS at
 ), finished AS (
@@ -507,7 +507,7 @@ RETURNING j.id, j.token;
 
 -- name: checkpoint
 -- Saves position and progress of a held job; the fence is the lock on its row. Progress never goes back, and with :step = 1 it
--- must go on. Answers the
+-- must go on. Returns the
 -- row's flags and whether a cancel was asked for; no row means the lease is lost.
 WITH held AS MATERIALIZED (
     SELECT j.id, j.generation, j.token, j.flags, j.cancel_at
@@ -546,7 +546,7 @@ FROM windlass.checkpoint AS p
 WHERE p.job = :id::uuid;
 
 -- name: cancel.live
--- Locks a queued or processing job and, where it is held, notes that it should stop and tells its holder. Two statements:
+-- Locks a queued or processing job and, where it is held, notes that it should stop and notifies its holder. Two statements:
 -- one alone would go on with the row as it was before a claim that the lock had to wait for, and the cancel would be lost.
 SELECT j.id
 FROM windlass.job AS j
@@ -703,7 +703,7 @@ SELECT t.id, t.kind, t.phase, t.flags, t.args, t.key
 FROM taken AS t;
 
 -- name: retry.peek
--- The state of an ended job, locked so that nobody else retries it.
+-- The state of an ended job, locked so that no other session retries it.
 SELECT d.state
 FROM windlass.job_done AS d
 WHERE d.id = :id::uuid
@@ -752,7 +752,7 @@ WHERE a.job = :id::uuid
 ORDER BY abs(a.token);
 
 -- name: timeline
--- All attempts of a job, oldest first: those that did not end it, the one that did, and the one under way. One statement,
+-- All attempts of a job, oldest first: those that did not end it, the one that did, and the running one. One statement,
 -- so that an attempt that ends meanwhile is seen once.
 SELECT t.phase, t.generation, t.attempt, t.instance, t.processor, t.waited_ms, t.ran_ms, t.claimed_at, t.ended_at, t.outcome, t.error
 FROM (
@@ -776,7 +776,7 @@ FROM (
 ORDER BY t.token;
 
 -- name: claim.one
--- Claims one job by its id, if it is queued, its phase is not paused, and this instance is not dead. Answers it as `step` does. A
+-- Claims one job by its id, if it is queued, its phase is not paused, and this instance is not dead. Returns it as `step` does. A
 -- correlation id that is given becomes the job's.
 WITH clock AS MATERIALIZED (
     SELECT {{now}} AS at
@@ -822,8 +822,8 @@ WITH clock AS MATERIALIZED (
 SELECT *
 FROM claimed;
 
--- name: hurry
--- Makes a scheduled or retrying job due now; answers it if there is such a one.
+-- name: make_due
+-- Makes a scheduled or retrying job due now; returns its id, or no row if there is none.
 UPDATE windlass.job_later AS l
 SET run_at = {{now}}
 WHERE l.id = :id::uuid

@@ -1,5 +1,5 @@
 -- Lists go to the one table that can hold the asked state, by id from newest to oldest, never through the view.
--- Columns are those of `get`; outputs of live jobs are read by `get` only. What lies in other tables is looked up for the rows of the page alone.
+-- Columns are those of `get`; outputs of live jobs are read by `get` only. Other tables are read for the rows of the page only.
 
 -- name: list.live
 -- Queued (held = false) or processing (held = true) jobs before a cursor, with the progress they have now.

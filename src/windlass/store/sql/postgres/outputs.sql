@@ -1,4 +1,4 @@
--- What phases produced, once.
+-- Outputs of phases, each stored once.
 
 -- name: output.phases
 -- The phases that jobs have been through, by their own outputs.
@@ -9,7 +9,7 @@ WHERE o.job = ANY(:ids::uuid[])
     AND o.name = '';
 
 -- name: output.put
--- Stores outputs of held jobs under (job, generation, phase, name); the first value stands. Answers one row for each that
+-- Stores outputs of held jobs under (job, generation, phase, name); the first value stands. Returns one row for each that
 -- was asked for by the holder: whether it is new, and the value that stands. No row means the lease is lost.
 WITH given AS MATERIALIZED (
     SELECT g.id, g.token, g.name, COALESCE(g.value, 'null') AS value, g.next_phase, g.next_max_attempts

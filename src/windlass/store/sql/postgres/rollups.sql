@@ -1,4 +1,4 @@
--- What each minute came to, per phase and instance.
+-- Per-minute statistics, per phase and instance.
 
 -- name: rollup.put
 -- Writes minutes of one instance; what was written before for the same minute and phase is overwritten, so that a repeated
@@ -32,7 +32,7 @@ WHERE r.minute >= :since::timestamptz
 ORDER BY r.minute, r.phase;
 
 -- name: rollup.prune
--- Removes minutes before a time; answers how many rows went.
+-- Removes minutes before a time; returns how many rows were removed.
 WITH gone AS (
     DELETE FROM windlass.rollup AS r
     WHERE r.minute < :before::timestamptz

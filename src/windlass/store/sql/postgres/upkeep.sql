@@ -1,9 +1,10 @@
 -- Duties that every instance does a share of; none of them waits for a lock.
 
 -- name: promote
--- Moves due jobs into their queues with a fresh ready_at, oldest due first and a microsecond apart, from the low-water mark on; tells whoever
--- waits. It is flagged here for rules that were defined while it waited, or while the transaction that enqueued it was open. A job that is in its queue already (an enqueue repeated across a due time) is not put there twice, and stops nobody.
--- One with a limit is parked instead. Answers for each phase how many moved or were parked, and the last due time among them.
+-- Moves due jobs into their queues with a fresh ready_at, oldest due first and a microsecond apart, from the low-water mark on; notifies waiting
+-- instances. A job is flagged here for rules that were defined while it waited, or while the transaction that enqueued it was open. A job that
+-- is in its queue already (an enqueue repeated across a due time) is not put there twice, and does not stop the others.
+-- One with a limit is parked instead. Returns for each phase how many moved or were parked, and the last due time among them.
 WITH clock AS MATERIALIZED (
     SELECT {{now}} AS at
 ), due AS MATERIALIZED (
@@ -48,13 +49,13 @@ WITH clock AS MATERIALIZED (
     SELECT p.phase, count(*), -count(*), 0
     FROM parked AS p
     GROUP BY p.phase
-), told AS MATERIALIZED (
+), notified AS MATERIALIZED (
     SELECT w.phase, pg_notify('windlass', w.phase)
     FROM windlass.wake AS w
     WHERE w.phase IN (SELECT m.phase FROM moved AS m)
         AND w.waiting_until > clock_timestamp()
 )
-SELECT m.phase, count(*) AS moved, max(m.run_at) AS last_due, (SELECT count(*) FROM told) AS told
+SELECT m.phase, count(*) AS moved, max(m.run_at) AS last_due, (SELECT count(*) FROM notified) AS notified
 FROM (SELECT d.phase, d.run_at FROM moved AS d UNION ALL SELECT p.phase, p.run_at FROM parked AS p) AS m
 GROUP BY m.phase;
 
@@ -96,7 +97,7 @@ ORDER BY s.phase;
 -- name: oldest
 -- Seconds since the oldest queued job of each phase became ready; NULL where none is queued.
 SELECT s.phase, EXTRACT(epoch FROM clock.at - (
-        SELECT GREATEST(LEAST(min(head.ready_at), '9999-01-01'), '0002-01-01') -- somebody may have written what no driver can read
+        SELECT GREATEST(LEAST(min(head.ready_at), '9999-01-01'), '0002-01-01') -- other software may have written a time that no driver can read
         FROM generate_series(0, 9) AS l (lane)
         CROSS JOIN LATERAL (
             SELECT j.ready_at
@@ -127,7 +128,7 @@ SET paused_at = excluded.paused_at,
     reason = excluded.reason;
 
 -- name: resume
--- Lets claims of a phase go on; answers it if it was paused, and tells whoever waits.
+-- Lets claims of a phase go on; returns it if it was paused, and notifies waiting instances.
 WITH resumed AS (
     DELETE FROM windlass.phase AS p
     WHERE p.name = :phase

@@ -1,4 +1,4 @@
--- What an instance should see to, asked for in one read, so that one with nothing to do costs next to nothing.
+-- What there is for an instance to do, in one read, so that an idle instance costs next to nothing.
 
 -- name: agenda
 -- Returns, in one row, what there is for an instance to do: seconds until the next job is due (NULL: none is scheduled), whether there is

@@ -1,4 +1,4 @@
--- Instances, their heartbeats, and the recovery of what dead ones held. A batch's jobs are found by their token with a scan
+-- Instances, their heartbeats, and the recovery of jobs that dead instances held. A batch's jobs are found by their token with a scan
 -- of the live table (SQLite makes an index of it for the one statement): it happens only when an instance died, and an
 -- index on token would cost every claim.
 
@@ -8,7 +8,7 @@ INSERT INTO windlass_instance (id, started_at, heartbeat_at, lease, info)
 VALUES (:instance, :now, :now, CAST(:lease * 1000000 AS INTEGER), :info);
 
 -- name: beat
--- Renews all leases of a living instance; no row means it was declared dead and holds nothing any more. Answers the
+-- Renews all leases of a living instance; no row means it was declared dead and holds nothing any more. Returns the
 -- tokens of own claims that the instance does not know (their reply was lost), once they are older than the grace.
 UPDATE windlass_instance
 SET heartbeat_at = :now
@@ -50,8 +50,8 @@ WHERE token IN (SELECT g.value FROM json_each(:tokens) AS g)
     AND token NOT IN (SELECT j.token FROM windlass_job AS j WHERE j.token IS NOT NULL);
 
 -- name: recover.due
--- Whether an instance is late, or a dead one still has claims or is to be forgotten, or a claim is nobody's: a read, so that
--- an idle instance never writes. Who asks (:own) knows better than its row whether it lives.
+-- Whether an instance is late, or a dead one still has claims or is to be forgotten, or a claim has no instance: a read, so that
+-- an idle instance never writes. The calling instance (:own) is left out: it is alive, whatever its row says.
 SELECT 1
 FROM windlass_instance AS i
 WHERE (i.dead_at IS NULL AND i.heartbeat_at + i.lease < :now AND i.id IS NOT :own)
@@ -63,8 +63,8 @@ FROM windlass_claim AS c
 WHERE NOT EXISTS (SELECT 1 FROM windlass_instance AS i WHERE i.id = c.instance)
 LIMIT 1;
 
--- name: recover.bury
--- Declares instances dead whose heartbeat is older than their own lease; never the one that asks (:own): after a pause or a step
+-- name: recover.declare_dead
+-- Declares instances dead whose heartbeat is older than their own lease; never the calling one (:own): after a pause or a step
 -- of the clock its recovery may run before its next beat.
 UPDATE windlass_instance
 SET dead_at = :now
@@ -98,7 +98,7 @@ WHERE (
 LIMIT :limit;
 
 -- name: recover.hold
--- Takes one dead instance's job over under a new token, so that its user's probe can be asked at leisure; the old
+-- Takes one dead instance's job over under a new token, so that the handler's probe can be called outside of any transaction; the old
 -- holder is fenced from here on, and the attempt is not counted again.
 INSERT INTO windlass_claim (instance, at, phase)
 SELECT :instance, :now, j.phase

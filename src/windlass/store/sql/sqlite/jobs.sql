@@ -1,6 +1,6 @@
 -- Verbs of a job's life on SQLite. Same verbs, same result columns as the PostgreSQL file. A verb here is one to several
 -- statements run in order inside one BEGIN IMMEDIATE transaction (SQLite has no data-modifying CTEs); the rows of the last
--- one that answers any are the verb's answer. There is one writer at a time, so nothing needs row locks, and what a first statement saw still
+-- one that returns any are the verb's result. There is one writer at a time, so nothing needs row locks, and what a first statement saw still
 -- holds in the next. :now is the machine's clock, read after the write lock was taken.
 
 -- name: enqueue
@@ -50,7 +50,7 @@ GROUP BY s.phase;
 -- name: enqueue.lock
 -- Nothing to lock: there is one writer at a time.
 SELECT NULL
-WHERE FALSE; -- belt: answers nothing by design
+WHERE FALSE; -- belt: returns nothing by design
 
 -- name: enqueue.parents
 -- Which of these jobs exist, their correlation ids, and their flags.
@@ -83,7 +83,7 @@ WHERE j.phase = :phase
     AND (:suspects OR j.flags & {SUSPECT} = 0)
 LIMIT 1;
 
--- name: look
+-- name: ready.phases
 -- Which of these phases a claim would find a job in: one read for all of them.
 SELECT g.value AS phase
 FROM json_each(:phases) AS g
@@ -134,7 +134,7 @@ RETURNING id, token, kind, phase, lane, generation, attempt, max_attempts, crash
     ready_at, claimed_at;
 
 -- name: claim.none
--- Takes back a token under which nothing was claimed.
+-- Removes a token under which nothing was claimed.
 DELETE FROM windlass_claim
 WHERE token = :token;
 
@@ -150,9 +150,9 @@ WHERE token IN (SELECT g.value FROM json_each(:emptied) AS g)
     AND instance = :instance;
 
 -- name: record.plain
--- Moves held jobs whose end touches no other table to history, and answers how many. Only the holder of the token, only while no flag
--- asks for more. Outcomes are an object of lines by id (finish_lines of ends.py), with fields at fixed places: token, processor, waited,
--- ran, a letter (completed, with a result, failed, cancelled: c, r, f, x) and what it came to. To look up places of an array would take
+-- Moves held jobs whose end touches no other table to history, and returns how many. Only the holder of the token, only while no flag
+-- asks for more. Outcomes are an object of lines by id (finish_lines of finish_rows.py), with fields at fixed places: token, processor, waited,
+-- ran, a letter (completed, with a result, failed, cancelled: c, r, f, x) and the result or error. To read places of an array would take
 -- three times as long. Each line is taken out once: json_each reads it anew wherever its value is named.
 WITH g AS MATERIALIZED (
     SELECT e.key, e.value
@@ -175,7 +175,7 @@ WHERE j.token = CAST(substr(g.value, 1, 19) AS INTEGER)
 SELECT changes();
 
 -- name: record.plain_gone
--- Removes the jobs that `record.plain` has just copied: they have the highest rowids there are, in one run. Looked up once, and not
+-- Removes the jobs that `record.plain` has just copied: they have the highest rowids there are, in one run. Found once, and not
 -- three times.
 DELETE FROM windlass_job
 WHERE id IN (
@@ -185,8 +185,8 @@ WHERE id IN (
             AND d.rowid <= last_insert_rowid()
     );
 
--- name: record.plain_told
--- The same where not all were copied: answers which.
+-- name: record.plain_finished
+-- The same where not all were copied: returns which.
 DELETE FROM windlass_job
 WHERE id IN (
         SELECT d.id
@@ -227,7 +227,7 @@ ORDER BY j.id;
 -- name: record.finish
 -- Ends held jobs whatever their flags, with outputs and progress folded into history. The caller tidies the side tables.
 -- An end decided by recovery is written under the negative token, or the old holder would take it for its own. The
--- instance is the one that claimed the job, whoever decides.
+-- instance is the one that claimed the job, not the one that recovers it.
 INSERT INTO windlass_job_done (id, created_at, finished_at, claimed_at, started_at, token, lane, generation, attempt, crashes,
     max_attempts, flags, state, kind, phase, correlation, args, result, error, traceback, instance, processor, waited_ms, ran_ms,
     outputs, progress{{history.names}})
@@ -386,7 +386,7 @@ WHERE windlass_job.id = g.value ->> '$.id'
 RETURNING id, NULL AS token;
 
 -- name: fence
--- Takes the write lock before anything is read: a transaction that has read cannot write once somebody else has.
+-- Takes the write lock before anything is read: a transaction that has read cannot write once another connection has.
 UPDATE windlass_job
 SET token = token
 WHERE FALSE; -- belt: the lock is all that is wanted
@@ -401,7 +401,7 @@ WHERE windlass_job.id = g.value ->> '$.id'
 RETURNING id, windlass_job.token;
 
 -- name: checkpoint
--- Saves position and progress of a held job. Progress never goes back, and with :step = 1 it must go on. Answers the row's flags, whether a cancel was asked
+-- Saves position and progress of a held job. Progress never goes back, and with :step = 1 it must go on. Returns the row's flags, whether a cancel was asked
 -- for, and whether it was saved; no row means the lease is lost.
 INSERT INTO windlass_checkpoint AS p (job, generation, token, done, total, at, position)
 SELECT j.id, j.generation, j.token, :done, :total, :now, :position
@@ -435,7 +435,7 @@ FROM windlass_checkpoint AS p
 WHERE p.job = :id;
 
 -- name: cancel.live
--- Notes on a held job that it should stop; answers token and flags of a queued or processing job.
+-- Notes on a held job that it should stop; returns token and flags of a queued or processing job.
 UPDATE windlass_job
 SET cancel_at = COALESCE(cancel_at, :now),
     cancel_reason = COALESCE(cancel_reason, :reason)
@@ -605,7 +605,7 @@ WHERE a.job = :id
 ORDER BY abs(a.token);
 
 -- name: timeline
--- All attempts of a job, oldest first: those that did not end it, the one that did, and the one under way. One statement,
+-- All attempts of a job, oldest first: those that did not end it, the one that did, and the running one. One statement,
 -- so that an attempt that ends meanwhile is seen once.
 SELECT t.phase, t.generation, t.attempt, t.instance, t.processor, t.waited_ms, t.ran_ms, t.claimed_at, t.ended_at, t.outcome, t.error
 FROM (
@@ -629,7 +629,7 @@ FROM (
 ORDER BY t.token;
 
 -- name: claim.one
--- Claims one job by its id, if it is queued, its phase is not paused, and this instance is not dead. Answers it as `claim` does. A
+-- Claims one job by its id, if it is queued, its phase is not paused, and this instance is not dead. Returns it as `claim` does. A
 -- correlation id that is given becomes the job's. Each statement acts only if the one before it did (changes()): there is no
 -- data-modifying CTE here.
 INSERT INTO windlass_claim (instance, at, phase)
@@ -655,8 +655,8 @@ WHERE id = :id
 RETURNING id, token, kind, phase, lane, generation, attempt, max_attempts, crashes, flags, args, correlation, created_at,
     ready_at, claimed_at;
 
--- name: hurry
--- Makes a scheduled or retrying job due now; answers it if there is such a one.
+-- name: make_due
+-- Makes a scheduled or retrying job due now; returns its id, or no row if there is none.
 UPDATE windlass_job_later
 SET run_at = :now
 WHERE id = :id

@@ -1,4 +1,4 @@
--- What phases produced, once.
+-- Outputs of phases, each stored once.
 
 -- name: output.phases
 -- The phases that jobs have been through, by their own outputs.
@@ -9,7 +9,7 @@ CROSS JOIN windlass_output AS o ON o.job = j.id AND o.generation = j.generation
 WHERE o.name = '';
 
 -- name: output.put
--- Stores outputs of held jobs under (job, generation, phase, name); the first value stands. Answers one row for each that
+-- Stores outputs of held jobs under (job, generation, phase, name); the first value stands. Returns one row for each that
 -- was asked for by the holder: whether it is new, and the value that stands. No row means the lease is lost.
 SELECT j.id, j.phase, g.value ->> '$.name' AS name, o.job IS NULL AS created, COALESCE(o.value, g.value -> '$.value') AS value
 FROM json_each(:outputs) AS g

@@ -1,4 +1,4 @@
--- What each minute came to, per phase and instance.
+-- Per-minute statistics, per phase and instance.
 
 -- name: rollup.put
 -- Writes minutes of one instance; what was written before for the same minute and phase is overwritten, so that a repeated
@@ -31,7 +31,7 @@ WHERE r.minute >= :since
 ORDER BY r.minute, r.phase;
 
 -- name: rollup.prune
--- Removes minutes before a time; answers how many rows went.
+-- Removes minutes before a time; returns how many rows were removed.
 DELETE FROM windlass_rollup
 WHERE minute < :before;
 SELECT changes() AS removed;

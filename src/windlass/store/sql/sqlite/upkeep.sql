@@ -9,9 +9,9 @@ WHERE l.reason IN ('scheduled', 'retry', 'inbox')
 LIMIT 1;
 
 -- name: promote
--- Moves due jobs into their queues with a fresh ready_at, oldest due first and a microsecond apart; one with a limit is parked instead. Answers
+-- Moves due jobs into their queues with a fresh ready_at, oldest due first and a microsecond apart; one with a limit is parked instead. Returns
 -- for each phase how many moved or were parked, and the last due time among them.
-SELECT l.phase, count(*) AS moved, max(l.run_at) AS last_due, 0 AS told
+SELECT l.phase, count(*) AS moved, max(l.run_at) AS last_due, 0 AS notified
 FROM (
     SELECT d.rowid AS row
     FROM windlass_job_later AS d
@@ -143,7 +143,7 @@ SET paused_at = excluded.paused_at,
     reason = excluded.reason;
 
 -- name: resume
--- Lets claims of a phase go on; answers it if it was paused.
+-- Lets claims of a phase go on; returns it if it was paused.
 DELETE FROM windlass_phase
 WHERE name = :phase
 RETURNING name, NULL;

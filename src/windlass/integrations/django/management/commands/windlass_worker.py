@@ -1,4 +1,4 @@
-"""``manage.py windlass_worker``: serve the project's jobs until told to stop."""
+"""``manage.py windlass_worker``: serve the project's jobs until it is stopped."""
 
 from __future__ import annotations
 
