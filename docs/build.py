@@ -65,11 +65,13 @@ def errors_page() -> str:
         [
             "# Errors",
             "",
-            "Made from `src/windlass/errors.py` by `./dev docs`; do not edit.",
+            "Generated from `src/windlass/errors.py` by `./dev docs`; do not edit.",
             "",
-            "Every error Windlass raises on purpose is a `WindlassError`. Its message says what happened, to which object and what to",
-            "do next; the facts are attributes as well. `code` is stable and meant for machines. The last column but one is the exit code",
-            "of the `windlass` command; where the database says more, that wins: a missing privilege is 77, a lock that never came is 124.",
+            "Every error that Windlass raises on purpose is a `WindlassError`.",
+            "Its message says what happened, to which object and what to do next; the facts are attributes as well.",
+            "`code` is stable and meant for machines.",
+            "The exit code is that of the `windlass` command.",
+            "A more precise error of the database takes precedence: a missing privilege is 77, a lock that was not granted is 124.",
             "",
             "```text",
             inspect.cleandoc(tree[0]) if tree else "",
@@ -90,11 +92,12 @@ def settings_page() -> str:
     lines = [
         "# Settings",
         "",
-        "Made from `src/windlass/settings.py` by `./dev docs`; do not edit.",
+        "Generated from `src/windlass/settings.py` by `./dev docs`; do not edit.",
         "",
-        "The numbers an instance runs by. Durations are seconds. How to give them: [workers](../guides/workers.md#settings).",
-        "A value that cannot work is refused at the start with its name, its value and what is allowed. *Gentle* is the",
-        "column of `Settings.gentle()`, where it differs.",
+        "This page lists the settings of an instance; [workers](../guides/workers.md#settings) shows how to set them.",
+        "Durations are seconds.",
+        "A value that cannot work is refused at the start, with its name, its value and the allowed values.",
+        "The column *gentle* has the values of `Settings.gentle()` that differ.",
     ]
     for heading, name, meaning in _settings(inspect.getsource(module.Settings)):
         if heading:

@@ -9,31 +9,31 @@ do next; the facts are attributes too, so that callers need not parse text.
     │   └── PayloadTooLargeError    ... because it is over the size or depth limit
     ├── StoreError                  the database refused or could not be reached
     │   ├── StoreUnreachableError   no connection; nothing was written, or it is unknown whether it was
-    │   │   └── StoreBusyError      SQLite's one write lock was not to be had in time; nothing was written
+    │   │   └── StoreBusyError      SQLite's one write lock was not available in time; nothing was written
     │   │   └── EnqueueUnknownError ... about jobs: repeat the call with the ids that the error has
-    │   ├── StoreInterruptedError   the server gave this call up (a time-out, a lock, a limit); nothing of it was written
-    │   ├── SchemaError             the tables are missing, older than this release, or not as it made them
-    │   ├── StoreReadOnlyError      the database or file takes no writes
-    │   ├── StoreNotAllowedError    the database role lacks a right
+    │   ├── StoreInterruptedError   the server gave this call up (a time-out, a lock, a limit); nothing was written
+    │   ├── SchemaError             the tables are missing, older than this release, or changed
+    │   ├── StoreReadOnlyError      the database or file accepts no writes
+    │   ├── StoreNotAllowedError    the database role lacks a privilege
     │   ├── StoreFullError          the disk (or quota) is full; nothing of the failed call was written
     │   └── StoreDamagedError       the file is damaged, is no database, or its disk fails
     ├── IllegalTransitionError      a verb that the job's state does not allow
     ├── LeaseLost                   the caller no longer holds the job it tried to write
-    ├── NotAllowedError             a right that the principal lacks; a job that meets it ends, and is not tried again
+    ├── NotAllowedError             the principal lacks a right; the job ends without another attempt
     │   ├── NoPrincipalError        ... because there is no principal
-    │   ├── PrincipalExpiredError   ... because its time was over before the job ran
-    │   ├── PrincipalDeniedError    ... because the application's own check said no
+    │   ├── PrincipalExpiredError   ... because it expired before the job ran
+    │   ├── PrincipalDeniedError    ... because the application's own check denied it
     │   └── PrincipalErasedError    ... because it was erased after the job's end
-    ├── TokenError                  a token that is not to be trusted; its code says why
+    ├── TokenError                  a token that cannot be trusted; its code says why
     ├── SealError                   a kept token that cannot be read: its key is gone, or it is another job's
-    ├── LockUnavailableError        Redis does not answer, and no lock means no work (redis_lock_required)
+    ├── LockUnavailableError        Redis is unreachable, and a lock is required (redis_lock_required)
     ├── JobNotFoundError            no job with this id (or it was pruned)
     ├── ScheduleNotFoundError       no schedule with this name
     ├── ScheduleConflictError       a schedule that belongs to code
     ├── KeyConflictError            the same unique key was used with another body
     ├── UnknownParentError          a dependency on a job that does not exist
     ├── DependencyCycleError        jobs that would wait for each other for ever
-    ├── RuleCycleError              rules that would make jobs for ever
+    ├── RuleCycleError              rules that would create jobs for ever
     └── RuleNotFoundError           no rule with this name
 
 ``LeaseLost`` is the one name without the suffix: it is the word the logs and the guarantees use for the
@@ -57,9 +57,9 @@ class WindlassError(Exception):
 
 
 class ConfigError(WindlassError):
-    """A setting, URL or option that cannot work; names the key, the value and what is allowed.
+    """A setting, URL or option that cannot work; names the key, the value and the allowed values.
 
-    ``allowed`` completes "it must be ..."; where that cannot be said, ``because`` is the whole ``reason``.
+    ``allowed`` completes "it must be ..."; ``because`` replaces the whole ``reason``.
     """
 
     code = "config"
@@ -95,7 +95,7 @@ class StoreError(WindlassError):
 
 
 class StoreUnreachableError(StoreError):
-    """The database does not answer, or the connection broke in the middle of a call. ``is_unsent`` says that nothing was asked of it."""
+    """The database is unreachable, or the connection broke during a call. ``is_unsent`` means that nothing was sent."""
 
     code = "store_unreachable"
 
@@ -105,8 +105,8 @@ class StoreUnreachableError(StoreError):
 
 
 class EnqueueUnknownError(StoreUnreachableError):
-    """Jobs were sent, the reply was lost, and to ask again failed, too: they are stored, all of them, or none is. ``ids`` are theirs, in the
-    order of the call. A call that is repeated with these ids makes no second job."""
+    """The reply to an enqueue was lost, and the check failed, too: all jobs are stored, or none. ``ids`` are their ids, in the order of
+    the call. Repeating the call with these ids creates no second job."""
 
     code = "enqueue_unknown"
 
@@ -120,13 +120,13 @@ class EnqueueUnknownError(StoreUnreachableError):
 
 
 class StoreBusyError(StoreUnreachableError):
-    """SQLite's one write lock could not be had in time; nothing was written."""
+    """SQLite's one write lock was not available in time; nothing was written."""
 
     code = "store_busy"
 
 
 class StoreInterruptedError(StoreError):
-    """The server gave one call up (a time-out, a lock, a deadlock, its memory); nothing of it was written, and others go on."""
+    """The server gave one call up (a time-out, a lock, a deadlock, out of memory); nothing was written, and other calls continue."""
 
     code = "store_interrupted"
 
@@ -142,19 +142,19 @@ class SchemaError(StoreError):
 
 
 class StoreReadOnlyError(StoreError):
-    """The database or file takes no writes."""
+    """The database or file accepts no writes."""
 
     code = "store_read_only"
 
 
 class StoreNotAllowedError(StoreError):
-    """The database role lacks a right it needs."""
+    """The database role lacks a privilege."""
 
     code = "store_not_allowed"
 
 
 class StoreFullError(StoreError):
-    """No space left; the failed call left nothing behind."""
+    """No space left; nothing of the failed call was written."""
 
     code = "store_full"
 
@@ -194,7 +194,7 @@ class IllegalTransitionError(WindlassError):
 
 
 class LeaseLost(WindlassError):  # noqa: N818  the name of the event; see the module's docstring
-    """The caller's hold on a job (or on all of its jobs) ended; what it tried to write was not written."""
+    """The caller's hold on a job (or on all of its jobs) ended; nothing was written."""
 
     code = "lease_lost"
 
@@ -214,7 +214,7 @@ class NotAllowedError(WindlassError):
 
 
 class NoPrincipalError(NotAllowedError):
-    """A right was asked for, and nobody stands behind the job."""
+    """A right was required, and the job has no principal."""
 
     code = "no_principal"
 
@@ -225,7 +225,7 @@ class NoPrincipalError(NotAllowedError):
 
 
 class PrincipalExpiredError(NotAllowedError):
-    """The principal's time was over before the job ran, and its kind says ``principal_expiry="fail"`` or ``"recheck"``."""
+    """The principal expired before the job ran, and its kind has ``principal_expiry="fail"`` or ``"recheck"``."""
 
     code = "principal_expired"
 
@@ -237,7 +237,7 @@ class PrincipalExpiredError(NotAllowedError):
 
 
 class PrincipalDeniedError(NotAllowedError):
-    """The application's own check (``app.recheck_principal``) did not let the job's principal pass."""
+    """The application's own check (``app.recheck_principal``) denied the job's principal."""
 
     code = "principal_denied"
 
@@ -247,7 +247,7 @@ class PrincipalDeniedError(NotAllowedError):
 
 
 class PrincipalErasedError(NotAllowedError):
-    """The principal was erased some time after the job's end, so nobody knows any more what it may do."""
+    """The principal was erased some time after the job's end, so its rights are unknown."""
 
     code = "principal_erased"
 
@@ -260,7 +260,7 @@ class PrincipalErasedError(NotAllowedError):
 
 
 class TokenError(WindlassError):
-    """A token that is not to be trusted. ``code`` says why (``token_expired``, ``token_signature``, …); no message has the token in it."""
+    """A token that cannot be trusted. ``code`` says why (``token_expired``, ``token_signature``, …); no message contains the token."""
 
     code = "token"
 
@@ -280,7 +280,7 @@ class SealError(WindlassError):
 
 
 class LockUnavailableError(WindlassError):
-    """Redis does not answer, and ``redis_lock_required`` says that without a lock nothing is begun."""
+    """Redis is unreachable, and with ``redis_lock_required`` no work starts without a lock."""
 
     code = "lock_unavailable"
 
@@ -367,7 +367,7 @@ class DependencyCycleError(WindlassError):
 
 
 class RuleCycleError(WindlassError):
-    """Rules by which a kind of job would be created, at last, because of itself."""
+    """Rules that would create a kind of job because of itself, directly or through other rules."""
 
     code = "rule_cycle"
 

@@ -1,4 +1,4 @@
-"""All numbers an instance runs by, with the reason for each default beside it.
+"""All settings of an instance, with the meaning of each beside its default.
 
 Durations are seconds. ``gentle()`` gives the conservative intervals of systems without heartbeats and notifications: five minutes
 until a job counts as stuck, a scan a minute, ten jobs a claim.
@@ -60,46 +60,46 @@ class Settings:
     """How one instance finds, holds, runs and gives back jobs."""
 
     # Holding jobs
-    lease: float = 30.0  # how long others wait before they take over what this instance held
-    heartbeat: float = 10.0  # renewals; three fit into a lease
+    lease: float = 30.0  # how long other instances wait before they take over this instance's jobs
+    heartbeat: float = 10.0  # interval of renewals; three fit into a lease
     margin: float = 5.0  # an instance that could not renew stops its jobs this long before the lease ends
-    recovery: float = 5.0  # how often somebody looks for leases that ran out
+    recovery: float = 5.0  # how often each instance checks for expired leases
     crash_cap: int = 3  # a job that took its own process down this often fails
     death_cap: int = 10  # a job that was running at so many deaths of its instance fails
 
     # Finding jobs
-    scan: float = 5.0  # the net under notifications
-    scan_unheard: float = 1.0  # the same where there are no notifications
+    scan: float = 5.0  # interval of scans for jobs whose notification was lost
+    scan_unheard: float = 1.0  # the same without notifications
     batch: int = 500  # most jobs per claim
-    prefetch: float = 0.1  # claim ahead what a phase finishes in this time
-    quiet: float = 0.0  # leave jobs alone that were touched less than this ago
+    prefetch: float = 0.1  # claim ahead as many jobs as a phase finishes in this time
+    quiet: float = 0.0  # do not claim jobs that changed less than this ago
 
     # Giving jobs to processors
     capacity: int = 1000  # claimed jobs that may wait in memory, per phase
     per_cycle: int = 3  # jobs a phase is given before the next phase has its turn
-    cycle: float = 5.0  # the net under completions: so often idle processors are given what waits anyway
-    processors: Mapping[str, int] = field(default_factory=dict)  # per phase; others as they were defined
-    phases: tuple[str, ...] | None = None  # serve only these; None is all that are defined
-    max_concurrent_calls: int | None = None  # across all phases of this instance
+    cycle: float = 5.0  # how often idle processors are given waiting jobs in any case
+    processors: Mapping[str, int] = field(default_factory=dict)  # per phase; other phases as defined
+    phases: tuple[str, ...] | None = None  # serve only these; None is all defined phases
+    max_concurrent_calls: int | None = None  # most jobs that run at once, across all phases of this instance
 
     # Running
-    health: float = 30.0  # how often the health of the whole is looked at
-    cancel_grace: float = 5.0  # for a job that was told to stop before its processor is replaced
-    blocked_after: float = 1.0  # a loop that does not answer for so long is told, with the job that blocks it
-    memory_limit: int | None = None  # bytes a process of executor="process" may take besides its first ones
+    health: float = 30.0  # how often the health of the instance is checked
+    cancel_grace: float = 5.0  # for a job that was asked to stop, before its processor is replaced
+    blocked_after: float = 1.0  # an event loop blocked for so long is logged, with the job that blocks it
+    memory_limit: int | None = None  # bytes a process of executor="process" may take beyond its size at start
 
     # Stopping
     grace: float = 30.0  # for running jobs when the instance stops
 
     # Pipelines
-    pressure: float = 1.0  # how often full phases are looked for, where a phase has max_waiting
-    unserved: float = 30.0  # how often phases are looked for that nobody serves
-    fail_unserved: float | None = 3600.0  # a job in a phase that is gone, and nobody serves, fails after this
+    pressure: float = 1.0  # how often phases with max_waiting are checked
+    unserved: float = 30.0  # how often the instance checks for phases that no instance serves
+    fail_unserved: float | None = 3600.0  # a job in a removed phase that no instance serves fails after this
 
     # Keeping
-    rollup: float = 10.0  # how often counts and times of the minute are written
-    rollup_days: float = 14.0  # and how long they stay
-    erase_principal_after: float | None = 86_400.0  # who asked is forgotten so long after the job's end
+    rollup: float = 10.0  # how often the statistics of the minute are written
+    rollup_days: float = 14.0  # how long the statistics are kept
+    erase_principal_after: float | None = 86_400.0  # principals are erased so long after the job's end
 
     def __post_init__(self) -> None:
         for name, allowed in RANGES.items():

@@ -1,6 +1,6 @@
-"""The command ``windlass``: stdout is data, stderr is talk, the exit code says how it went (failures.py).
+"""The command ``windlass``: data on stdout, messages on stderr, and an exit code for scripts (exit_codes.py).
 
-Nothing heavy is imported here or at the top of a command's module: ``windlass --help`` must answer at once, so
+Nothing heavy is imported here or at the top of a command's module, so that ``windlass --help`` returns at once:
 pydantic, the database drivers and the store are loaded inside the command that needs them.
 """
 
@@ -32,10 +32,10 @@ windlass.add_command(worker)
 
 
 def main(arguments: Sequence[str] | None = None, *, program: str = "windlass") -> int:
-    """Run the command line and answer its exit code.
+    """Run the command line and return its exit code.
 
-    Without ``arguments`` it takes those of the process and the process for its own: a worker then sees to it that the process ends
-    soon after this returned (leaving.py).
+    Without ``arguments`` it uses those of the process, and the process counts as its own: a worker then ensures that the process ends
+    soon after this function returned (exit_deadline.py).
     """
     return run(windlass, arguments, program)
 

@@ -1,4 +1,4 @@
-"""``windlass config``: the settings, and where each came from."""
+"""``windlass config``: show the settings and the origin of each."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from windlass.cli.output import output_option, show
 
 @click.group()
 def config() -> None:
-    """Look at the settings."""
+    """Inspect the settings."""
 
 
 @config.command(name="show")
-@click.option("--app", "target", metavar="MODULE:APP", help="With what this app's code sets.")
+@click.option("--app", "target", metavar="MODULE:APP", help="Include the settings from this app's code.")
 @click.option(
     "--file", type=click.Path(path_type=Path), help="The TOML file. [windlass.toml, if there is one]"
 )
-@click.option("--changed", is_flag=True, help="Only what is not a default.")
+@click.option("--changed", is_flag=True, help="List only settings that are not defaults.")
 @output_option
 def show_config(target: str | None, file: Path | None, changed: bool, output: str) -> None:
-    """List every setting with its value and where it came from: default, file, environment or code.
+    """List every setting with its value and its origin: default, file, environment or code.
 
-    Passwords in URLs are not shown. A bad setting is an error that names it.
+    Passwords in URLs are not shown. A bad setting is an error that names the setting.
     """
     from windlass.config import KNOWN, load
 

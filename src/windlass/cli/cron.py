@@ -1,4 +1,4 @@
-"""``windlass cron``: look at schedules, stop and start them, run one now."""
+"""``windlass cron``: list, pause, resume, run and remove schedules."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ COLUMNS = ("name", "kind", "expression", "tz", "state", "next_at", "last_at", "s
 
 @click.group()
 def cron() -> None:
-    """Look at schedules, pause and resume them, run one now.
+    """List, pause, resume, run and remove schedules.
 
-    Schedules are defined in code (@app.cron, app.schedule) and put into the database by workers that start.
+    Schedules are defined in code (@app.cron, app.schedule). A worker writes them to the database when it starts.
     """
 
 
@@ -51,12 +51,12 @@ def ls(url: str, output: str) -> None:
     default=5,
     show_default=True,
     metavar="N",
-    help="How many due times to show, as clocks in the schedule's zone will.",
+    help="How many due times to show, in the schedule's time zone.",
 )
 @url_option
 @output_option
 def show_one(name: str, coming: int, url: str, output: str) -> None:
-    """Show one schedule: its definition, the due times that come and the ticks that fired."""
+    """Show one schedule: its definition, the next due times and the last ticks."""
     with _store(url) as store:
         found = store.schedules.get(name)
         record = {
@@ -81,11 +81,14 @@ def show_one(name: str, coming: int, url: str, output: str) -> None:
     default="paused from the command line",
     show_default=True,
     metavar="TEXT",
-    help="For whoever wonders why it does not fire.",
+    help="Reason shown to operators.",
 )
 @url_option
 def pause(name: str, reason: str, url: str) -> None:
-    """Stop a schedule until it is resumed. Jobs it made go on; due times until then make none."""
+    """Pause a schedule until it is resumed.
+
+    Existing jobs continue. Due times during the pause create no jobs.
+    """
     with _store(url) as store:
         store.schedules.pause(name, reason)
     say(f"{name} is paused")
@@ -95,7 +98,7 @@ def pause(name: str, reason: str, url: str) -> None:
 @click.argument("name")
 @url_option
 def resume(name: str, url: str) -> None:
-    """Let a paused schedule fire again, from its next due time on."""
+    """Resume a paused schedule from its next due time on."""
     with _store(url) as store:
         was_paused = store.schedules.resume(name)
         found = store.schedules.get(name)
@@ -112,7 +115,10 @@ def resume(name: str, url: str) -> None:
 @url_option
 @output_option
 def run(name: str, url: str, output: str) -> None:
-    """Make one job of a schedule now, paused or not; its due times stay as they are. Prints the job's id."""
+    """Create one job of a schedule now and print the job's id.
+
+    This works for a paused schedule, too. The due times do not change.
+    """
     with _store(url) as store:
         made = store.schedules.run_now(name)
     show([{"job": made.id}], ("job",), output)
@@ -122,9 +128,10 @@ def run(name: str, url: str, output: str) -> None:
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @url_option
 def rm(names: Sequence[str], url: str) -> None:
-    """Remove schedules. Jobs they made stay.
+    """Remove schedules. Their jobs stay.
 
-    One that code defines comes back when a worker with that code starts; to stop it for good, pause it or remove the code.
+    A schedule that code defines comes back when a worker with that code starts. To stop it permanently, pause it or remove the
+    code.
     """
     with _store(url) as store:
         found = [store.schedules.get(name) for name in names]
@@ -136,7 +143,7 @@ def rm(names: Sequence[str], url: str) -> None:
 
 @contextmanager
 def _store(url: str) -> Iterator[Store]:
-    """An open store; a SQLite file that is not there is an error, not a new database."""
+    """Open the store; a missing SQLite file is an error, not a new database."""
     dialect = dialect_of(url)
     from windlass.features import open_store
     from windlass.store.migrate import status
@@ -150,7 +157,7 @@ def _store(url: str) -> Iterator[Store]:
 
 
 def _record(schedule: Schedule) -> dict[str, Any]:
-    """All that is known of a schedule."""
+    """All fields of a schedule."""
     return {
         "name": schedule.name,
         "kind": schedule.kind,
@@ -181,7 +188,7 @@ def _record(schedule: Schedule) -> dict[str, Any]:
 
 
 def _coming(schedule: Schedule, count: int) -> list[str]:
-    """The due times that come; none while it does not fire."""
+    """The next due times; none while the schedule does not fire."""
     from zoneinfo import ZoneInfo
 
     from windlass.schedules.cron import parse
@@ -197,7 +204,7 @@ def _coming(schedule: Schedule, count: int) -> list[str]:
 
 
 def _lines(record: dict[str, Any]) -> Iterator[str]:
-    """A record for people: a line for each field that says something."""
+    """A record for people: one line for each field that is set."""
     width = max(map(len, record))
     for name, value in record.items():
         values = value if name in ("next", "ticks") else [value]

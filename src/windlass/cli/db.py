@@ -1,4 +1,4 @@
-"""``windlass db``: the tables themselves. Make them, look at them, keep them small."""
+"""``windlass db``: create, inspect and prune the tables."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def db() -> None:
     default=120.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long to wait for other migrators and for locks that somebody holds.",
+    help="How long to wait for other migrators and for locks.",
 )
 def migrate(url: str, wait: float) -> None:
-    """Bring the tables up to date.
+    """Apply pending migrations.
 
-    Prints the name of each migration applied; none when there was nothing to do. Safe to run from several places at
-    once and while instances work. A SQLite file is made if it is not there.
+    Prints the name of each applied migration. Safe to run from several places at once and while instances run. A missing
+    SQLite file is created.
     """
     from windlass.store.migrate import migrate as apply
 
@@ -51,8 +51,9 @@ def migrate(url: str, wait: float) -> None:
 def status(url: str, output: str) -> int:
     """List migrations, applied and pending.
 
-    Ends with exit code 1 when one is pending. A warning says when history has too many partitions (from 200 on). A migration that is `newer` belongs to a later release than this one,
-    which promised to work with this one, too. Nothing is changed, and a SQLite file is not created by asking.
+    The exit code is 1 while a migration is pending. A warning is printed if history has too many partitions (200 or more). A
+    migration that is `newer` belongs to a later release, which promises to keep this release working. Nothing is changed, and
+    no SQLite file is created.
     """
     from windlass.model import history
     from windlass.store.migrate import status as read
@@ -67,7 +68,7 @@ def status(url: str, output: str) -> int:
     rows += [{"version": step.version, "name": step.name, "state": "pending"} for step in found.pending]
     show(rows, ("version", "name", "state"), output)
     where = without_secrets(url)
-    if too_many := history.seen(found.partitions):
+    if too_many := history.partition_warning(found.partitions):
         say(f"warning: {too_many}. {history.ADVICE}")
     if found.pending:
         say(f"{len(found.pending)} pending in {where}; run `windlass db migrate`")
@@ -78,11 +79,11 @@ def status(url: str, output: str) -> int:
 
 @db.command()
 @url_option
-@click.option("--all", "is_all", is_flag=True, help="Every migration; the database is not asked.")
+@click.option("--all", "is_all", is_flag=True, help="Print every migration, without reading the database.")
 def sql(url: str, is_all: bool) -> None:
-    """Print the SQL of pending migrations, for those who apply it by hand.
+    """Print the SQL of pending migrations, for applying it by hand.
 
-    The text is complete: it takes the migrators' lock and notes each migration as applied, so that `windlass db
+    The script is complete: it takes the migrators' lock and records each migration as applied, so that `windlass db
     status` agrees afterwards.
     """
     dialect = dialect_of(url)
@@ -105,22 +106,22 @@ def sql(url: str, is_all: bool) -> None:
     default=120.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long to wait for others' transactions and locks before giving up.",
+    help="How long to wait for other transactions and locks before giving up.",
 )
 @output_option
 def merge_history(url: str, wait: float, output: str) -> int:
-    """Make months of old days of history (PostgreSQL).
+    """Merge old days of history into months (PostgreSQL).
 
-    A month is made when its last day is more than 35 days ago. Workers do the same by themselves where there are more than 120
-    partitions and their role owns the tables. Nobody is held up for longer than a moment; Ctrl-C loses nothing, and whoever
-    comes next goes on. Needs as much room on the disk as the largest month has. On SQLite there is nothing to do.
+    A month is created when its last day is more than 35 days ago. Workers merge by themselves if there are more than 120
+    partitions and their role owns the tables. Other sessions wait for a moment at most. Ctrl-C loses nothing: the next run
+    continues. Merging needs as much disk space as the largest month. On SQLite there is nothing to do.
     """
     from windlass.cli.db_merge import merge_store
     from windlass.features import open_store
     from windlass.store.migrate import status as read
     from windlass.store.schema.migrations import available, require_current
 
-    # Opening a SQLite file makes it; a mistyped name should be an error instead.
+    # Opening a SQLite file creates it; a mistyped name should be an error instead.
     known = len(available(dialect_of(url)))
     require_current(read(url), known, url, "run `windlass db migrate`, or correct the URL")
     with open_store(url) as store:
@@ -129,7 +130,7 @@ def merge_history(url: str, wait: float, output: str) -> int:
     show(made, ("month", "jobs"), output)
     if stuck:
         say(
-            f"gave up after {wait:g} s: {stuck} (pg_stat_activity shows who). Nothing is lost; run it again, and it goes on where it is"
+            f"gave up after {wait:g} s: {stuck} (pg_stat_activity shows the sessions). Nothing is lost; run the command again to continue"
         )
         return ExitCode.WAIT_RAN_OUT
     say(
@@ -166,11 +167,11 @@ def prune(
     archive: Path | None,
     output: str,
 ) -> None:
-    """Remove ended jobs that are past their time.
+    """Remove ended jobs that are past their retention.
 
-    Durations are written 90s, 15m, 12h, 7d or forever. Jobs go in short transactions, so that workers are not held
-    up; Ctrl-C stops between two of them and loses nothing. A job that a waiting job depends on stays. On PostgreSQL
-    whole days of history are dropped first where every retention allows it, unless there is an archive to write.
+    Durations are written 90s, 15m, 12h, 7d or forever. Jobs are removed in short transactions, so that workers are not
+    delayed; Ctrl-C stops between two of them and loses nothing. A job that a waiting job depends on stays. On PostgreSQL
+    whole days of history are dropped first if every retention allows it and there is no archive to write.
     """
     dialect = dialect_of(url)
     from windlass.cli.db_prune import prune_store
@@ -179,7 +180,7 @@ def prune(
     from windlass.store.migrate import status as read
     from windlass.store.schema.migrations import available, require_current
 
-    # Opening a SQLite file makes it; a mistyped name should be an error instead.
+    # Opening a SQLite file creates it; a mistyped name should be an error instead.
     require_current(read(url), len(available(dialect)), url, "run `windlass db migrate`, or correct the URL")
     keep = Retention(completed=completed, failed=failed, cancelled=cancelled)
     with open_store(url) as store:

@@ -1,4 +1,4 @@
-"""Making months of old days, with signs of life."""
+"""Merges old days of history into months and reports the progress."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ SPEAK_EVERY = 5.0
 
 
 def merge_store(store: Store, wait: float) -> tuple[list[dict[str, Any]], str]:
-    """Make every month that can be made. Returns each with the number of its jobs, and what kept the work from going on for ``wait`` seconds, if
-    anything did. After each page as long is slept as it took, so that claims keep their share of the database."""
+    """Create every month that is due.
+
+    Returns each month with the number of its jobs, and the reason if nothing could be done for ``wait`` seconds. After each page it
+    sleeps for as long as the page took, so that claims keep their share of the database.
+    """
     made: list[dict[str, Any]] = []
     copied, began = 0, time.monotonic()
     stuck_since, speak_at = began, began + SPEAK_EVERY

@@ -1,4 +1,4 @@
-"""Pruning with an archive and with signs of life."""
+"""Prunes with an archive and reports the progress."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SPEAK_EVERY = 5.0
 
 
 def prune_store(store: Store, keep: Retention, archive: Path | None) -> dict[str, int]:
-    """Remove what is past its time; answers how many jobs went and how many of them the archive has."""
+    """Remove jobs past their retention; returns how many were removed and how many were archived."""
     with _SignsOfLife() as told:
         if archive is None:
             return {"removed": store.upkeep.prune(keep, progress=told), "archived": 0}
@@ -41,10 +41,10 @@ def as_record(archived: Archived) -> dict[str, Any]:
 
 
 class _Archive:
-    """JSON lines, appended; on disk before the batch is removed from the database.
+    """Appends JSON lines, which are on disk before the batch is removed from the database.
 
-    If the removal fails after that (the database went away, a deadlock made it start over), the batch is written again
-    next time: a reader takes the last line of each (id, generation).
+    If the removal fails after that (the database went away, a deadlock made it start over), the next run writes the batch
+    again: a reader takes the last line of each (id, generation).
     """
 
     def __init__(self, path: Path) -> None:
@@ -80,7 +80,7 @@ class _Archive:
         self.written += len(jobs)
 
     def _sync_folder(self) -> None:
-        """A new file is only there after a power cut if its folder was written, too."""
+        """Sync the folder: a new file survives a power cut only if its folder was written, too."""
         folder = os.open(self._path.parent, os.O_RDONLY)
         try:
             os.fsync(folder)
@@ -89,7 +89,7 @@ class _Archive:
 
 
 class _SignsOfLife:
-    """Says how far it is, if it takes long: nothing for two seconds, then a line every five."""
+    """Reports the progress of a long prune: nothing for two seconds, then a line every five."""
 
     def __enter__(self) -> _SignsOfLife:
         self._began = time.monotonic()

@@ -1,7 +1,7 @@
-"""Migrations as one text that psql or sqlite3 can run.
+"""Writes migrations as one script that psql or sqlite3 can run.
 
-It does what ``db migrate`` does, in the same order: the migrators' lock, the bookkeeping table, the files, and a row
-for each file with its checksum, without which a later ``db migrate`` would apply it again.
+The script does the same as ``db migrate``, in the same order: the migrators' lock, the bookkeeping table, the files, and a row
+for each file with its checksum, without which a later ``db migrate`` would apply the file again.
 """
 
 from __future__ import annotations

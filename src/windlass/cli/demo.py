@@ -1,4 +1,4 @@
-"""``windlass demo``: the main job in one command, on a real database; and a harder one, with a worker that is killed."""
+"""``windlass demo``: a demonstration on a real database, and a second one in which a worker is killed."""
 
 from __future__ import annotations
 
@@ -16,20 +16,23 @@ from windlass.cli.output import output_option, show
 
 @click.command()
 @click.option(
-    "--once", is_flag=True, help="Accepted and not needed: every demonstration ends when its jobs are done."
+    "--once", is_flag=True, help="Accepted but not needed: every demonstration ends when its jobs are done."
 )
 @click.option(
-    "--postgres", "on_postgres", is_flag=True, help="On a private PostgreSQL that vanishes afterwards."
+    "--postgres", "on_postgres", is_flag=True, help="Use a private PostgreSQL that is removed afterwards."
 )
 @click.option(
     "--file",
     type=click.Path(dir_okay=False, path_type=Path),
     default="windlass-demo.db",
     show_default=True,
-    help="The SQLite file. It stays; a second start goes on with it.",
+    help="The SQLite file. It is kept; a second start continues with it.",
 )
 @click.option(
-    "--kill", "is_deadly", is_flag=True, help="The other demonstration: three workers, one of them killed."
+    "--kill",
+    "is_deadly",
+    is_flag=True,
+    help="Run the other demonstration: three workers, one of them killed.",
 )
 @click.option(
     "--jobs",
@@ -39,14 +42,14 @@ from windlass.cli.output import output_option, show
 )
 @output_option
 def demo(once: bool, on_postgres: bool, file: Path, is_deadly: bool, jobs: int | None, output: str) -> int:
-    """Watch jobs run on a real database, for some seconds.
+    """Run jobs on a real database for some seconds.
 
-    Twelve pages of a small web site go through three phases, to learn how visible it is: they are fetched and read, questions are
-    formed, and a model is asked (the pages and the model are served by the demonstration itself). Beside them a report goes through
-    50,000 records in chunks, and a summary waits for it. Ctrl-C stops in order, and the next start goes on where it was.
+    Twelve pages of a small web site pass through three phases that measure its visibility: fetch and read the page, form
+    questions, ask a model (the demonstration serves the pages and the model itself). Meanwhile a report processes 50,000 records
+    in chunks, and a summary waits for it. Ctrl-C stops gracefully, and the next start continues.
 
-    With --kill, parcels are packed and shipped by three worker processes; one of them is killed on the way. Each phase writes an entry in
-    the transaction that moves the parcel on; at the end the entries are counted.
+    With --kill, three worker processes pack and ship parcels, and one of them is killed. Each phase writes an entry in the
+    transaction that advances the parcel; at the end the entries are counted.
     """
     del once
     if jobs is not None and not is_deadly:
@@ -73,7 +76,7 @@ def _run(url: str, is_deadly: bool, jobs: int, output: str) -> int:
         return code
     show(facts.rows(), ("what", "count"), output)
     if not facts.is_right:
-        say("error: not everything came out as it should; this is a bug in Windlass, please report it")
+        say("error: the results are not as expected; this is a bug in Windlass, please report it")
         return ExitCode.ENDED_BADLY
     return ExitCode.DONE
 
@@ -84,14 +87,14 @@ def _run_parcels(url: str, jobs: int, output: str) -> int:
     facts = Demo(url, jobs).run()
     show(facts.rows(), ("what", "count"), output)
     if not facts.is_right:
-        say("error: the entries do not fit the jobs; this is a bug in Windlass, please report it")
+        say("error: the entries do not match the jobs; this is a bug in Windlass, please report it")
         return ExitCode.ENDED_BADLY
     return ExitCode.DONE
 
 
 @contextmanager
 def _tidy_on_sigterm() -> Iterator[None]:
-    """SIGTERM unwinds like Ctrl-C does, so that workers and server are stopped."""
+    """Make SIGTERM unwind like Ctrl-C, so that workers and server are stopped."""
 
     def end(number: int, _frame: FrameType | None) -> None:
         raise SystemExit(128 + number)

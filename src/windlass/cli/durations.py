@@ -1,4 +1,4 @@
-"""Durations as people write them: 90s, 15m, 12h, 7d, forever."""
+"""Parses durations as people write them: 90s, 15m, 12h, 7d, forever."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""How a command ends: one line on stderr and an exit code that scripts can rely on; never a traceback for a known error.
+"""Turns errors into one line on stderr and a stable exit code; never into a traceback for a known error.
 
-A traceback is shown only for what nobody expected, because then it is a bug and its place is what matters.
+A traceback is shown only for an unexpected error, because that is a bug and its place matters.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _BY_ERROR: tuple[tuple[type[errors.WindlassError], ExitCode], ...] = (
     (errors.LockUnavailableError, ExitCode.UNREACHABLE),
 )
 
-# The driver's own verdict is finer than ours: a lock that never came is "wait ran out".
+# The driver's error is more precise than ours: a lock that was not granted is "wait ran out".
 _BY_SQLSTATE = {
     "55P03": ExitCode.WAIT_RAN_OUT,
 }
@@ -71,20 +71,20 @@ def code_of(error: errors.WindlassError) -> ExitCode:
 
 
 def say(message: str) -> None:
-    """Talk to the person; scripts read stdout."""
+    """Print a message for people on stderr; scripts read stdout."""
     click.echo("\n".join(map(escaped, message.split("\n"))), err=True)
 
 
 def complain(message: str, code: int) -> int:
-    """Say what went wrong in one line; answers the code."""
+    """Print an error in one line; returns the code."""
     say(f"error: {' '.join(without_secrets(message).split())}")
     return code
 
 
 def run(command: click.Command, arguments: Sequence[str] | None, program: str) -> int:
-    """Run a command and turn whatever it raised into an exit code.
+    """Run a command and turn every exception into an exit code.
 
-    Without ``arguments`` they are those of the process, which then is the command's own.
+    Without ``arguments`` it uses those of the process, and the process counts as the command's own.
     """
     try:
         answer = command.main(
@@ -102,7 +102,7 @@ def run(command: click.Command, arguments: Sequence[str] | None, program: str) -
     except (KeyboardInterrupt, click.Abort):
         return complain("interrupted", ExitCode.INTERRUPTED)
     except BrokenPipeError:
-        # Whoever read our output has gone (`| head`). Python flushes stdout once more at exit: let it go nowhere.
+        # The reader of our output has gone (`| head`). Python flushes stdout once more at exit: discard that.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.ENDED_BADLY
     except ModuleNotFoundError as error:

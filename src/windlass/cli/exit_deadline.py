@@ -1,9 +1,10 @@
-"""The end of a worker's process: as of any Python program, but in time.
+"""Ends a worker's process in time, even if threads and processes of handlers do not end.
 
-At its exit Python waits for the threads of every ``ThreadPoolExecutor`` (``asyncio.to_thread`` uses one), for others that are no daemons,
-and ``multiprocessing`` for the processes it made. The threads that run plain handlers are daemons, so a job that does not stop keeps nobody
-waiting; what handlers start themselves would keep the process, long after their jobs were given back. So it has until a second after the
-grace time, and then the process ends without it: here, never in an application that runs an engine of its own.
+At exit Python waits for the threads of every ``ThreadPoolExecutor`` (``asyncio.to_thread`` uses one), for other non-daemon threads, and
+``multiprocessing`` waits for its processes. The threads that run sync handlers are daemons, so a job that does not stop delays nothing.
+Threads and processes that handlers start themselves would keep the process alive long after their jobs were given back. They have until
+a second after the grace period; then the process ends without them. Only ``windlass worker`` does this, never an application that runs
+an engine of its own.
 """
 
 from __future__ import annotations
@@ -16,26 +17,26 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 
-BEYOND_GRACE = 1.0  # seconds: enough for what ends when asked
-LEAST = 0.5  # also after a second signal, or where jobs that do not stop took the time: up to 3.7 s of the 5 beyond the grace time
-BEYOND_ALL = 4.8  # of the five seconds beyond the grace time, whatever hangs, an engine that stops or a log that nobody reads
+BEYOND_GRACE = 1.0  # seconds: enough for threads and processes that end when asked
+LEAST = 0.5  # seconds, also after a second signal, or if jobs that do not stop used up to 3.7 s of the 5 beyond the grace period
+BEYOND_ALL = 4.8  # of the five seconds beyond the grace period, whatever hangs: a stopping engine, or a log that is not read
 LAST_WORDS = 0.5  # a log that cannot be written must not keep the process either
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who runs a command."""
+    """The caller of a command."""
 
     owns_process: bool
-    """Whether the process is there for this command only, and ends with it."""
+    """Whether the process exists only for this command, and ends with it."""
 
 
 def watch_exit(code: int, grace: float, hurried: threading.Event) -> None:
-    """See to it that this process, which is about to exit with ``code``, is gone soon after ``grace`` seconds from now, or ``hurried``.
+    """Ensure that this process, which is about to exit with ``code``, ends soon after ``grace`` seconds from now, or after ``hurried``.
 
-    A process that exits in time does so as if nothing had been watched. Otherwise what it leaves behind is logged, processes of
-    ``multiprocessing`` are told to end, logs and both outputs are flushed. What is registered with ``atexit`` is then not called:
-    Python would call it when the last thread has ended, and what it closes may be in use.
+    A process that exits in time is not affected. Otherwise the remaining threads and processes are logged, processes of
+    ``multiprocessing`` are terminated, and logs and both outputs are flushed. Functions registered with ``atexit`` are then not called:
+    Python would call them when the last thread has ended, and the objects that they close may be in use.
     """
     is_time, is_said = threading.Event(), threading.Event()
 
@@ -52,15 +53,15 @@ def watch_exit(code: int, grace: float, hurried: threading.Event) -> None:
         is_said.wait(LAST_WORDS)
         os._exit(code)
 
-    # Both now: a thread that is started while Python exits may be refused.
+    # Start both now: Python may refuse to start a thread while it exits.
     for target in (say_it, end):
         threading.Thread(target=target, name="windlass-exit", daemon=True).start()
 
 
 def end_at_last(code: int, grace: float, hurried: threading.Event) -> None:
-    """See to it that this process, which begins to stop, is gone within five seconds after ``grace`` seconds from now, or after ``hurried``.
+    """Ensure that this process, which begins to stop, ends within five seconds after ``grace`` seconds from now, or after ``hurried``.
 
-    The engine stops in time by itself, unless it waits for something that has no time limit: a standard error that nobody reads.
+    The engine stops in time by itself, unless it waits without a time limit: for a standard error that is not read.
     """
 
     def end() -> None:
@@ -74,8 +75,8 @@ def end_at_last(code: int, grace: float, hurried: threading.Event) -> None:
 def _last_words() -> None:
     from windlass.observe import events
 
-    # Looked up, not imported: where nobody has, there is nothing to find. The pools' threads have no public list; they are waited for
-    # though they are daemons, as all threads are that a daemon made.
+    # Read from sys.modules, not imported: without an import there are no such threads. Pools have no public list of threads. Python waits
+    # for them although they are daemons, as all threads are that a daemon started.
     pooled = set(getattr(sys.modules.get("concurrent.futures.thread"), "_threads_queues", ()))
     threads = [
         one
@@ -89,5 +90,5 @@ def _last_words() -> None:
         process.terminate()
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
-        with suppress(Exception):  # closed, or nobody reads it
+        with suppress(Exception):  # closed, or not read
             stream.flush()

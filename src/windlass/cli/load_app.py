@@ -1,4 +1,4 @@
-"""``module:attribute`` to an App, with an answer for each way it can go wrong."""
+"""Loads an App from ``module:attribute``, with a clear error for each way that can fail."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PYTHONS = str(Path(os.__file__).parent)
 
 
 def load_app(target: str) -> App:
-    """The app a target names, found from the current folder as Python would with ``-m``."""
+    """Load the app that a target names, from the current folder as Python does with ``-m``."""
     from windlass.app.app import App
 
     module_name, colon, attribute = target.partition(":")
@@ -74,7 +74,7 @@ def _import(target: str, name: str) -> Any:
 
 
 def _place(error: Exception) -> str:
-    """The last line of the user's own code on the way to an error."""
+    """The last line of the user's own code in the traceback of an error."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{Path(error.filename).name}:{error.lineno}"
     frames = traceback.extract_tb(error.__traceback__)

@@ -1,4 +1,4 @@
-"""Rows on stdout, in the form the reader asked for with ``-o``."""
+"""Prints rows on stdout, in the format of ``-o``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import click
 from windlass.observe.safe_text import escaped, json_escaped
 
 FORMULA = ("=", "+", "-", "@", "\\t", "\\r")
-"""What a spreadsheet takes for the beginning of a formula; control characters are written out by then."""
+"""Beginnings of a text that a spreadsheet takes for a formula; control characters are already written out."""
 
 FORMATS = ("table", "json", "jsonl", "csv")
 Record = Mapping[str, Any]
@@ -28,7 +28,7 @@ def output_option(function: F) -> F:
         type=click.Choice(FORMATS),
         default="table",
         show_default=True,
-        help="Form of the output.",
+        help="Output format.",
     )
     return option(function)
 
@@ -73,7 +73,7 @@ def table(rows: Sequence[Record], columns: Sequence[str]) -> list[str]:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON has it: times in ISO form, durations in seconds."""
+    """A value for JSON: times in ISO format, durations in seconds."""
     match value:
         case datetime():
             return value.isoformat()
@@ -100,7 +100,7 @@ def _cell(value: Any) -> str:
 
 
 def _guarded(value: Any) -> Any:
-    """A cell that a spreadsheet does not take for a formula: a text that begins like one gets an apostrophe in front."""
+    """Make a cell safe for spreadsheets: a text that begins like a formula gets an apostrophe in front."""
     if isinstance(value, Mapping | list | tuple):
         value = json.dumps(value, ensure_ascii=False)
     if not isinstance(value, str):

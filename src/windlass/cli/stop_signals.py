@@ -1,12 +1,12 @@
-"""SIGTERM and SIGINT as a queue: the first one asks to stop, a further one not to wait for running jobs.
+"""Queues SIGTERM and SIGINT: the first signal requests a stop, a second one ends the wait for running jobs.
 
-A service manager sends SIGTERM to all processes of a service, and the parent of several workers passes it on: so each of them hears one request
-twice. A SIGTERM within a second of the first signal is therefore an echo of it. A second Ctrl-C is a person's, and counts at once.
+A service manager sends SIGTERM to all processes of a service, and the parent of several workers passes it on, so each worker receives
+one request twice. A SIGTERM within a second of the first signal is therefore an echo of it. A second Ctrl-C comes from a person and
+counts at once.
 
-Signals are read from a pipe that the interpreter writes them to the moment they arrive, in whatever thread that is. A handler in Python
-would not do: it runs in the main thread, when that comes round to it, and one that waits for a lock may not (2 of 90 signals to
-a busy worker were heard of only when something else woke it). Processes that a job forks would write to the same pipe: they are given
-back what was there before (``own_signals``).
+Signals are read from a pipe that the interpreter writes to the moment they arrive, in any thread. A handler in Python is not enough: it
+runs in the main thread, which may be waiting for a lock (2 of 90 signals to a busy worker were noticed only when something else woke
+it). Processes that a job forks would write to the same pipe, so ``own_signals`` restores their earlier signal handlers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ECHO = 1.0
 
 
 class StopSignals:
-    """What this process was told since ``install``. Any thread may wait, one at a time."""
+    """The stop signals of this process since ``install``. Any thread may wait, one at a time."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
@@ -35,16 +35,16 @@ class StopSignals:
         self._first: tuple[int, float] | None = None
 
     def install(self) -> None:
-        """Hear both signals from here on; main thread only. The pipe stays open as long as the process."""
+        """Receive both signals from here on; main thread only. The pipe stays open as long as the process."""
         signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
         own_signals.keep((signal.SIGTERM, signal.SIGINT), _is_in_the_pipe)
 
     def hear(self, number: int) -> None:
-        """Take a signal that came another way."""
+        """Add a signal that came another way."""
         os.write(self._writer, bytes([number]))
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for a signal that counts; False when none came in time."""
+        """Wait for a signal that counts; returns False if none came in time."""
         deadline = None if timeout is None else self._monotonic() + timeout
         while True:
             left = None if deadline is None else max(0.0, deadline - self._monotonic())
@@ -70,9 +70,9 @@ class StopSignals:
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether the first one was Ctrl-C."""
+        """Whether the first signal was Ctrl-C."""
         return self._first is not None and self._first[0] == signal.SIGINT
 
 
 def _is_in_the_pipe(_number: int, _frame: object) -> None:
-    """A signal needs a handler, or it would end the process."""
+    """Do nothing: without a handler the signal would end the process."""

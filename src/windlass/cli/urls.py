@@ -1,4 +1,4 @@
-"""The database a command works on."""
+"""The option ``--url``: the database of a command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``windlass worker``: serve an app's jobs until told to stop."""
+"""``windlass worker``: serve an app's jobs until it is stopped."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from windlass.settings import Settings
 
 LOOK_EVERY, TELL_EVERY = 1.0, 10.0
-"""Seconds, while the database is waited for."""
+"""Seconds between two tries and two log lines while the worker waits for its database."""
 
 
 @click.command()
@@ -35,18 +35,20 @@ LOOK_EVERY, TELL_EVERY = 1.0, 10.0
     metavar="NAME[=N]",
     help="Serve only this phase (repeatable), with N processors.",
 )
-@click.option("--drain", is_flag=True, help="End when no job is queued, running, or due within a minute.")
+@click.option("--drain", is_flag=True, help="End when no job is queued, running or due within a minute.")
 @click.option(
     "--wait-for-database",
     "patience",
     type=click.FloatRange(min=0),
     default=0.0,
     metavar="SECONDS",
-    help="How long to wait at the start for a database that does not answer. [0: end with 69]",
+    help="How long to wait at the start for an unreachable database. [0: end with 69]",
 )
 @click.option("--parent", type=int, hidden=True)
 @click.option(
-    "--grace", type=click.FloatRange(min=0), help="Seconds running jobs get when the worker stops. [30]"
+    "--grace",
+    type=click.FloatRange(min=0),
+    help="Grace period for running jobs when the worker stops, in seconds. [30]",
 )
 @click.option(
     "--set", "changes", multiple=True, metavar="NAME=VALUE", help="Any other setting, for example lease=60."
@@ -57,14 +59,14 @@ LOOK_EVERY, TELL_EVERY = 1.0, 10.0
     type=click.Choice(["auto", "console", "json"]),
     default="auto",
     show_default=True,
-    help="Log form.",
+    help="Log format.",
 )
 @click.option(
     "--level",
     type=click.Choice(["debug", "info", "warning", "error"]),
     default="info",
     show_default=True,
-    help="Log from this level on; debug shows every job.",
+    help="Lowest log level; debug shows every job.",
 )
 @click.option("--metrics", metavar="[HOST:]PORT", help="Serve /metrics, /livez, /readyz and /healthz here.")
 @click.pass_obj
@@ -84,8 +86,8 @@ def worker(
 ) -> int:
     """Serve the jobs of APP (module:attribute).
 
-    SIGTERM or Ctrl-C stops it in order: nothing new is begun, running jobs get their grace time, the rest is given back to its
-    queue. A second signal does not wait for running jobs. Nothing is lost either way.
+    SIGTERM or Ctrl-C stops the worker gracefully: no new jobs start, running jobs have the grace period to finish, and the
+    others go back to their queue. A second signal ends the grace period. No job is lost either way.
     """
     from windlass.cli.load_app import load_app
     from windlass.cli.worker_processes import Word, supervise
@@ -124,7 +126,7 @@ def worker(
 
 
 def _refuse_without_jobs(target: str, app: App) -> None:
-    """A worker that serves nothing looks well, and its jobs wait for ever."""
+    """Refuse an app without jobs: its worker would seem healthy while jobs wait for ever."""
     if not app.registry.phases:
         from windlass.errors import ConfigError
 
@@ -138,7 +140,7 @@ def _refuse_without_jobs(target: str, app: App) -> None:
 
 
 def _check(app: App, settings: Settings, patience: float) -> None:
-    """Refuse what each of several processes would refuse: once, and before any of them is started."""
+    """Make the checks of each process once, before any process is started."""
     from windlass.engine.served import served
     from windlass.urls import dialect_of
 
@@ -150,7 +152,7 @@ def _check(app: App, settings: Settings, patience: float) -> None:
 
 
 def _await_database(app: App, patience: float) -> None:
-    """Wait until the database answers, with a line now and then; nothing where nobody asked for it."""
+    """Wait up to ``patience`` seconds for the database, with a log line every ten seconds; does nothing for 0."""
     from windlass.errors import StoreUnreachableError
     from windlass.observe import events
     from windlass.observe.emit import emit
@@ -191,7 +193,7 @@ def _serve(
         if ends_process:
             end_at_last(code(), engine.settings.grace, hurried)
 
-    def listen() -> None:  # a thread of its own: this one may wait for a log that nobody reads
+    def listen() -> None:  # a thread of its own: this one may wait for a log that is not read
         while signals.wait():
             if stopping.is_set():
                 hurried.set()
@@ -204,7 +206,7 @@ def _serve(
     signals.install()
     threading.Thread(target=listen, name="windlass-signals", daemon=True).start()
     with ExitStack() as ends:
-        if address is not None:  # before the start: an address that cannot be had must not cost a claim
+        if address is not None:  # before the start: an address in use must not cost a claim
             ends.callback(_open_door(engine, store, *address).close)
         ends.callback(engine.stop)
         engine.on_ready = word.serves
@@ -215,7 +217,7 @@ def _serve(
                 word.drained()
                 begin_to_stop()
         grace_ends_at = time.monotonic() + engine.settings.grace
-    if ends_process:  # from here on, since closing the app is up to the app's own code, too
+    if ends_process:  # from here on, since closing the app also runs the app's own code
         watch_exit(code(), grace_ends_at - time.monotonic(), hurried)
     return code()
 
@@ -239,7 +241,7 @@ def _address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not (port.isascii() and port.isdigit() and int(port) <= 65535):
         raise ConfigError("metrics", text, "PORT or HOST:PORT, for example 127.0.0.1:9100")
-    if host.startswith("[") and host.endswith("]"):  # an address of IPv6, as in a URL
+    if host.startswith("[") and host.endswith("]"):  # an IPv6 address, as in a URL
         host = host[1:-1]
     return host or "127.0.0.1", int(port)
 
@@ -271,7 +273,7 @@ def _settings(
                 "set", item, f"a setting that is a number; for this one use {_HAVE_OPTIONS[name]}"
             )
         if not hasattr(settings, name):
-            settings.changed(**{name: text})  # which says what there is
+            settings.changed(**{name: text})  # raises an error that lists the settings
         wanted[name] = _number(name, text)
     return settings.changed(**wanted)
 
@@ -302,7 +304,7 @@ def _arguments(
     style: str,
     level: str,
 ) -> list[str]:
-    """The command line of one of several processes."""
+    """The arguments of one of several worker processes."""
     made = [app, "--log", style, "--level", level]
     for item in phases:
         made += ["--phase", item]

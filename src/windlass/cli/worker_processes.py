@@ -1,10 +1,10 @@
-"""Several worker processes under one parent, which starts them, passes signals on, and starts anew those that die.
+"""Runs several worker processes under one parent, which starts them, passes signals on, and replaces processes that die.
 
-A job can take its process down (a segmentation fault in a C library, the kernel's memory killer). The others go on, and the place is
-filled again after a pause that grows while it happens in a row. An exit code says little: a job may end its process with any. So a process
-says over a pipe that it serves, and that nothing is left (``--drain``); what ends without that word is a death like others, unless the
-processes were told to stop. Where no process ever came to serve, but found its command line, app or settings unusable, there is nothing to
-fill a place with: then the parent ends as they did.
+A job can take its process down (a segmentation fault in a C library, the kernel's out-of-memory killer). The other processes continue,
+and the process is replaced after a pause that grows while deaths follow each other quickly. The exit code says little, because a job may
+end its process with any code. A process therefore reports over a pipe that it serves jobs, and that no job is left (``--drain``). An end
+without that report is a death, unless the processes were asked to stop. If no process ever served, and all of them found their command
+line, app or settings unusable, the parent ends with the same exit code.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from windlass.errors import ConfigError
 from windlass.observe import events
 from windlass.observe.emit import emit
 
-QUICKLY = 5.0  # a process that dies sooner than this after its start is restarted with a growing pause
+QUICKLY = 5.0  # seconds: a process that dies sooner after its start is replaced with a growing pause
 LONGEST_PAUSE = 30.0
-UNUSABLE_PAUSE = 1.0  # after an exit code of 2, so that the others show whether it is theirs, too
+UNUSABLE_PAUSE = 1.0  # seconds after an exit code of 2, to see whether all processes end with 2
 LOOK_EVERY = 0.1
 SERVES, DRAINED = b"s", b"d"
 
 
 class Word:
-    """A process's end of the pipe to its parent; without a parent nobody hears it."""
+    """A process's end of the pipe to its parent; does nothing without a parent."""
 
     def __init__(self, end: int | None) -> None:
         self._end = end
@@ -50,12 +50,12 @@ class Word:
 
     def _say(self, word: bytes) -> None:
         if self._end is not None:
-            with suppress(OSError):  # the parent is gone, or a job closed it: this end is a death like others
+            with suppress(OSError):  # the parent is gone, or a job closed the pipe: a death
                 os.write(self._end, word)
 
 
 class _Place:
-    """One worker process, and whoever fills its place after it."""
+    """One worker process and its replacements."""
 
     def __init__(self, number: int, command: Sequence[str]) -> None:
         self.number = number
@@ -73,7 +73,7 @@ class _Place:
 
     @property
     def is_unusable(self) -> bool:
-        """Whether all that was tried here found its command line, app or settings unusable."""
+        """Whether every process of this place found its command line, app or settings unusable."""
         return self._ends == {ExitCode.USAGE} and not self._has_served
 
     def start(self) -> None:
@@ -84,7 +84,7 @@ class _Place:
         self._pipe, theirs = os.pipe()
         os.set_blocking(self._pipe, False)
         try:
-            # Its words are ours; a death signal of TERM lets it give its jobs back if we are killed.
+            # Its output is ours; a death signal of TERM lets it give its jobs back if we are killed.
             self.child = process.start(
                 [*self._command, "--parent", str(theirs)],
                 output=subprocess.DEVNULL if sys.stderr is None else sys.stderr.fileno(),
@@ -99,7 +99,7 @@ class _Place:
             self.child.send_signal(number)
 
     def look(self, *, is_stopping: bool) -> None:
-        """Note what the process said, and its end, and whether its place is to be filled again."""
+        """Read the reports of the process, detect its end, and decide whether it is replaced."""
         if self.child is None:
             return
         code = self.child.poll()
@@ -128,7 +128,7 @@ class _Place:
             pause_seconds=pause,
         )
         if self.is_unusable:
-            self._unsaid = tell  # it said why itself, and perhaps there will be no other
+            self._unsaid = tell  # the process printed the reason itself, and perhaps it is not replaced
         else:
             tell()
 
@@ -139,7 +139,7 @@ class _Place:
         self._has_served = self._has_served or SERVES in self._heard
 
     def end(self) -> None:
-        """Kill what is left here."""
+        """Kill the process if it still runs."""
         if self.child is not None:
             self.child.kill()
             self.child.wait()
@@ -159,7 +159,7 @@ def _name(number: int) -> str:
 
 
 def _addresses(count: int, first: tuple[str, int]) -> list[tuple[str, int]]:
-    """An address for each process: ports one after the other, or free ones; each is tried, so that one that is taken is named."""
+    """Choose an address for each process: consecutive or free ports; each is tried, so that the error names a port in use."""
     host, port = first
     if port == 0:
         return [first] * count
@@ -179,10 +179,10 @@ def _addresses(count: int, first: tuple[str, int]) -> list[tuple[str, int]]:
 
 
 def supervise(arguments: Sequence[str], count: int, first: tuple[str, int] | None, *, grace: float) -> int:
-    """Keep ``count`` worker processes running until told to stop, or until all of them found nothing left to do.
+    """Keep ``count`` worker processes running until they are stopped, or until all of them have drained.
 
-    With ``first`` they answer for their metrics there and on the ports after it. A process that is still there some seconds after
-    ``grace`` (frozen, or a job holds its interpreter) is killed.
+    With ``first`` they serve their metrics there and on the ports after it. A process that still runs some seconds after ``grace``
+    (frozen, or a job holds its interpreter) is killed.
     """
     addresses = None if first is None else _addresses(count, first)
     places = []
@@ -200,7 +200,7 @@ def supervise(arguments: Sequence[str], count: int, first: tuple[str, int] | Non
             for place in places:
                 place.look(is_stopping=signals.is_stopping)
             if all(place.is_unusable for place in places):
-                return ExitCode.USAGE  # each has said why
+                return ExitCode.USAGE  # each has printed the reason
             for place in places:
                 if (
                     place.child is None
