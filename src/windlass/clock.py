@@ -13,7 +13,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Tells the time as an aware UTC datetime."""
+    """Returns the time as an aware UTC datetime."""
 
     def now(self) -> datetime: ...
 
@@ -37,7 +37,7 @@ class ManualClock:
             return self._now
 
     def advance(self, by: timedelta | float) -> datetime:
-        """Move forward by a timedelta or a number of seconds; answers the new time."""
+        """Move forward by a timedelta or a number of seconds; returns the new time."""
         step = by if isinstance(by, timedelta) else timedelta(seconds=by)
         with self._lock:
             self._now += step

@@ -1,7 +1,7 @@
-"""What must not be shared with the children that a process forks: locks that a thread of the parent holds, and connections.
+"""Keeps forked children from sharing locks that a thread of the parent holds, and connections.
 
-A forked child has one thread and a copy of everything else. Objects that are used in both register here and are told of each fork; in
-the child they begin anew, and leave alone for good what is still the parent's.
+A forked child has one thread and a copy of everything else. Objects that are used in both register here and are called at each fork; in
+the child they begin anew, and never use the parent's again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Process:
 
 
 def watch(thing: Any) -> None:
-    """Tell ``thing`` of every fork, by those of its methods ``before_fork``, ``after_fork_in_parent`` and ``after_fork_in_child`` that
+    """Call ``thing`` at every fork: those of its methods ``before_fork``, ``after_fork_in_parent`` and ``after_fork_in_child`` that
     it has."""
     with _Forks.lock:
         _watched.add(thing)
@@ -41,12 +41,12 @@ class _Forks:
     @classmethod
     def before(cls) -> None:
         cls.lock.acquire()
-        _tell("before_fork")
+        _call_all("before_fork")
 
     @classmethod
     def after_in_parent(cls) -> None:
         try:
-            _tell("after_fork_in_parent")
+            _call_all("after_fork_in_parent")
         finally:
             cls.lock.release()
 
@@ -54,18 +54,18 @@ class _Forks:
     def after_in_child(cls) -> None:
         Process.pid = os.getpid()
         cls.lock = threading.RLock()
-        _tell("after_fork_in_child")
+        _call_all("after_fork_in_child")
 
 
-def _tell(what: str) -> None:
-    """Tell all of them; what one raises is raised after the last, and shown by Python."""
+def _call_all(name: str) -> None:
+    """Call this method of all watched objects; an exception is raised after the last, and shown by Python."""
     errors: list[Exception] = []
     for thing in list(_watched):
-        method = getattr(thing, what, None)
+        method = getattr(thing, name, None)
         if method is not None:
             try:
                 method()
-            except Exception as error:  # noqa: BLE001  the others must be told
+            except Exception as error:  # noqa: BLE001  the others must be called
                 errors.append(error)
     if errors:
         raise errors[0]

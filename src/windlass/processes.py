@@ -106,7 +106,7 @@ def start(
 
 
 def free_port() -> int:
-    """A port nobody listens on, below the range that outgoing connections draw from.
+    """A port without a listener, below the range that outgoing connections draw from.
 
     Outside that range the port is still free when a crashed server is started again on it.
     """
@@ -136,7 +136,7 @@ class ScratchFolder:
             try:
                 self._lock = os.open(self.path, os.O_RDONLY)
             except FileNotFoundError:
-                continue  # swept away between the two lines: it looked abandoned
+                continue  # swept away between the two lines: it seemed abandoned
             fcntl.flock(self._lock, fcntl.LOCK_EX)
             if self.path.exists():
                 break

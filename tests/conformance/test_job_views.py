@@ -10,7 +10,7 @@ import pytest
 from tests.conformance.life import BOOM, claim_one, every_job, one
 from windlass.clock import ManualClock
 from windlass.features import Store
-from windlass.model import After, Debounce, Job, JobError, JobLimit, NewJob, Progress, State, wrapped
+from windlass.model import After, Debounce, Job, JobError, JobLimit, NewJob, Progress, State, wrap_position
 
 OTHER = JobError(type="Other", code="other", message="another one", traceback="Traceback …")
 
@@ -99,7 +99,7 @@ def test_lists_show_live_progress(store: Store, clock: ManualClock, where: str) 
     holder = store.join()
     leases = {lease.id: lease for lease in holder.claim("work", 2)}
     clock.advance(3)
-    holder.checkpoint(leases[job_id], done=3, total=9, position=wrapped("three", rate=1.5))
+    holder.checkpoint(leases[job_id], done=3, total=9, position=wrap_position("three", rate=1.5))
     saved = clock.now()
     clock.advance(3)
     if where == "retry":
@@ -121,7 +121,7 @@ def test_a_position_is_the_handlers_own(store: Store, position: object) -> None:
     job_id = one(store)
     holder = store.join()
     lease = claim_one(holder)
-    holder.checkpoint(lease, done=1, position=wrapped(position))
+    holder.checkpoint(lease, done=1, position=wrap_position(position))
     for progress in (store.jobs.progress(job_id), store.jobs.get(job_id).progress):
         assert progress is not None
         assert (progress.position, progress.rate, progress.chunk) == (position, None, None)

@@ -419,7 +419,7 @@ def test_a_handler_that_has_no_address_cannot_be_hosted(shared: ProcessBench) ->
         assert shared.executor.can_host(registry.define(f"good-{number}", handler))
     for number, handler in enumerate(homeless):
         phase = registry.define(f"bad-{number}", handler)
-        assert not shared.executor.can_host(phase) and address.obstacle(handler)
+        assert not shared.executor.can_host(phase) and address.why_not_importable(handler)
         assert failed(shared.run(phase)).error.code == "config"
     assert shared.executor.can_host(handlers.decorated.windlass_phase)
 

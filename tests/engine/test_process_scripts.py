@@ -109,10 +109,10 @@ def test_a_script_that_always_starts_an_instance_is_told_so(
 
 def test_handlers_of_an_interactive_session_have_no_address() -> None:
     code = """if True:
-        from windlass.arguments.importable import locate, obstacle
+        from windlass.arguments.importable import locate, why_not_importable
         def handler(): ...
         assert locate(handler) is None
-        print(obstacle(handler))
+        print(why_not_importable(handler))
     """
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE

@@ -40,10 +40,10 @@ class Counting:
         self.gate = threading.Event()
         self.gate.set()
 
-    def enqueue(self, jobs: Any) -> list[Enqueued]:
+    def enqueue_checked(self, jobs: Any) -> list[Enqueued]:
         self.gate.wait(PATIENCE)
         self.sizes.append(len(jobs))
-        return self.store.enqueue(jobs)
+        return self.store.enqueue_checked(jobs)
 
 
 def test_callers_that_wait_at_the_same_time_share_a_commit(shop: Shop) -> None:
@@ -121,11 +121,11 @@ def test_a_bad_job_is_refused_before_it_joins_the_others(shop: Shop) -> None:
 
 def test_when_a_batch_is_refused_each_caller_gets_what_its_own_job_deserves(shop: Shop) -> None:
     class Picky(Counting):
-        def enqueue(self, jobs: Any) -> list[Enqueued]:
+        def enqueue_checked(self, jobs: Any) -> list[Enqueued]:
             self.gate.wait(PATIENCE)
-            if any(job.kind == "bad" for job in jobs):
+            if any(job.job.kind == "bad" for job in jobs):
                 raise StoreError("no bad ones")
-            return self.store.enqueue(jobs)
+            return self.store.enqueue_checked(jobs)
 
     picky = Picky(shop.store)
     picky.gate.clear()
@@ -156,15 +156,15 @@ class Refusing(Counting):
         super().__init__(store)
         self.refusal, self.last, self.then = refusal, last, then
 
-    def enqueue(self, jobs: Any) -> list[Enqueued]:
-        made = super().enqueue(jobs) if len(jobs) == 1 and self.sizes.count(1) < self.last else None
+    def enqueue_checked(self, jobs: Any) -> list[Enqueued]:
+        made = super().enqueue_checked(jobs) if len(jobs) == 1 and self.sizes.count(1) < self.last else None
         if made is not None:
             return made
         self.sizes.append(len(jobs))
         if len(jobs) > 1:
             raise self.refusal
         self.then()
-        return self.store.enqueue(jobs)
+        return self.store.enqueue_checked(jobs)
 
 
 def submit_together(shop: Shop, store: Refusing, good: list[Enqueued]) -> list[StoreError]:

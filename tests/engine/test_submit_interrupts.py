@@ -44,10 +44,10 @@ class Gated:
         self.came: list[int] = []
         self.gate = threading.Event()
 
-    def enqueue(self, jobs: Any) -> list[Enqueued]:
+    def enqueue_checked(self, jobs: Any) -> list[Enqueued]:
         self.came.append(len(jobs))
         assert self.gate.wait(JOIN)
-        return self.store.enqueue(jobs)
+        return self.store.enqueue_checked(jobs)
 
 
 @contextmanager
@@ -184,14 +184,14 @@ def test_a_leader_that_is_interrupted_leaves_nobody_waiting(shop: Shop, gated: G
     class Following(Gated):
         """Lets the first pass when main and the others are in line; then main leads."""
 
-        def enqueue(self, jobs: Any) -> list[Enqueued]:
+        def enqueue_checked(self, jobs: Any) -> list[Enqueued]:
             self.came.append(len(jobs))
             if len(jobs) == 1:
                 assert self.gate.wait(JOIN)
             elif threading.current_thread() is main:
                 ring(0.1)
                 threading.Event().wait(JOIN)
-            return self.store.enqueue(jobs)
+            return self.store.enqueue_checked(jobs)
 
     following = Following(shop.store)
     crowd = Crowd(Submitter(following))  # type: ignore[arg-type]

@@ -119,7 +119,7 @@ def test_nobody_reads_it_and_nothing_is_made(shop: Shop, monkeypatch: pytest.Mon
     def refuse(*arguments: object, **fields: object) -> None:
         raise AssertionError("nobody asked")
 
-    monkeypatch.setattr(store_lines, "_tell", refuse)
+    monkeypatch.setattr(store_lines, "_log", refuse)
 
     @shop.app.job
     def work(n: int) -> None: ...

@@ -31,7 +31,7 @@ from windlass.model import (
 from windlass.model.principal import NOBODY, Principal, Sealed
 from windlass.principals.sealed_tokens import TokenKeys
 from windlass.store.ids import new_id
-from windlass.store.jobs.storable import divided
+from windlass.store.jobs.storable import split_plain
 
 DAY = timedelta(days=1)
 USER = Principal(
@@ -91,7 +91,7 @@ def test_a_principal_does_not_send_the_end_of_a_job_the_long_way(store: Store) -
     job_id = one(store, principal=USER)
     holder = store.join()
     lease = claim_one(holder)
-    assert not has_flag(ASIDE, Flag.PRINCIPAL) and divided([Completed(lease)]) == ([Completed(lease)], [])
+    assert not has_flag(ASIDE, Flag.PRINCIPAL) and split_plain([Completed(lease)]) == ([Completed(lease)], [])
     holder.complete(lease, "done")
     assert state(store, job_id) is State.COMPLETED and asked(store, job_id) == USER
 

@@ -26,7 +26,7 @@ from windlass.model import (
 )
 from windlass.store.ids import new_id
 from windlass.store.jobs.rows import in_order, run_json, to_lease, to_leases
-from windlass.store.jobs.storable import divided
+from windlass.store.jobs.storable import split_plain
 from windlass.store.sqlite.database import SqliteDatabase
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -136,7 +136,7 @@ def test_outcomes_are_divided_by_what_their_end_touches() -> None:
         Failed(LEASE, boom),
         Cancelled(LEASE),
     ]
-    plain, rest = divided(outcomes)
+    plain, rest = split_plain(outcomes)
     assert plain == [outcomes[0], *outcomes[3:]] and rest == outcomes[1:3]
 
 

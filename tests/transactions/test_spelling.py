@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from windlass.store.schema.statements import PARAMETER, load
-from windlass.transactions.placeholders import Style, as_rows, as_sqlite, as_text, spell
+from windlass.transactions.placeholders import Style, as_rows, as_sqlite, as_text, statements_for
 
 # What an enqueue or an end may run, whatever a job has: keys, children, outputs.
 PREFIXES = ("enqueue", "record.", "settle.", "output.p", "checkpoint", "fence", "notify", "cancel.later")
@@ -24,8 +24,8 @@ def verbs(dialect: str) -> list[str]:
 @pytest.mark.parametrize(("dialect", "style"), list(product(["postgres", "sqlite"], Style)))
 def test_every_verb_can_be_spelled_for_every_driver(dialect: str, style: Style) -> None:
     for verb in verbs(dialect):
-        assert spell(dialect, style, verb, has_clock=False)
-        spelled_ones = spell(dialect, style, verb, has_clock=True)
+        assert statements_for(dialect, style, verb, has_clock=False)
+        spelled_ones = statements_for(dialect, style, verb, has_clock=True)
         for statement, spelled in zip(load(dialect)[verb].statements, spelled_ones, strict=True):
             assert set(spelled.names) == statement.names, verb
             assert spelled.is_mapping == (style in (Style.PYFORMAT, Style.NAMED))
@@ -44,16 +44,16 @@ def test_only_the_placeholders_differ() -> None:
         texts = {
             re.sub(mark, "<value>", spelled.text).replace("%%", "%")
             for style, mark in marks.items()
-            for spelled in spell("postgres", style, verb, has_clock=False)[:1]
+            for spelled in statements_for("postgres", style, verb, has_clock=False)[:1]
         }
         assert len(texts) == 1, verb
 
 
 def test_an_enqueue_is_one_statement_with_one_parameter() -> None:
     for style in Style:
-        (spelled,) = spell("postgres", style, "enqueue", has_clock=False)
+        (spelled,) = statements_for("postgres", style, "enqueue", has_clock=False)
         assert spelled.names == ("jobs",)
-    (spelled,) = spell("postgres", Style.DOLLAR, "enqueue", has_clock=False)
+    (spelled,) = statements_for("postgres", Style.DOLLAR, "enqueue", has_clock=False)
     assert "json_to_recordset($1::text::json)" in spelled.text and "NULL::timestamptz" in spelled.text
     assert "$2" not in spelled.text
 
@@ -61,7 +61,7 @@ def test_an_enqueue_is_one_statement_with_one_parameter() -> None:
 def test_a_parameter_without_a_cast_cannot_go_as_text() -> None:
     """`LIMIT $1::text` would be refused by the server; here it is refused by name."""
     with pytest.raises(ValueError, match="verb step: without a cast"):
-        spell("postgres", Style.DOLLAR, "step", has_clock=False)
+        statements_for("postgres", Style.DOLLAR, "step", has_clock=False)
 
 
 def test_a_verb_of_several_statements_answers_with_its_last() -> None:
@@ -77,9 +77,9 @@ def _answers(text: str) -> bool:
 
 def test_places_are_repeated_as_each_style_needs() -> None:
     given = {"now": 1, "jobs": "[]"}
-    (first, *_) = spell("sqlite", Style.QMARK, "enqueue", has_clock=True)
+    (first, *_) = statements_for("sqlite", Style.QMARK, "enqueue", has_clock=True)
     assert first.text.count("?") == len(first.names) == len(first.values(given)) > 3
-    (first, *_) = spell("sqlite", Style.NAMED, "enqueue", has_clock=True)
+    (first, *_) = statements_for("sqlite", Style.NAMED, "enqueue", has_clock=True)
     assert first.values(given) == given and set(PARAMETER.findall(first.text)) == {"now", "jobs"}
 
 

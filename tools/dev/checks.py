@@ -1,4 +1,4 @@
-"""The checks that need no server: format, lint, types, import layers. And the browser that some tests need."""
+"""The checks that need no server: format, lint, types, import layers, words. And the browser that some tests need."""
 
 import os
 import shutil
@@ -6,12 +6,14 @@ import shutil
 from tools.dev.environment import Environment
 from tools.dev.running import STOPPED, run
 from tools.dev.steps import ROOT, StepError, report_failure, say, step
+from tools.dev.words import check as check_words
 
 CURES = {
     "ruff check": ".venv/bin/ruff check --fix .",
     "ruff format": ".venv/bin/ruff format .",
     "mypy": "see its lines above",
     "import layers": "see the broken chain above; the layers are in pyproject.toml",
+    "words": "use the words named above; the list is in tools/dev/words.py",
 }
 
 
@@ -33,7 +35,10 @@ def check_parts(environment: Environment) -> list[str]:
             raise KeyboardInterrupt
         if code != 0:
             failed.append(name)
-    return failed
+    say("dev: words")
+    for use in (uses := check_words()):
+        say(str(use))
+    return [*failed, "words"] if uses else failed
 
 
 def report_failed_checks(failed: list[str]) -> None:

@@ -129,8 +129,8 @@ class App(Decorators):
         self.container.provide(wanted, factory, value=value, scope=scope)
 
     def sync(self) -> Synced:
-        """Put this app's schedules and rules into its database, as a worker does when it starts, and have rules know of jobs that are there
-        already."""
+        """Put this app's schedules and rules into its database, as a worker does when it starts, and flag existing jobs for new
+        rules."""
         synced = sync(self.store, self.registry)
         self.store.rules.catch_up()
         return synced
@@ -148,7 +148,7 @@ class App(Decorators):
         return self.authority.as_principal(principal, token)
 
     def recheck_principal(self, hook: Recheck) -> Recheck:
-        """Say how a principal is checked again before a job runs: a plain or async function that takes the principal (and the
+        """Say how a principal is checked again before a job runs: a sync or async function that takes the principal (and the
         context, if it has a second parameter) and returns it, perhaps with fewer rights, or raises.
 
         It is called at every attempt of every phase of kinds with ``principal_expiry="recheck"``. What it raises ends the job, without

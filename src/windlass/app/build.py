@@ -71,11 +71,11 @@ class Background:
         )
 
     def report(self) -> EngineReport:
-        """How this process does as an instance of its own (``process_request``); a worker has its own report."""
+        """The report of this process as an instance (``process_request``); a worker has its own report."""
         return self.requests.report()
 
     def health(self) -> dict[str, Any]:
-        """The same as /healthz of a worker says it."""
+        """The health report, as a worker's /healthz returns it."""
         return health.detailed(self.report())
 
     def metrics(self) -> bytes:

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any, ParamSpec, TypeVar, overload
 from zoneinfo import ZoneInfo
 
-from windlass.app.kinds import Home, JobKind, Pipeline
+from windlass.app.kinds import JobKind, OwningApp, Pipeline
 from windlass.arguments.signature import Signature
 from windlass.errors import ConfigError
 from windlass.handlers.registry import CHUNK_RETRY, UNSAID, Phase, Unsaid, check_options
@@ -26,7 +26,7 @@ Kindly = str | JobKind[..., Any] | Pipeline
 """A kind: its name, or what was defined under it."""
 
 
-class Decorators(Home):
+class Decorators(OwningApp):
     """The part of an app that fills its registry."""
 
     @overload
@@ -246,7 +246,7 @@ class Decorators(Home):
         self.registry.store_defaults(names)
 
     def unknown_kind(self, kind: str) -> ConfigError:
-        """What to raise for the name of a kind that is not defined here."""
+        """The error for the name of a kind that is not defined here."""
         return self.registry.unknown(kind)
 
 

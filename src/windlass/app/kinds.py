@@ -22,8 +22,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Home(Protocol):
-    """What a kind needs of the app it is defined in."""
+class OwningApp(Protocol):
+    """The part of an app that its kinds use."""
 
     registry: Registry
     container: Container
@@ -37,15 +37,15 @@ class Home(Protocol):
 
     def is_injected(self, annotation: Any) -> bool: ...
 
-    def serving(self) -> Home:
+    def serving(self) -> OwningApp:
         """The app to enqueue through: the one on another database whose job runs here, else this one."""
         ...
 
 
 class Submittable(ABC):
-    """What can be enqueued: a first phase, and options that stick."""
+    """A kind that can be enqueued: its first phase, and options for each of its jobs."""
 
-    def __init__(self, app: Home, options: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, app: OwningApp, options: Mapping[str, Any] | None = None) -> None:
         self._app = app
         self._options = dict(options or {})
 
@@ -60,7 +60,7 @@ class Submittable(ABC):
         return self._app.serving().submitter.submit(self._new(args, kwargs))
 
     async def enqueue_async(self, /, *args: Any, **kwargs: Any) -> Enqueued:
-        """The same from a coroutine, without blocking its event loop."""
+        """``enqueue`` from a coroutine, without blocking its event loop."""
         return await self._app.serving().submitter.submit_async(self._new(args, kwargs))
 
     def enqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[Enqueued]:
@@ -69,7 +69,7 @@ class Submittable(ABC):
         return home.submitter.submit_many(new_jobs(self._first, calls, self._options, home.authority))
 
     async def enqueue_many_async(self, calls: Iterable[Mapping[str, Any]]) -> list[Enqueued]:
-        """The same from a coroutine."""
+        """``enqueue_many`` from a coroutine, without blocking its event loop."""
         home = self._app.serving()
         jobs = new_jobs(self._first, calls, self._options, home.authority)
         return await home.submitter.submit_many_async(jobs)
@@ -85,7 +85,7 @@ class Submittable(ABC):
         return self._submit_in(where, [self._new(args, kwargs)], tell)[0]
 
     async def enqueue_in_async(self, where: Any, /, *args: Any, **kwargs: Any) -> Enqueued:
-        """The same for an async one: psycopg, asyncpg, aiosqlite or SQLAlchemy."""
+        """``enqueue_in`` for an async connection or session: psycopg, asyncpg, aiosqlite or SQLAlchemy."""
         tell = self._pop_tell(kwargs)
         return (await self._submit_in_async(where, [self._new(args, kwargs)], tell))[0]
 
@@ -98,7 +98,7 @@ class Submittable(ABC):
     async def enqueue_many_in_async(
         self, where: Any, calls: Iterable[Mapping[str, Any]], /, *, tell: bool = True
     ) -> list[Enqueued]:
-        """The same for an async one."""
+        """``enqueue_many_in`` for an async connection or session."""
         return await self._submit_in_async(where, self._new_each(calls), tell)
 
     def _pop_tell(self, kwargs: dict[str, Any]) -> bool:
@@ -130,7 +130,7 @@ class JobKind(Submittable, Generic[P, R]):
     """A handler that can be called as before, and enqueued."""
 
     def __init__(
-        self, app: Home, handler: Callable[P, R], phase: Phase, options: Mapping[str, Any] | None = None
+        self, app: OwningApp, handler: Callable[P, R], phase: Phase, options: Mapping[str, Any] | None = None
     ) -> None:
         functools.update_wrapper(
             self, handler
@@ -150,7 +150,7 @@ class JobKind(Submittable, Generic[P, R]):
         return self.windlass_phase
 
     def with_options(self, **options: Any) -> JobKind[P, R]:
-        """The same kind with options for each job that is enqueued through it."""
+        """A copy of this kind with options for each job that is enqueued through it."""
         return JobKind(
             self._app, self._handler, self.windlass_phase, {**self._options, **known_options(options)}
         )
@@ -162,7 +162,7 @@ class JobKind(Submittable, Generic[P, R]):
 class Pipeline(Submittable):
     """A kind of several phases; a job goes through them in the order they were defined."""
 
-    def __init__(self, app: Home, name: str, options: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, app: OwningApp, name: str, options: Mapping[str, Any] | None = None) -> None:
         super().__init__(app, options)
         self.name = name
 
@@ -192,14 +192,14 @@ class Pipeline(Submittable):
         return kind.first
 
     def with_options(self, **options: Any) -> Pipeline:
-        """The same pipeline with options for each job that is enqueued through it."""
+        """A copy of this pipeline with options for each job that is enqueued through it."""
         return Pipeline(self._app, self.name, {**self._options, **known_options(options)})
 
 
 class PipelinePhase(Generic[P, R]):
     """A phase's handler; it can be called as before."""
 
-    def __init__(self, app: Home, handler: Callable[P, R], phase: Phase) -> None:
+    def __init__(self, app: OwningApp, handler: Callable[P, R], phase: Phase) -> None:
         functools.update_wrapper(self, handler)  # first, as above
         self._handler = handler
         self.windlass_phase = phase

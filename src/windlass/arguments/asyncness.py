@@ -21,18 +21,18 @@ def is_async(function: Callable[..., Any] | None) -> bool:
     return _is_async(inspect.unwrap(function, stop=_is_async))
 
 
-def said_plain(function: Callable[..., Any]) -> Callable[..., Any]:
+def marked_sync(function: Callable[..., Any]) -> Callable[..., Any]:
     """Make a sync function that wraps an async one appear sync to ``inspect``, too; any other function is returned unchanged."""
     if _is_async(function) or not is_async(function):
         return function
 
     @functools.wraps(function)
-    def plain(*args: Any, **kwargs: Any) -> Any:
+    def sync(*args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs)
 
-    plain.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
-    del plain.__wrapped__
-    return plain
+    sync.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
+    del sync.__wrapped__
+    return sync
 
 
 def _is_async(function: Callable[..., Any]) -> bool:

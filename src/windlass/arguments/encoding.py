@@ -157,7 +157,7 @@ def body_hash(kind: str, canonical_json: str | bytes) -> str:
 def _exact_number(text: str) -> int | float:
     """jsonb writes the float 1e+22 as an integer, so floats without a fraction are integers here."""
     number = Decimal(text)
-    if abs(number.adjusted()) > 400:  # no float is that large: let it overflow (refused) or vanish
+    if abs(number.adjusted()) > 400:  # no float is that large: let it overflow (refused) or become zero
         return float(text)
     return int(number) if number == number.to_integral_value() else float(text)
 

@@ -24,10 +24,10 @@ PHASE = "windlass_phase"
 """The attribute of what ``@app.job`` and ``@pipeline.phase`` leave in the module: the ``Phase`` they made."""
 
 WRAP = "windlass_wrap"
-"""The attribute beside it: a function that makes of a handler and the parameters it asks for by type one that has them supplied."""
+"""The attribute with the function that wraps a handler, so that its parameters that are provided by type are supplied."""
 
 AUTHORITY = "windlass_authority"
-"""Another one: the ``Authority`` that says what its jobs may do."""
+"""The attribute with the ``Authority`` that says what its jobs may do."""
 
 MAIN = "__main__"
 AS_MAIN = "__windlass_main__"
@@ -41,7 +41,7 @@ class Address:
     qualname: str
 
 
-def obstacle(handler: Callable[..., Any]) -> str | None:
+def why_not_importable(handler: Callable[..., Any]) -> str | None:
     """Why another process could not find this handler; None if its name shows no reason.
 
     Meant for the moment of definition: whether the name really leads to the handler is known once its module is loaded.
@@ -60,7 +60,7 @@ def obstacle(handler: Callable[..., Any]) -> str | None:
 
 def locate(handler: Callable[..., Any]) -> Address | None:
     """The address of a handler; None if it has none, or its name leads to something else."""
-    if obstacle(handler) is not None:
+    if why_not_importable(handler) is not None:
         return None
     module = sys.modules.get(handler.__module__)
     if module is None:
@@ -95,7 +95,7 @@ def main_script() -> dict[str, str] | None:
 
 
 def refuse_in_main_script() -> None:
-    """Refuse to start an instance while a process that only wants a handler runs the main script for it."""
+    """Refuse to start an instance while a process that only needs a handler runs the main script for it."""
     if AS_MAIN in sys.modules and not _is_loaded(sys.modules[AS_MAIN]):
         raise WindlassError(
             "the main script starts an instance whenever it is loaded, also in the processes that only run its jobs; "

@@ -101,7 +101,7 @@ def field_name(root: str, path: Path) -> str:
 
 
 MESSAGE = 1000
-"""Characters of an exception's message that are kept: what our own errors advise stands at their end."""
+"""Characters of an exception's message that are kept: the advice of our own errors is at their end."""
 
 
 def one_line(text: str, limit: int = 200) -> str:

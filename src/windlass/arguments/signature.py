@@ -1,6 +1,6 @@
-"""What a handler takes and returns, read from its annotations.
+"""The parameters and the result of a handler, read from its annotations.
 
-Enqueue and run are two moments, often in two processes and two releases. A ``Signature`` stands between them: on enqueue
+Enqueue and run are two moments, often in two processes and two releases. A ``Signature`` connects them: on enqueue
 it binds and validates the arguments and writes them as JSON by name; at run time it reads them back as the annotated
 types, and says which argument no longer fits. Validation is pydantic's lax mode: ``"7"`` is accepted where ``int`` is
 annotated, and 7 is stored. Parameters the caller declares as injected are not part of the stored arguments.
@@ -157,7 +157,7 @@ class Signature:
             self._refuse("args", kwargs, error)
 
     def store_defaults(self, names: Iterable[str]) -> None:
-        """From now on store the defaults of these parameters; not one that could not be given as an argument (a sentinel, say)."""
+        """Store the defaults of these parameters from now on, except defaults that could not be given as arguments (a sentinel, say)."""
         self.stored_defaults.update(
             {
                 name: self._defaults[name]

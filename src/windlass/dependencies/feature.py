@@ -102,7 +102,7 @@ class DependenciesFeature(Feature):
 
 
 def _revive(tx: Transaction, children: Sequence[str]) -> list[RetriedJob]:
-    """Bring back children that were cancelled because of a parent, where no other parent stands in the way."""
+    """Retry children that were cancelled because of a parent, unless another parent keeps them from running."""
     pending, doomed = Counter[str](), set[str]()
     for child, policy, state in tx.run("revive.edges", ids=sorted(set(children))):
         if state is None or (state != State.COMPLETED and policy == DependencyPolicy.WAIT):

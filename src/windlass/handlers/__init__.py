@@ -1,1 +1,1 @@
-"""What a handler sees: registered kinds and phases, the context, transactions, chunks, and injected values."""
+"""The handler's side of a job: registered kinds and phases, the context, transactions, chunks, and injected values."""

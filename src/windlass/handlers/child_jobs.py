@@ -13,7 +13,7 @@ from windlass.model import Json, NewJob
 from windlass.principals.authority import Authority
 
 
-def filled(job: NewJob, caller: Phase, authority: Authority) -> NewJob:
+def completed_request(job: NewJob, caller: Phase, authority: Authority) -> NewJob:
     """A request that a handler made by hand, as ``enqueue`` of its kind would have made it: for a kind of the same app, from its first
     phase on, with checked arguments, its attempts, its limits and its principal."""
     registry = caller.registry

@@ -31,7 +31,7 @@ class ChunkTransaction:
         return self._begun.enqueue(job)
 
     def enqueue_checked(self, job: Any) -> Any:
-        """The same for a job that its kind made."""
+        """Enqueue a job that its kind has checked already."""
         return self._begun.enqueue_checked(job)
 
     def put_output(self, name: str, value: Any) -> Output:

@@ -32,7 +32,7 @@ from windlass.arguments.json_checks import explain
 from windlass.errors import ConfigError, LeaseLost, NotAllowedError, StoreError, WindlassError
 from windlass.handlers.chunk_transaction import ChunkTransaction
 from windlass.handlers.transaction import JobTransaction
-from windlass.model import Lease, Output, Progress, wrapped
+from windlass.model import Lease, Output, Progress, wrap_position
 from windlass.model.retry import RetryPolicy, as_delay
 from windlass.model.signals import STOPPED, Fail, Signal, Stopped
 from windlass.observe import events
@@ -44,7 +44,7 @@ SKIPPED = "skipped:"
 
 
 class ChunkHost(Protocol):
-    """What the loop needs of a context."""
+    """The part of a context that the loop uses."""
 
     lease: Lease
     probe: Callable[[str, int], None] | None
@@ -72,7 +72,7 @@ class ChunkHost(Protocol):
 
 @dataclass(slots=True)
 class _State:
-    """Where the loop is; ``done`` is the number of records behind it."""
+    """The position of the loop; ``done`` is the number of records behind it."""
 
     number: int = 0
     done: int = 0
@@ -171,7 +171,7 @@ class Chunks:
         return self._cleanup()
 
     async def clean_up_async(self) -> None:
-        """The same for a loop whose clean-up may be a coroutine."""
+        """Call the handler's own clean-up, once; it may be a coroutine function."""
         if inspect.isawaitable(result := self.clean_up()):
             await result
 
@@ -220,12 +220,12 @@ class Chunks:
     # ------------------------------------------------------------------ what a chunk asks for
 
     def position(self, chunk: Chunk) -> Any:
-        """What is saved with a chunk: where the next one begins, and how fast it goes, for people."""
+        """The position that is saved with a chunk: where the next one begins, and the rate, for people."""
         done = chunk.offset + chunk.count
         spent = time.monotonic() - self._began
         rate = round((done - self._first) / spent, 3) if spent > 0 and done > self._first else None
         after = chunk.reaches if self.total is None else None
-        return wrapped(after, chunk=chunk.number + 1, rate=rate, last=chunk.is_last or None)
+        return wrap_position(after, chunk=chunk.number + 1, rate=rate, last=chunk.is_last or None)
 
     def may_skip(self, chunk: Chunk) -> None:
         """Refuse one more bad record than allowed."""
@@ -266,7 +266,7 @@ class Chunk:
         self._tx: ChunkTransaction | None = None
 
     def reached(self, after: Any, *, count: int) -> None:
-        """Keyset: the next chunk begins after this value, and this one had so many records. None: that was the last one."""
+        """Report how far a keyset chunk came: the next chunk begins after the key ``after``, and this one had ``count`` records. None: it was the last."""
         if self._chunks.total is not None:
             raise WindlassError(
                 "a numbered chunk knows its place; chunk.reached() is for loops without a total"
@@ -281,7 +281,7 @@ class Chunk:
         self._chunks.may_skip(self)
 
     def again(self) -> Chunk:
-        """The same slice, once more."""
+        """A new chunk for the same slice, for the next try."""
         return Chunk(self._chunks, self.number, self.offset, self.limit, self.after, attempt=self.attempt + 1)
 
     def again_after(self, lease: Lease) -> float:
@@ -304,7 +304,7 @@ class Chunk:
         )
         return delay
 
-    # ------------------------------------------------------------------ plain handlers
+    # ------------------------------------------------------------------ sync handlers
 
     def _reached(self, point: str) -> None:
         if (probe := self._chunks._host.probe) is not None:

@@ -1,4 +1,4 @@
-"""What a handler sees of its job.
+"""The context of a handler: its job, and the calls it may make while it runs.
 
 A context belongs to one attempt. Its writes are fenced by the attempt's lease: once the lease is lost they raise ``LeaseLost`` and
 change nothing.
@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 
 from windlass.arguments.asyncness import is_async
 from windlass.errors import PayloadError
-from windlass.handlers.child_jobs import filled
+from windlass.handlers.child_jobs import completed_request
 from windlass.handlers.chunks import SIZE, Chunks
 from windlass.handlers.registry import Phase
 from windlass.handlers.transaction import JobTransaction, Opener, inherit
@@ -29,7 +29,7 @@ from windlass.model import (
     NewJob,
     Output,
     Progress,
-    wrapped,
+    wrap_position,
 )
 from windlass.model.principal import Expiry, Principal
 from windlass.model.retry import RetryPolicy
@@ -37,7 +37,7 @@ from windlass.model.signals import BadResult, Stopped
 from windlass.principals.authority import Authority
 from windlass.principals.rights import Rights
 from windlass.store.attempt_store import AttemptStore
-from windlass.transactions.detect import async_caller, plain_caller
+from windlass.transactions.detect import async_caller, sync_caller
 from windlass.transactions.protocols import Caller
 from windlass.transactions.transaction import CallerTransaction, join
 
@@ -49,7 +49,7 @@ Probe = Callable[[str, int], None]
 
 
 class Context(Rights):
-    """The job a handler runs for, and what it may do while it runs."""
+    """The job that a handler runs, and the calls it may make while it runs."""
 
     _began: tuple[float, int] | None = None
     """When this attempt's progress was first read, and how far the job was then; the class's own value until then."""
@@ -114,11 +114,11 @@ class Context(Rights):
 
     @property
     def key(self) -> str:
-        """The same on every attempt of this phase: give it to systems outside that drop repeats."""
+        """A key that is the same on every attempt of this phase: give it to external systems that drop repeats."""
         return f"{self.lease.id}:{self.lease.generation}:{self.lease.phase}"
 
     def recheck(self) -> Principal | None:
-        """Have the application's check made now, in the middle of long work; raises where it says no."""
+        """Have the application's check made now, in the middle of long work; raises if it says no."""
         self._authority.admit(self, Expiry.RECHECK)
         return self.principal
 
@@ -140,7 +140,7 @@ class Context(Rights):
             raise Stopped
 
     def sleep(self, seconds: float) -> None:
-        """Sleep in a plain handler, and wake (with ``Stopped``) when the job should stop."""
+        """Sleep in a sync handler, and wake (with ``Stopped``) when the job should stop."""
         if self._stopping.wait(seconds):
             raise Stopped
 
@@ -169,7 +169,7 @@ class Context(Rights):
             self._stopping.set()
 
     def resume(self) -> Progress | None:
-        """Where an earlier attempt left off; None at the beginning."""
+        """The position that an earlier attempt saved; None at the beginning."""
         saved = self._hold.resume(self.lease)
         self._began = time.monotonic(), saved.done if saved else 0
         return saved
@@ -180,7 +180,7 @@ class Context(Rights):
         if self._began is None:
             self._began = now, done
         then, first = self._began
-        return wrapped(
+        return wrap_position(
             position, rate=round((done - first) / (now - then), 3) if done > first and now > then else None
         )
 
@@ -218,7 +218,7 @@ class Context(Rights):
     def output(self, phase: str, as_type: None = None, *, name: str = "") -> Any: ...
 
     def output(self, phase: str, as_type: Any = None, *, name: str = "") -> Any:
-        """What an earlier phase of this job produced, as the type given."""
+        """The output of an earlier phase of this job, as the type given."""
         if self._outputs is None:
             self._outputs = self._hold.outputs_of(self.lease)
         wanted = f"{self.lease.kind}:{phase}"
@@ -291,7 +291,7 @@ class Context(Rights):
         ``where`` is what ``enqueue_in`` takes; the handler commits, soon and before it returns. From here on the job's row is locked,
         and PostgreSQL ends the transaction when it idles longer than the lease lasts. ``LeaseLost`` says to roll back.
         """
-        self._end_in(plain_caller(where), result)
+        self._end_in(sync_caller(where), result)
 
     async def complete_in_async(self, where: Any, result: Any = None) -> None:
         """The same for an async connection or session."""
@@ -304,7 +304,7 @@ class Context(Rights):
 
         Where the job should stop, ``should_stop`` says so from here on; commit first.
         """
-        self._checkpoint_in(plain_caller(where), position, done, total)
+        self._checkpoint_in(sync_caller(where), position, done, total)
 
     async def checkpoint_in_async(
         self, where: Any, position: Any = None, *, done: int = 0, total: int | None = None
@@ -313,7 +313,7 @@ class Context(Rights):
         await async_caller(where).lend(lambda caller: self._checkpoint_in(caller, position, done, total))
 
     def _end_in(self, caller: Caller, result: Any) -> None:
-        outcome = _ending(self._phase, self.lease, result)
+        outcome = _outcome_of(self._phase, self.lease, result)
         fence = self._hold.fence(self.lease)
         fence.end(self._joined(caller, fence), outcome)
         self._on_end_in(result)
@@ -337,7 +337,7 @@ class Context(Rights):
         return self._hold.enqueue([inherit(self._filled(job), self.lease)])[0]
 
     def _filled(self, job: NewJob) -> NewJob:
-        return filled(job, self._phase, self._authority)
+        return completed_request(job, self._phase, self._authority)
 
     @property
     def _open(self) -> Opener:
@@ -361,8 +361,8 @@ class Context(Rights):
             return True
 
 
-def _ending(phase: Phase, lease: Lease, value: Any) -> Completed | Advanced:
-    """What a phase that ends with this value comes to."""
+def _outcome_of(phase: Phase, lease: Lease, value: Any) -> Completed | Advanced:
+    """The outcome of a phase that ends with this value."""
     if value is None and phase.following is None:
         return phase.ended(lease, None)
     try:

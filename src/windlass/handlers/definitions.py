@@ -1,4 +1,4 @@
-"""What code defines and the database keeps: schedules and rules, put there by a worker that starts, or by ``app.sync()``."""
+"""Puts the schedules and rules that code defines into the database, when a worker starts or ``app.sync()`` is called."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from windlass.model import Defined
 
 
 class Synced(NamedTuple):
-    """What became of an application's schedules and rules."""
+    """The result of ``sync`` for an application's schedules and rules."""
 
     schedules: Defined
     rules: Defined
 
 
 def sync(store: Store, registry: Registry) -> Synced:
-    """Make the database say what this code says. Where it says so already, nothing is written. Mistakes of either are found before
-    anything is written."""
+    """Make the definitions in the database those of this code. If they are the same already, nothing is written. Mistakes of either are
+    found before anything is written."""
     rules = registry.rules.resolved(registry)
     schedules = [item.resolved() for item in registry.schedules]
     modules = registry.modules

@@ -1,4 +1,4 @@
-"""What handlers need besides their arguments: named by type, made by factories, closed when they are no longer needed.
+"""Supplies handlers with values besides their arguments: named by type, made by factories, closed when they are no longer needed.
 
     app.provide(Mailer, make_mailer)                        # once per process
     app.provide(Session, open_session, scope="job")         # once per attempt, closed at its end
@@ -95,7 +95,7 @@ class Container:
             self._made.pop(wanted, None)
 
     def copy(self) -> Container:
-        """The same providers, with nothing made yet."""
+        """A container with the same providers that has made nothing yet."""
         other = Container()
         other._providers = dict(self._providers)
         return other
@@ -126,8 +126,8 @@ class Container:
         return problems
 
     def _too_short(self, provider: Provider) -> list[str]:
-        """What something that lives as long as the process asks for though it lives as long as one attempt: it would keep the first
-        one for all later jobs, be it a closed session or another job's principal."""
+        """The needs of a provider with the process's scope that have one attempt's scope: it would keep the first
+        value for all later jobs, be it a closed session or another job's principal."""
         if provider.scope is not Scope.INSTANCE:
             return []
         return [

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from typing import Any, Final, Protocol
 
-from windlass.arguments.asyncness import is_async, is_generator, place_of, said_plain
-from windlass.arguments.importable import module_of, obstacle
+from windlass.arguments.asyncness import is_async, is_generator, marked_sync, place_of
+from windlass.arguments.importable import module_of, why_not_importable
 from windlass.arguments.signature import Signature
 from windlass.errors import ConfigError, check_names, did_you_mean
 from windlass.model import Advanced, Completed, Flow, JobLimit, Json, Lease, Rate, Route, Run, as_duration
@@ -29,7 +29,7 @@ CHUNK_RETRY: RetryPolicy = linear(3, step=1.0)
 
 
 class Where(StrEnum):
-    """What hosts a handler: the event loop, a thread, or a process of its own that can be killed."""
+    """Where a handler runs: on the event loop, on a thread, or in a process of its own that can be killed."""
 
     LOOP = "loop"
     THREAD = "thread"
@@ -46,7 +46,7 @@ UNSAID: Final = Unsaid.UNSAID
 
 
 class Defaults(Protocol):
-    """What holds for phases that do not say; asked when it is needed, so that it may come from a configuration."""
+    """Defaults of phases that leave options out; read when they are needed, so that they may come from a configuration."""
 
     @property
     def retry(self) -> RetryPolicy: ...
@@ -84,7 +84,7 @@ class Phase:
     probe: Callable[..., Any] | None = None
     chunk_retry: RetryPolicy = CHUNK_RETRY
     max_waiting: int | None = None  # with so many queued, the phase before is held back
-    principal_expiry: Expiry = Expiry.RUN  # what becomes of a job whose principal's time is over
+    principal_expiry: Expiry = Expiry.RUN  # the policy for a job whose principal has expired
     flow: Flow | None = None  # what it allows over the whole fleet
     supplied: Mapping[str, Any] = field(
         default_factory=dict
@@ -107,7 +107,7 @@ class Phase:
         return self._owner is not None and bool(self._owner.limited)
 
     def limits(self, args_json: str, key: str | None = None) -> list[JobLimit]:
-        """What a job of this phase's kind brings along, for each phase of it that is limited."""
+        """The limits that are stored with a job of this phase's kind, one for each limited phase."""
         if self._owner is None or not self._owner.limited:
             if key is not None:
                 raise ConfigError(
@@ -122,7 +122,7 @@ class Phase:
         return self._owner.route if self._owner is not None and len(self._owner.phases) > 1 else ()
 
     def ended(self, lease: Lease, value: Json | None, run: Run | None = None) -> Completed | Advanced:
-        """What a phase that ended with this value comes to."""
+        """The outcome of a phase that ended with this value."""
         following = self.following
         if following is None:
             return Completed(lease, value, run, self.route)
@@ -131,7 +131,7 @@ class Phase:
 
     @property
     def registry(self) -> Registry | None:
-        """The kinds that this phase's kind was defined among; None for a phase that stands alone."""
+        """The kinds that this phase's kind was defined among; None for a phase without a registry."""
         return self._owner.registry if self._owner is not None else None
 
     @property
@@ -150,7 +150,7 @@ class Kind:
     registry: Registry | None = field(default=None, compare=False, repr=False)
 
     def limits(self, args_json: str, key: str | None = None) -> list[JobLimit]:
-        """What a job with these arguments brings along for each of its phases; ``key`` stands for the phases' own keys."""
+        """The limits that are stored with a job with these arguments, one for each limited phase; ``key`` replaces the phases' own keys."""
         return [rates.limit_of(phase.flow, args_json, key) for phase in self.limited if phase.flow]
 
     @property
@@ -178,7 +178,7 @@ class Registry:
         self._schedules: dict[str, CodeSchedule] = {}
         self.rules = RuleBook()
         self.around: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None
-        """What every handler and probe is wrapped in: a web framework's context, say. Set before kinds are defined."""
+        """The wrapper of every handler and probe: a web framework's context, say. Set before kinds are defined."""
 
     def define(
         self,
@@ -233,11 +233,11 @@ class Registry:
             Flow(phase=name, limit=limit, limit_key=limit_key, rate=rate, age=as_duration(age))
         )
         if executor == Where.THREAD:
-            handler = said_plain(handler)
+            handler = marked_sync(handler)
         if self.around is not None:
             handler, probe = self.around(handler), self.around(probe) if probe is not None else None
         where = _where(handler, executor)
-        if where is Where.PROCESS and (why := obstacle(handler)) is not None:
+        if where is Where.PROCESS and (why := why_not_importable(handler)) is not None:
             raise ConfigError("executor", executor, f"a handler that another process can find: {why}")
         if is_generator(handler):
             raise ConfigError(
@@ -307,14 +307,14 @@ class Registry:
 
     @property
     def modules(self) -> set[str]:
-        """The modules that this code speaks for: those its handlers are in."""
+        """The modules that this registry's handlers are in."""
         return {module_of(phase.handler) for phase in self._phases.values()}
 
     def kind(self, name: str) -> Kind | None:
         return self._kinds.get(name)
 
     def unknown(self, kind: str) -> ConfigError:
-        """What to raise for the name of a kind that is not defined here."""
+        """The error for the name of a kind that is not defined here."""
         known = sorted(self._kinds)
         near = did_you_mean(kind, known)
         return ConfigError(
@@ -344,7 +344,7 @@ OPTIONS = frozenset(
     for name, parameter in inspect.signature(Registry.define).parameters.items()
     if parameter.kind is parameter.KEYWORD_ONLY and name not in ("label", "injected")
 )
-"""What may be said of a phase beside its name and its handler."""
+"""The options of a phase beside its name and its handler."""
 
 
 def check_options(options: Iterable[str]) -> None:
@@ -365,7 +365,7 @@ def _where(handler: Callable[..., Any], executor: str | None) -> Where:
 
 
 def _context() -> Any:
-    """The one type that the engine itself supplies; imported late, because a context knows its phase."""
+    """The type ``Context``, which the engine itself supplies; imported late, because a context refers to its phase."""
     from windlass.handlers.context import Context
 
     return Context

@@ -1,6 +1,6 @@
 """``with ctx.transaction() as tx``: the handler's writes and its job's next state in one commit, for sync and async handlers.
 
-A plain handler uses it as a context manager and writes through ``tx.connection``. An async handler uses ``async with`` and
+A sync handler uses it as a context manager and writes through ``tx.connection``. An async handler uses ``async with`` and
 ``await tx.execute(...)``: the driver is synchronous, so everything runs on one thread of the transaction's own, off the loop.
 """
 
@@ -27,7 +27,7 @@ _NOTHING: Any = object()
 
 
 def inherit(job: NewJob, lease: Lease) -> NewJob:
-    """What a job gets from the one that enqueues it while it runs."""
+    """The job with the correlation id of the job that enqueues it, unless it brings its own."""
     return job if job.correlation_id is not None else replace(job, correlation_id=lease.correlation_id)
 
 
@@ -77,7 +77,7 @@ class JobTransaction:
         return self.enqueue_checked(self._filled(job))
 
     def enqueue_checked(self, job: NewJob) -> Enqueued:
-        """The same for a job that its kind made."""
+        """Enqueue a job that its kind has checked already."""
         made: list[Enqueued] = self._effect.enqueue([inherit(job, self._lease)])
         return made[0]
 
@@ -97,7 +97,7 @@ class JobTransaction:
         self._ends = False
         self._effect.checkpoint(done=done, total=total, position=position, must_go_on=must_go_on)
 
-    # ------------------------------------------------------------------ plain handlers
+    # ------------------------------------------------------------------ sync handlers
 
     def __enter__(self) -> Self:
         self._effect.__enter__()
@@ -149,7 +149,7 @@ class JobTransaction:
             # Cancelled while it waits to begin: it begins nevertheless, and must be ended here.
             try:
                 self._own_thread().submit(self._abandon, error)
-            except RuntimeError:  # there is no thread to be had, so it has not begun either
+            except RuntimeError:  # no thread could be started, so it has not begun either
                 self._effect.withdraw()
             self.dismiss()
             raise

@@ -50,7 +50,7 @@ def lifespan(
 
 def _begin(app: App, worker: bool, changes: Mapping[str, Any]) -> Engine | None:
     if not worker:
-        app.store.now()  # opened, and it answers
+        app.store.now()  # opened, and the database answers
         return None
     engine = app.worker(**changes)
     engine.start()

@@ -1,4 +1,4 @@
-"""Submits of which only one counts: debounced ones (the last), throttled ones (the first of a period). Checked here, stored as keys."""
+"""Debounce (the last submit counts) and throttle (the first submit of a period counts): checked here, stored as keys."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from windlass.model import Debounce, KeyScope, NewJob, Throttle
 from windlass.store.validators import LONGEST_DELAY, is_label
 
 KEPT = timedelta(days=30)
-"""How long the key of a debounced job outlives its time, so that one that is promoted late is still found."""
+"""How long the key of a debounced job is kept after its time, so that a job that is promoted late is still found."""
 THROTTLE, DEBOUNCE = "throttle", "debounce"
 """Scopes of keys beside those that a caller may choose."""
 
@@ -75,12 +75,12 @@ def check(job: NewJob) -> NewJob:
 
 
 def key_row(name: str, job_id: str) -> str:
-    """The JSON row that takes a debounced key; how long it is kept is said again once its job is stored."""
+    """The JSON row that takes a debounced key; how long it is kept is set again once its job is stored."""
     return TakenKey(DEBOUNCE, name, KEPT, is_strict=False).row(job_id, "")
 
 
 def key_of(job: NewJob) -> TakenKey | None:
-    """The key that a job must take, or None; a throttle is one that other arguments do not break."""
+    """The key that a job must take, or None; the key of a throttle accepts other arguments."""
     if job.throttle is not None:
         assert isinstance(job.throttle.period, timedelta)
         return TakenKey(THROTTLE, f"{job.kind}:{job.throttle.key}", job.throttle.period, is_strict=False)

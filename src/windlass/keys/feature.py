@@ -125,7 +125,7 @@ class Keys(Feature):
 
 
 def _replace(call: Insertion, holder: str, job: CheckedJob) -> bool:
-    """Give a waiting job the content of a later request; False where the job waits no longer."""
+    """Give a waiting job the content of a later request; False if the job waits no longer."""
     row = call.inserter.row(job, inbox=False, notify=False)
     if not call.tx.run("debounce.replace", id=holder, job=row):
         return False

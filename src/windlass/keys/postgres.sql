@@ -19,8 +19,8 @@ WHERE k.job = :id::uuid
     AND k.scope || '' = 'throttle';
 
 -- name: debounce.replace
--- Gives the scheduled job of a debounced key new arguments and a new time (what stands beside it is the caller's), and notifies waiting instances; no row where it is no longer
--- scheduled. Waits for a transaction that is moving it.
+-- Gives the scheduled job of a debounced key new arguments and a new time (rows of other tables are updated by the caller), and notifies
+-- waiting instances; no row if it is no longer scheduled. Waits for a transaction that is moving it.
 WITH replaced AS (
     UPDATE windlass.job_later AS l
     SET args = g.args,

@@ -19,7 +19,7 @@ WHERE job = :id
     AND scope || '' = 'throttle';
 
 -- name: debounce.replace
--- Gives the scheduled job of a debounced key new arguments and a new time; no row where it is no longer scheduled.
+-- Gives the scheduled job of a debounced key new arguments and a new time; no row if it is no longer scheduled.
 UPDATE windlass_job_later
 SET args = :job -> '$.args',
     run_at = CAST(COALESCE(:job ->> '$.run_at', :now + (:job ->> '$.delay') * 1000000) AS INTEGER),

@@ -1,4 +1,4 @@
-"""Limits as a feature of jobs: brought along by new jobs, parked for, and freed when jobs end or leave their phase.
+"""Limits as a feature of jobs: stored with new jobs, which are parked, and freed when jobs end or leave their phase.
 
 Limits come last in the order of locks: freeing a place waits for the row of its gate.
 """
@@ -99,7 +99,7 @@ def _known_flows(call: Insertion) -> Sequence[Flow]:
 
 
 def _limited(job: CheckedJob, flows: Sequence[Flow]) -> CheckedJob:
-    known = limits.known(flows, job.job.kind, job.phase, job.args)
+    known = limits.known_limits(flows, job.job.kind, job.phase, job.args)
     if not known:
         return job
     return replace(job, job=replace(job.job, limits=known), flags=job.flags | int(Flag.LIMIT))

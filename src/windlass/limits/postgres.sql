@@ -40,7 +40,7 @@ ORDER BY g.phase
 ON CONFLICT (phase) DO NOTHING;
 
 -- name: enqueue.limits
--- Inserts the limits that jobs bring along.
+-- Inserts the limits of new jobs.
 INSERT INTO windlass.job_limit (job, phase, key, lim, rate, burst)
 SELECT g.job, g.phase, g.key, g.lim, g.rate, g.burst
 FROM json_to_recordset(:limits::json) AS g (job uuid, phase text, key text, lim integer, rate double precision, burst integer);
@@ -51,7 +51,7 @@ DELETE FROM windlass.job_limit AS t
 WHERE t.job = ANY(:ids::uuid[]);
 
 -- name: park
--- Takes queued jobs that have come to a phase where they are limited out of their queue again; returns how many.
+-- Parks queued jobs that have moved to a phase where they are limited; returns how many.
 WITH parked AS (
     DELETE FROM windlass.job AS j
     WHERE j.id = ANY(:ids::uuid[])
@@ -204,7 +204,7 @@ WHERE g.ctid = l.tid; -- the row is locked, so it is where it was
 
 -- name: admit
 -- Frees the places of jobs that ended or went elsewhere, each once (those that ended lose their limits with them), and gives the free places of
--- their gates, and of the :gates named, to the jobs that stand there: highest priority first, then oldest first, at most :limit a gate. All
+-- their gates, and of the :gates named, to the jobs that wait there: highest priority first, then oldest first, at most :limit a gate. All
 -- these gates are locked. A job that gets a place goes into the queue, or waits for its phase's rate if it has one. Returns each of them, whether it
 -- is in its queue, whether it waits for a rate, and whether there may be more to admit at its gate. Rows are named by arrays and single
 -- reads: joins would be planned for as many as wait, and read whole tables beside a crowd.
@@ -358,7 +358,7 @@ ORDER BY f.phase;
 
 -- name: pace.lock
 -- Locks a phase's bucket and returns what it holds now, and how many jobs of the phase are queued already (counted up to the burst: a queue
--- that is not served must not fill up and then run all at once). No row where another session has it.
+-- that is not served must not fill up and then run all at once). No row if another session has it.
 SELECT f.rate, f.burst, LEAST(f.burst, f.tokens + GREATEST(0, EXTRACT(EPOCH FROM c.at - f.filled_at)) * f.rate)::double precision AS tokens, c.at,
     f.filled_at > c.at AS is_ahead, q.queued
 FROM windlass.flow AS f
@@ -595,7 +595,7 @@ WHERE g.phase = w.phase
 EXISTS (SELECT FROM windlass.flow)
 
 -- column: history.limits(job)
--- The limits of a job that ends, so that a retry by hand brings them along again.
+-- The limits of a job that ends, so that a retry by hand stores them again.
 CASE WHEN {job}.flags & {LIMIT} <> 0 THEN (
     SELECT jsonb_agg(jsonb_build_object('phase', t.phase, 'key', t.key, 'lim', t.lim, 'rate', t.rate, 'burst', t.burst))
     FROM windlass.job_limit AS t

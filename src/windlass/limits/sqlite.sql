@@ -34,7 +34,7 @@ FROM json_each(:phases) AS g
 WHERE NOT EXISTS (SELECT 1 FROM windlass_flow AS f WHERE f.phase = g.value ->> '$.phase');
 
 -- name: enqueue.limits
--- Inserts the limits that jobs bring along.
+-- Inserts the limits of new jobs.
 INSERT INTO windlass_job_limit (job, phase, key, lim, rate, burst)
 SELECT g.value ->> '$.job', g.value ->> '$.phase', g.value ->> '$.key', g.value ->> '$.lim', g.value ->> '$.rate', g.value ->> '$.burst'
 FROM json_each(:limits) AS g;
@@ -45,7 +45,7 @@ DELETE FROM windlass_job_limit
 WHERE job IN (SELECT g.value FROM json_each(:ids) AS g);
 
 -- name: park
--- Takes queued jobs that have come to a phase where they are limited out of their queue again; returns how many.
+-- Parks queued jobs that have moved to a phase where they are limited; returns how many.
 INSERT INTO windlass_job_later (id, created_at, run_at, started_at, lane, generation, attempt, crashes, max_attempts, flags, reason,
     kind, phase, correlation, args)
 SELECT j.id, j.created_at, j.ready_at, j.started_at, j.lane, j.generation, j.attempt, j.crashes, j.max_attempts, j.flags, 'limited',
@@ -157,9 +157,9 @@ WHERE (job, phase) IN (SELECT g.value ->> '$.job', g.value ->> '$.phase' FROM js
 
 -- name: admit
 -- Frees the places of jobs that ended or went elsewhere, each once (those that ended lose their limits with them), and gives a free place at
--- each of the :gates to the job that stands first there: highest priority, then oldest. One a call, because SQLite's LIMIT cannot be a number of
+-- each of the :gates to the job that is first there: highest priority, then oldest. One a call, because SQLite's LIMIT cannot be a number of
 -- the row at hand; the caller goes on while the result says that there may be more, and admits the jobs that wait for no rate. From the first
--- `admitted = 1` to the last statement, the jobs that got a place just now are the ones that stand at a gate and have one.
+-- `admitted = 1` to the last statement, the jobs that got a place just now are the ones that are at a gate and have one.
 UPDATE windlass_gate
 SET admitted = admitted - p.n,
     used_at = :now
@@ -476,7 +476,7 @@ EXISTS (SELECT 1 FROM windlass_job_later AS l WHERE l.reason = 'paced')
 EXISTS (SELECT 1 FROM windlass_flow)
 
 -- column: history.limits(job)
--- The limits of a job that ends, so that a retry by hand brings them along again.
+-- The limits of a job that ends, so that a retry by hand stores them again.
 CASE WHEN {job}.flags & {LIMIT} <> 0 THEN (
     SELECT json_group_array(json_object('phase', t.phase, 'key', t.key, 'lim', t.lim, 'rate', t.rate, 'burst', t.burst))
     FROM windlass_job_limit AS t

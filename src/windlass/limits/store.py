@@ -47,12 +47,12 @@ def free(tx: Transaction, *, ended: Sequence[str] = (), moved: Sequence[str] = (
 
 
 def free_later(tx: Transaction, *, ended: Sequence[str] = (), moved: Sequence[str] = ()) -> None:
-    """The same in a transaction that the caller commits, perhaps much later: it must not lock a gate. Upkeep frees the places."""
+    """Free places in a transaction that the caller commits, perhaps much later: it must not lock a gate. Upkeep frees the places."""
     tx.run("free.later", ids=sorted({*ended, *moved}), ended=sorted(ended))
 
 
 def park(db: Database, tx: Transaction, ids: Sequence[str]) -> None:
-    """Take jobs out of the queue again that have just come to a phase where they are limited."""
+    """Park queued jobs that have just moved to a phase where they are limited."""
     if tx.run("park", ids=sorted(ids))[0][0]:
         db.notify(tx, ["@later"])
 
@@ -60,7 +60,7 @@ def park(db: Database, tx: Transaction, ids: Sequence[str]) -> None:
 def admit(
     tx: Transaction, gates: Sequence[Row], ended: Sequence[str] = (), moved: Sequence[str] = ()
 ) -> None:
-    """Give the free places of gates that this transaction has locked to the jobs that wait there, the places of these jobs included."""
+    """Free the places of these jobs, and give the free places of these gates, which this transaction has locked, to the jobs that wait there."""
     passed: list[str] = []
     while gates or ended or moved:
         rows = tx.run("admit", gates=_gates(gates), ended=list(ended), moved=list(moved), limit=PAGE)
@@ -261,7 +261,7 @@ def check_flow(flow: Flow) -> Flow:
 
 
 def check_job(limits: Sequence[object]) -> None:
-    """Refuse limits that a job cannot bring along."""
+    """Refuse limits that a job cannot have."""
     phases = set()
     for limit in limits:
         if not isinstance(limit, JobLimit) or not is_name(limit.phase) or limit.phase in phases:
@@ -278,7 +278,7 @@ def check_job(limits: Sequence[object]) -> None:
 
 
 def job_rows(job_id: str, limits: Sequence[JobLimit]) -> list[str]:
-    """The JSON rows of what a job brings along."""
+    """The JSON rows of a job's limits."""
     return [
         json.dumps(
             {
@@ -299,8 +299,8 @@ def read_flows(tx: Transaction | Database) -> list[Flow]:
     return [_to_flow(row) for row in tx.run("flow.all")]
 
 
-def known(flows: Iterable[Flow], kind: str, phase: str, args: str) -> list[JobLimit]:
-    """What a job has to bring along by what is known of its phases, for jobs that were enqueued without their code.
+def known_limits(flows: Iterable[Flow], kind: str, phase: str, args: str) -> list[JobLimit]:
+    """The limits of a job by what is stored about its phases, for jobs that were enqueued without their code.
 
     Arguments without the key, or with something that cannot be one, are no reason to refuse it here: it shares one key with others like it.
     """

@@ -22,7 +22,7 @@ from windlass.model.job import (
     Span,
     State,
     has_flag,
-    wrapped,
+    wrap_position,
 )
 from windlass.model.limit import Flow, Gate, GateDrift, JobLimit, Rate
 from windlass.model.outcome import (
@@ -118,5 +118,5 @@ __all__ = [
     "Want",
     "as_duration",
     "has_flag",
-    "wrapped",
+    "wrap_position",
 ]

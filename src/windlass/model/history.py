@@ -6,8 +6,8 @@ MANY = 200
 ADVICE = "Run `windlass db merge-history` as the owner of the tables, which makes months of old days; or keep less history (`windlass db prune`)."
 
 
-def seen(partitions: int) -> str:
-    """What is said of so many partitions; nothing where they are few."""
+def partition_warning(partitions: int) -> str:
+    """The warning for so many partitions; empty if they are few."""
     if partitions < MANY:
         return ""
     return (

@@ -1,4 +1,4 @@
-"""A job as it stands, and what it leaves behind."""
+"""A job as the database has it, with its attempts, outputs and progress."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Json(str):
 
 
 class State(StrEnum):
-    """Where a job is in its life; the drawing is in docs/concepts/lifecycle.md."""
+    """The state of a job; the drawing is in docs/concepts/lifecycle.md."""
 
     WAITING = "waiting"
     SCHEDULED = "scheduled"
@@ -35,7 +35,7 @@ class State(StrEnum):
 
 
 class Flag(IntFlag):
-    """What a job row carries beside the plain path; kept unindexed so that changing one is a HOT update."""
+    """Flags of a job row: what it has beside the plain path. Not indexed, so that changing one is a HOT update."""
 
     SUSPECT = 1  # was running at two deaths of its instance, or took its own process down: run it where only it can die
     STARTED = (
@@ -57,21 +57,21 @@ def has_flag(flags: int, wanted: int) -> bool:
     return int.__and__(flags, wanted) != 0
 
 
-# What an end with one of these leaves behind in tables of its own.
+# Flags of jobs that have rows in further tables, which their end removes.
 SIDE_ROWS = Flag.CHECKPOINT | Flag.KEY | Flag.OUTPUT
 # A job with one of these cannot be finished by the one-statement path: its end touches further tables.
 ASIDE = SIDE_ROWS | Flag.DEPENDENTS | Flag.RULES | Flag.LIMIT | Flag.EXTRA
 
-# What a job that is retried by hand keeps of its former life; the other flags are found out anew.
+# Flags that a job keeps when it is retried by hand; the others are set anew.
 SURVIVES = Flag.KEY | Flag.LIMIT | Flag.PRINCIPAL | Flag.EXTRA
-# What a request brings, so that a later request that takes its place brings it anew.
+# Flags that come from the request, so that a later request that replaces it sets them anew.
 BROUGHT = Flag.LIMIT | Flag.PRINCIPAL | Flag.EXTRA
 
 MASKS = {name: int(flag) for name, flag in Flag.__members__.items()} | {
     "SURVIVES": int(SURVIVES),
     "BROUGHT": int(BROUGHT),
 }
-"""What SQL says by name: ``flags & {LIMIT}``."""
+"""The flags that SQL uses by name: ``flags & {LIMIT}``."""
 
 HIGHEST_PRIORITY = 9
 DEFAULT_PRIORITY = 5
@@ -80,7 +80,7 @@ DEFAULT_MAX_ATTEMPTS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobError:
-    """What went wrong in an attempt. The traceback is kept apart, so that it is not shown by accident; ``exception`` is for the log of
+    """The error of an attempt. The traceback is kept apart, so that it is not shown by accident; ``exception`` is for the log of
     the process it was raised in, and is not stored."""
 
     type: str
@@ -101,14 +101,14 @@ class Progress:
     position: Any
     at: datetime | None = None
     rate: float | None = None
-    """Records per second in the attempt that saved this; None where it is not known yet."""
+    """Records per second in the attempt that saved this; None if it is not known yet."""
     chunk: int | None = None
-    """The number of the next chunk; None where no chunk loop saved this."""
+    """The number of the next chunk; None if no chunk loop saved this."""
     is_last: bool = False
 
     @property
     def percent(self) -> float | None:
-        """How much of the total is done; None where it is not known."""
+        """How much of the total is done; None if it is not known."""
         return None if self.total is None else 100.0 if self.total == 0 else 100.0 * self.done / self.total
 
     @property
@@ -118,7 +118,7 @@ class Progress:
 
     @classmethod
     def stored(cls, done: int, total: int | None, position: Any, at: datetime | None = None) -> Progress:
-        """What the database has, with Windlass's own part taken out of the position."""
+        """Progress as the database has it, with Windlass's own part removed from the position."""
         if not _is_wrapped(position):
             return cls(done, total, position, at)
         own = position[_OWN]
@@ -130,9 +130,9 @@ class Progress:
 _OWN = "windlass"
 
 
-def wrapped(position: Any, **own: Any) -> Any:
-    """A position as it is stored: with what Windlass saves beside it (rate, chunk, last), and so that none of a handler's own is taken for
-    that."""
+def wrap_position(position: Any, **own: Any) -> Any:
+    """A position as it is stored: with the values that Windlass saves beside it (rate, chunk, last), marked so that no position of a handler
+    is mistaken for them."""
     kept = {name: value for name, value in own.items() if value is not None}
     return {_OWN: kept, "position": position} if kept or _is_wrapped(position) else position
 
@@ -147,7 +147,7 @@ def _is_wrapped(position: Any) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A job as it stands in the database."""
+    """A job as the database has it."""
 
     id: str
     kind: str
@@ -233,7 +233,7 @@ class Archived:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What a phase produced. ``created`` is False where an earlier value stood and this write was prevented."""
+    """An output of a phase. ``created`` is False if an earlier value exists and this write was prevented."""
 
     phase: str
     name: str
@@ -243,7 +243,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """The principal a job was enqueued with. ``is_expired`` is judged by the database's clock, which said ``at``."""
+    """The principal a job was enqueued with. ``is_expired`` is judged by the database's clock, which was at ``at``."""
 
     principal: Principal
     is_expired: bool

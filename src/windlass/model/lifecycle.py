@@ -16,7 +16,7 @@ from windlass.model import State
 
 
 class Move(NamedTuple):
-    """What a verb does: the states it may start from and the ones it may lead to."""
+    """The move of a verb: the states it may start from and the ones it may lead to."""
 
     sources: tuple[State, ...]
     targets: tuple[State, ...]

@@ -1,4 +1,4 @@
-"""How many at once and how fast: what a phase allows, what a job brings along, and how its gates stand."""
+"""Concurrency limits and rates: of a phase, of a job, and the state of its gates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobLimit:
-    """What a job brings along for one of its phases: how many jobs with this ``key`` may be admitted at once, and the phase's rate.
+    """The limit of a job in one of its phases: how many jobs with this ``key`` may be admitted at once, and the phase's rate.
 
     Stored with the job, so that instances that lack this handler's code apply the same limit.
     """
@@ -29,7 +29,7 @@ class JobLimit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow:
-    """What a phase allows: ``limit`` jobs at once per key, ``rate`` over the fleet, and one priority more for every ``age`` waited.
+    """The flow control of a phase: ``limit`` jobs at once per key, ``rate`` over the fleet, and one priority more for every ``age`` waited.
 
     ``limit_key`` is a path into the arguments (``args.customer``), or a fixed text; None is one key for the whole phase.
     """
@@ -43,7 +43,7 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """One key of a limited phase: how many may be in, how many are, how many wait. ``limit`` is None where it was lifted."""
+    """One key of a limited phase: how many may be in, how many are, how many wait. ``limit`` is None if it was lifted."""
 
     phase: str
     key: str

@@ -41,7 +41,7 @@ class Lease:
 
     @property
     def is_recovered(self) -> bool:
-        """Whether an instance that held this job has died: it may have been run before, without that being an attempt spent."""
+        """Whether an instance that held this job has died: the job may have run before without spending an attempt."""
         return has_flag(self.flags, Flag.RECOVERED)
 
 
@@ -158,10 +158,10 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What recovery did with one job of a dead instance.
+    """The result of recovery for one job of a dead instance.
 
     ``lease`` is the dead holder's; with the verdict ``held``, ours, under which a probe is asked. ``outcome`` is what was recorded
-    in the dead holder's name and ``standing`` what the database made of it; None where the job went back to its queue or is held.
+    in the dead holder's name and ``standing`` what the database made of it; None if the job went back to its queue or is held.
     ``error`` is what was charged to the attempt: the death of its instance, where its handler was entered. ``deaths`` are those that were
     charged to a held job before. ``reason`` is that of a cancel that was asked for.
     """

@@ -27,12 +27,12 @@ from windlass.arguments.encoding import Limits, decode, encode
 from windlass.errors import ConfigError, NotAllowedError, PayloadError
 
 Scalar = str | int | float | bool
-"""What an attribute's value may be; an attribute has one of these or several."""
+"""The types of an attribute's value; an attribute has one value or several."""
 
 
 class Expiry(StrEnum):
-    """What becomes of a job whose principal's time is over when it runs: it runs with the claims as they were captured, it fails, or
-    the application is asked, at every attempt of every phase."""
+    """The policy for a job whose principal has expired when it runs: it runs with the claims as they were captured, it fails, or
+    the application's check is called, at every attempt of every phase."""
 
     RUN = "run"
     FAIL = "fail"
@@ -64,7 +64,7 @@ class Principal:
     """The person or service that asked for a job, as verified at that time.
 
     ``subject`` is the person or service, unique with its ``issuer`` and ``tenant``. ``expires_at`` is when the claims cease to hold;
-    what happens to a job that runs later is its kind's ``principal_expiry``. ``is_service`` says that no person stands behind it.
+    what happens to a job that runs later is its kind's ``principal_expiry``. ``is_service`` says that it is not a person.
     """
 
     subject: str
@@ -171,7 +171,7 @@ class Principal:
         return self._identity == other._identity
 
     def is_within(self, other: Principal) -> bool:
-        """Whether this is the same principal as another and allows nothing, and at no time, that the other does not."""
+        """Whether this is the same principal as ``other``, with no more rights, and for no longer."""
         if not self.is_same_as(other) or not self.roles <= other.roles:
             return False
         if other.expires_at is not None and (self.expires_at is None or self.expires_at > other.expires_at):
@@ -183,7 +183,7 @@ class Principal:
         )
 
     def meet(self, other: Principal) -> Principal:
-        """What both allow: the rights of a job that comes from two. Of two different principals it is ``NOBODY``, which allows nothing."""
+        """A principal with the rights that both have: that of a job that comes from two jobs. Of two different principals it is ``NOBODY``, which allows nothing."""
         if not self.is_same_as(other):
             return NOBODY
         shared = {
@@ -327,7 +327,7 @@ def _key(value: Any) -> tuple[str, Any]:
 
 
 def _common(held: Any, most: Any) -> Any:
-    """What two values of an attribute have in common; the empty tuple for nothing."""
+    """The values that two attributes have in common; the empty tuple for none."""
     allowed = {_key(value) for value in _values(most)}
     kept = tuple(value for value in _values(held) if _key(value) in allowed)
     return kept if isinstance(held, tuple) or not kept else kept[0]

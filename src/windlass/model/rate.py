@@ -1,4 +1,4 @@
-"""How much of a kind may run over the whole fleet: rates, limits per key, and where a job's key is found.
+"""Rates and limits per key over the whole fleet, and the path to a job's key.
 
 @app.job(limit=3, limit_key="args.customer", rate=windlass.per_minute(300))
 """
@@ -94,7 +94,7 @@ def check_path(limit_key: str | None, parameters: Container[str]) -> None:
 
 
 def limit_of(flow: Flow, args_json: str, key: str | None = None) -> JobLimit:
-    """What a job brings along for a phase; ``key`` stands for the one that the phase would find."""
+    """The limit of a job in a phase; ``key`` replaces the one that the phase's path finds."""
     if flow.limit is None:
         return JobLimit(phase=flow.phase, rate=flow.rate)
     if key is None:

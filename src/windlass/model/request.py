@@ -15,7 +15,7 @@ from windlass.ranges import is_number
 
 
 class DependencyPolicy(StrEnum):
-    """What a parent that failed or was cancelled does to the job that waits for it."""
+    """The policy for a job whose parent failed or was cancelled."""
 
     CANCEL = "cancel"
     WAIT = "wait"
@@ -109,28 +109,12 @@ class NewJob:
     throttle: Throttle | None = None
     limits: Sequence[JobLimit] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
-    """What features that are not Windlass's own are given, by the name of the feature."""
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether the job asks for no feature and brings no id: it is stored by one statement, and nothing is read before or after."""
-        return (
-            self.key is None
-            and not self.after
-            and self.id is None
-            and self.principal is None
-            and not self.heir_of
-            and self.sealed is None
-            and not self.limits
-            and self.debounce is None
-            and self.throttle is None
-            and not self.extra
-        )
+    """Values for features that are not Windlass's own, by the name of the feature."""
 
 
 @dataclass(frozen=True, slots=True)
 class Enqueued:
-    """The result of one ``NewJob``: ``created`` is False where a key or a repeated id found the job already there, ``replaced`` is True
+    """The result of one ``NewJob``: ``created`` is False if a key or a repeated id found the job already there, ``replaced`` is True
     where that job still waited and has these arguments now."""
 
     id: str

@@ -31,7 +31,7 @@ _PATH = re.compile(r"(args|result)(\.[^.\s][^.]{0,99}){0,10}|id|correlation_id|s
 _KEY_PATH = re.compile(r"args(\.[^.\s][^.]{0,99}){1,10}|correlation_id")
 
 Source = str | tuple[str, str]
-"""Where an argument comes from: a path, or the kind of the parent and a path."""
+"""The source of an argument: a path, or the kind of the parent and a path."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class StoredRule:
-    """A rule as it stands in the database. ``gone_at`` is set when the module that defined it no longer does."""
+    """A rule as the database has it. ``gone_at`` is set when the module that defined it no longer does."""
 
     rule: Rule
     defined_at: datetime
@@ -115,7 +115,7 @@ def check_paths(rule: Rule) -> None:
     if len(rule.args) > MOST_ARGS:
         raise ConfigError("args", f"{len(rule.args)} of them", f"at most {MOST_ARGS}")
     for name, source in rule.args.items():
-        kind, path = _parted(source)
+        kind, path = _split_source(source)
         if not _is_path(path, _PATH):
             raise ConfigError(
                 f"args of {name}",
@@ -149,7 +149,7 @@ def default_args(key: Sequence[str]) -> dict[str, Source]:
 
 
 def default_name(parents: Sequence[str], create: str) -> str:
-    """What a rule is called that was given no name."""
+    """The name of a rule that was given none."""
     name = f"{'+'.join(parents)}->{create}"
     if len(name) <= 200:
         return name
@@ -158,7 +158,7 @@ def default_name(parents: Sequence[str], create: str) -> str:
 
 
 def refuse_cycles(rules: Iterable[Rule]) -> None:
-    """Refuse rules that would make jobs for ever: a kind that is created, at last, because of itself."""
+    """Refuse rules that would make jobs forever: a cycle of kinds that create each other."""
     made_of: dict[str, list[tuple[str, str]]] = {}
     for rule in rules:
         for parent in rule.parents:
@@ -182,7 +182,7 @@ def refuse_cycles(rules: Iterable[Rule]) -> None:
 
 
 def find(path: str, facts: Mapping[str, Any]) -> Any:
-    """What a path leads to in a parent's facts; None where it leads nowhere."""
+    """The value at a path in a parent's facts; None if there is none."""
     value: Any = facts
     for step in path.split("."):
         if isinstance(value, Mapping):
@@ -213,10 +213,10 @@ def key_value(text: str) -> Any:
 
 
 def share_of(rule: Rule, kind: str, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """What a parent of this kind adds to the child's arguments."""
+    """The arguments that a parent of this kind adds to the child's."""
     share: dict[str, Any] = {}
     for name, source in rule.args.items():
-        of, path = _parted(source)
+        of, path = _split_source(source)
         if of is not None and of != kind:
             continue
         value = find(path, facts)
@@ -231,7 +231,7 @@ def _is_path(path: object, pattern: re.Pattern[str]) -> bool:
     return isinstance(path, str) and bool(pattern.fullmatch(path))
 
 
-def _parted(source: Any) -> tuple[str | None, Any]:
+def _split_source(source: Any) -> tuple[str | None, Any]:
     if isinstance(source, str):
         return None, source
     if isinstance(source, tuple | list) and len(source) == 2:

@@ -1,4 +1,4 @@
-"""Schedules, their due times, and what became of them."""
+"""Schedules, their due times, and the jobs that were made for them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class NewSchedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """A schedule as it stands in the database.
+    """A schedule as the database has it.
 
     ``next_at`` is None while it does not fire: it is paused, or the code that defined it is gone. ``skipped`` counts due times
     that got no job of their own. ``generation`` rises with every change of its definition.
@@ -106,7 +106,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Fired:
-    """What became of one schedule that was due: the ticks that made jobs, and how many due times got none of their own.
+    """The result of firing one schedule that was due: the ticks that made jobs, and how many due times got none of their own.
 
     ``is_capped`` says that more were missed than its cap; ``refused`` why it was paused instead, because its row makes no sense;
     ``left`` why this instance leaves it to others.
@@ -123,7 +123,7 @@ class Fired:
 
 @dataclass(frozen=True, slots=True)
 class Defined:
-    """What became of the schedules or rules that code defines: names that are new, changed, and gone from the code."""
+    """The result of defining schedules or rules from code: names that are new, changed, and gone from the code."""
 
     added: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()

@@ -77,4 +77,4 @@ class Stopped(Signal):
 
 
 STOPPED = (asyncio.CancelledError, Stopped)
-"""What a handler raises that was told to stop and did."""
+"""Exceptions of a handler that stopped on request."""

@@ -1,4 +1,4 @@
-"""What people see: counts, per-minute statistics, lists, and retention."""
+"""Views for people: counts, per-minute statistics, lists, and retention."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class MergeStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """How long ended jobs stay; None keeps them for ever."""
+    """How long ended jobs stay; None keeps them forever."""
 
     completed: timedelta | None = timedelta(days=7)
     failed: timedelta | None = timedelta(days=90)

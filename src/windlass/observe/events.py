@@ -152,23 +152,24 @@ def ended(outcome: Outcome, name: str, asked: str | None = None) -> None:
     event = ENDS[name]
     if not log.isEnabledFor(event.level):
         return
-    fields, what = _ran(outcome.lease, outcome.run), ""
+    fields: dict[str, Any] = {}
+    what = ""
     match outcome:
         case Retried() if name == "retried":
             event, what = RETRIED_AFTER, _what(outcome.error)
-            fields |= {**_failure(outcome.error), "delay_seconds": outcome.delay.total_seconds()}
+            fields = {"delay_seconds": outcome.delay.total_seconds(), **_failure(outcome.error)}
         case Failed() | Retried() if name == "failed":
             event, what = FAILED_WITH, _what(outcome.error)
-            fields |= _failure(outcome.error)
+            fields = _failure(outcome.error)
         case Advanced() if name == "advanced":
-            event, fields["next_phase"] = ADVANCED_TO, outcome.phase
+            event, fields = ADVANCED_TO, {"next_phase": outcome.phase}
         case _ if name == "cancelled":
             reason = outcome.reason if isinstance(outcome, Cancelled) else ON_REQUEST
-            event, fields["reason"] = (
+            event, fields = (
                 CANCELLED_FOR,
-                asked if asked is not None and reason == ON_REQUEST else reason,
+                {"reason": asked if asked is not None and reason == ON_REQUEST else reason},
             )
-    _emit(event, what, lease=outcome.lease, **fields)
+    _emit(event, what, lease=outcome.lease, **fields, **_ran(outcome.lease, outcome.run))
 
 
 def ended_elsewhere(lease: Lease, name: str, run: Run | None = None) -> None:

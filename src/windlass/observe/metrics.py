@@ -57,7 +57,9 @@ class About:
 
 
 ABOUT = (
-    About("windlass_up", "gauge", (), "1 while the instance runs and the database answers, otherwise 0."),
+    About(
+        "windlass_up", "gauge", (), "1 while the instance runs and the database is reachable, otherwise 0."
+    ),
     About(
         "windlass_degraded",
         "gauge",
@@ -97,35 +99,37 @@ ABOUT = (
         "windlass_jobs_ended_total",
         "counter",
         ("phase", "outcome"),
-        "Attempts by what they came to: completed, failed, retried, cancelled, advanced, released, lost. "
-        "Those of a dead instance are counted by the one that recovered them.",
+        "Attempts by outcome: completed, failed, retried, cancelled, advanced, released, lost. "
+        "Attempts of a dead instance are counted by the instance that recovered them.",
     ),
-    About("windlass_retries_total", "counter", ("phase",), "Attempts that failed and are tried again."),
+    About("windlass_retries_total", "counter", ("phase",), "Attempts that failed and are retried."),
     About(
         "windlass_recovered_total",
         "counter",
         ("verdict",),
-        "Jobs taken over from dead instances, by what became of them.",
+        "Jobs taken over from dead instances, by the verdict of recovery.",
     ),
     About(
         "windlass_stuck_released_total",
         "counter",
         (),
-        "Stuck jobs that were made free: recovered ones that run again, and those that outran their time limit.",
+        "Stuck jobs that were freed: recovered jobs that run again, and jobs that exceeded their time limit.",
     ),
     About(
         "windlass_refused_total",
         "counter",
         ("reason",),
-        "Claimed jobs that the queue in memory did not take.",
+        "Claimed jobs that the queue in memory did not accept.",
     ),
     About(
         "windlass_duplicates_prevented_total",
         "counter",
         (),
-        "Outputs that were there already; the first value stood.",
+        "Outputs that existed already; the first value was kept.",
     ),
-    About("windlass_lock_skips_total", "counter", (), "Requests left alone because another held their lock."),
+    About(
+        "windlass_lock_skips_total", "counter", (), "Requests skipped because another holder had their lock."
+    ),
     About("windlass_redis_errors_total", "counter", (), "Calls to Redis that failed."),
     About("windlass_locks_lost_total", "counter", (), "Locks that ended before they were released."),
     About("windlass_lease_lost_total", "counter", (), "Leases that were lost while their jobs were held."),
@@ -135,7 +139,7 @@ ABOUT = (
         (),
         "Times all jobs were stopped because the lease could not be renewed.",
     ),
-    About("windlass_time_limits_total", "counter", (), "Jobs that outran their phase's time limit."),
+    About("windlass_time_limits_total", "counter", (), "Jobs that exceeded their phase's time limit."),
     About(
         "windlass_crashes_total",
         "counter",
@@ -145,10 +149,8 @@ ABOUT = (
     About("windlass_loop_blocked_total", "counter", (), "Times a handler blocked the event loop."),
     About("windlass_step_errors_total", "counter", (), "Steps (records and claims) that failed."),
     About("windlass_beat_errors_total", "counter", (), "Heartbeats that failed."),
-    About("windlass_reconnects_total", "counter", (), "Connections to the database that were made anew."),
-    About(
-        "windlass_promoted_total", "counter", (), "Jobs moved into their queues because their time had come."
-    ),
+    About("windlass_reconnects_total", "counter", (), "Connections to the database that were opened again."),
+    About("windlass_promoted_total", "counter", (), "Jobs moved into their queues because they were due."),
     About("windlass_ticks_total", "counter", (), "Due times of schedules that this instance fired."),
     About("windlass_ticks_skipped_total", "counter", (), "Due times that got no job of their own."),
     About(
@@ -159,7 +161,10 @@ ABOUT = (
     ),
     About("windlass_step_seconds", "gauge", (), "Seconds since the last step of records and claims."),
     About(
-        "windlass_loop_lag_seconds", "gauge", (), "How long the event loop has not answered; 0 when it does."
+        "windlass_loop_lag_seconds",
+        "gauge",
+        (),
+        "How long the event loop has been blocked; 0 when it is not.",
     ),
 )
 

@@ -81,7 +81,7 @@ class Authority:
 
     @contextmanager
     def as_principal(self, principal: Principal, token: str | None = None) -> Iterator[Principal]:
-        """What is enqueued in this block, by this thread or task, is asked for by ``principal``."""
+        """Give the jobs that this thread or task enqueues in this block the principal ``principal``."""
         if not isinstance(principal, Principal):
             raise ConfigError("principal", type(principal).__name__, "a Principal")
         if running := current_context.get():
@@ -94,7 +94,7 @@ class Authority:
 
     def is_nobody(self, first: Phase) -> bool:
         """Whether there is no principal here and now: no block, no running job; and the kind can do without."""
-        return self._asker.get() is None and current_context.get() is None and not _needs_one(first)
+        return self._asker.get() is None and current_context.get() is None and not _needs_principal(first)
 
     def capture(self, first: Phase, options: Mapping[str, Any], args: str) -> dict[str, Any]:
         """The fields of a ``NewJob`` that set its principal. What is given comes before the block's principal, and that before
@@ -110,7 +110,7 @@ class Authority:
             for name in NAMES & options.keys():
                 running.refuse_tokens(name, options[name])
             principal = running.passed_on(principal)
-        if principal is None and not options.get("after") and _needs_one(first):
+        if principal is None and not options.get("after") and _needs_principal(first):
             raise NoPrincipalError(f"a job of kind {first.kind}")
         if not keep:
             if options.get("token") is not None:
@@ -165,7 +165,7 @@ class Authority:
         return keys.open(captured.sealed, job_id=job_id, tenant=captured.principal.tenant)
 
     def admit(self, context: Context, expiry: Expiry) -> None:
-        """Raise unless a job may run for its principal; with ``recheck`` the context has then what the check let pass."""
+        """Raise unless a job may run for its principal; with ``recheck`` the context then has the principal that the check returned."""
         result = self._ask(context, expiry)
         if result is not None:
             value = result[1]()
@@ -176,7 +176,7 @@ class Authority:
             )
 
     async def admit_async(self, context: Context, expiry: Expiry) -> None:
-        """The same without blocking the event loop; an async check runs on it."""
+        """``admit`` without blocking the event loop; an async check runs on it."""
         result = await asyncio.to_thread(self._ask, context, expiry)
         if result is not None:
             captured, ask = result
@@ -199,7 +199,7 @@ class Authority:
             raise PrincipalDeniedError(
                 context.job_id, "there is no check to pass; define one with app.recheck_principal"
             )
-        wants_context = _takes_two(hook)
+        wants_context = _takes_context(hook)
         return captured, functools.partial(
             _checked, context, hook, captured.principal, *([context] if wants_context else [])
         )
@@ -223,14 +223,14 @@ def gated(
 ) -> Callable[..., Any]:
     """The handler of a job with a principal: called if the principal may, with the job's rights around all that it enqueues, and
     with nothing secret left behind."""
-    must_look = phase.principal_expiry is not Expiry.RUN or _wants_one(phase)
+    must_check = phase.principal_expiry is not Expiry.RUN or _wants_principal(phase)
     if is_async(handler):
 
         @functools.wraps(handler)
         async def admitted_async(**arguments: Any) -> Any:
             was = current_context.set(context)
             try:
-                if must_look:
+                if must_check:
                     await authority.admit_async(context, phase.principal_expiry)
                 return await handler(**arguments)
             except BaseException as error:
@@ -246,7 +246,7 @@ def gated(
     def admitted(**arguments: Any) -> Any:
         was = current_context.set(context)
         try:
-            if must_look:
+            if must_check:
                 authority.admit(context, phase.principal_expiry)
             return handler(**arguments)
         except BaseException as error:
@@ -268,7 +268,7 @@ def running_principal() -> Principal:
 
 
 def running_principal_or_none() -> Principal | None:
-    """The same for handlers that can do without."""
+    """The principal of the job that runs here, or None; for handlers that can do without."""
     context = current_context.get()
     return None if context is None else context.principal
 
@@ -281,10 +281,10 @@ def _checked(context: Context, hook: Recheck, *arguments: Any) -> Any:
         raise
     except Exception as error:
         raise PrincipalDeniedError(context.job_id, explain(error)) from error
-    return _waited(context, result) if inspect.isawaitable(result) else result
+    return _await_check(context, result) if inspect.isawaitable(result) else result
 
 
-async def _waited(context: Context, result: Any) -> Any:
+async def _await_check(context: Context, result: Any) -> Any:
     try:
         return await result
     except Retry:
@@ -297,7 +297,7 @@ async def _awaited(result: Any) -> Any:
     return await result
 
 
-def _takes_two(hook: Recheck) -> bool:
+def _takes_context(hook: Recheck) -> bool:
     try:
         parameters = inspect.signature(hook).parameters.values()
     except (TypeError, ValueError):
@@ -306,9 +306,9 @@ def _takes_two(hook: Recheck) -> bool:
     return sum(item.kind in places and item.default is item.empty for item in parameters) >= 2
 
 
-def _wants_one(phase: Phase) -> bool:
+def _wants_principal(phase: Phase) -> bool:
     return any(item == Principal or item == (Principal | None) for item in phase.signature.injected.values())
 
 
-def _needs_one(phase: Phase) -> bool:
+def _needs_principal(phase: Phase) -> bool:
     return any(item is Principal for item in phase.signature.injected.values())

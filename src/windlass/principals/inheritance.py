@@ -15,7 +15,7 @@ from windlass.model.principal import NOBODY, Principal
 
 @dataclass(frozen=True, slots=True)
 class Heir:
-    """A new job, the jobs it waits for, those that it comes from without waiting for them, and the principal it brings."""
+    """A new job: the jobs it waits for, the jobs it comes from without waiting for them, and its own principal."""
 
     id: str
     parents: Sequence[str]
@@ -35,12 +35,14 @@ def inherit(
     found = dict(outside)
     found |= {heir.id: heir.principal for heir in heirs if heir.principal is not None}
     for heir in _parents_first({heir.id: heir for heir in heirs}):
-        if heir.principal is None and (met := _met(heir, found, with_one)) is not None:
+        if heir.principal is None and (met := _common_principal(heir, found, with_one)) is not None:
             found[heir.id] = met
     return {heir.id: found[heir.id] for heir in heirs if heir.id in found}
 
 
-def _met(heir: Heir, found: Mapping[str, Principal], with_one: Collection[str]) -> Principal | None:
+def _common_principal(
+    heir: Heir, found: Mapping[str, Principal], with_one: Collection[str]
+) -> Principal | None:
     met: Principal | None = None
     for source in (*heir.parents, *heir.heir_of):
         one = found.get(source)

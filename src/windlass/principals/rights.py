@@ -90,7 +90,7 @@ class Rights:
         return principal
 
     def refuse_more(self, principal: Principal) -> None:
-        """Raise where a principal may do more than this job's, unless that is a service whose business is to act for others."""
+        """Raise if a principal may do more than this job's, unless that is a service whose business is to act for others."""
         mine = self.principal
         if mine is None or (mine.is_service and mine.has(ACT_FOR_OTHERS)):
             return
@@ -110,7 +110,7 @@ class Rights:
         self._tokens = (*self._tokens, token)
 
     def refuse_tokens(self, what: str, value: Any) -> None:
-        """Raise where a value that is to be stored holds a token that this job was given."""
+        """Raise if a value that is to be stored holds a token that this job was given."""
         if self._tokens:
             refuse(what, value, self._tokens)
 

@@ -105,7 +105,7 @@ class TokenKeys:
 
 
 def _bound_to(key_id: str, job_id: str, tenant: str | None) -> bytes:
-    """What is authenticated beside the token; JSON, so that no two jobs and tenants can be written alike."""
+    """The data that is authenticated beside the token; JSON, so that no two jobs and tenants can be written alike."""
     return json.dumps(["windlass token 1", key_id, job_id, tenant]).encode()
 
 

@@ -48,7 +48,7 @@ class Principals:
         self._db = db
 
     def get(self, job_id: str) -> Captured | None:
-        """What was captured with a job; None where there was nothing, or it is erased."""
+        """The principal that was captured with a job; None if there was none, or it is erased."""
         rows = self._db.read("principal.get", id=job_id) if is_id(job_id) else []
         if not rows:
             return None
@@ -61,7 +61,7 @@ class Principals:
         )
 
     def of(self, lease: Lease) -> Captured | None:
-        """What was captured with a held job; ``PrincipalErasedError`` where it is gone."""
+        """The principal that was captured with a held job; ``PrincipalErasedError`` if it is gone."""
         if not has_flag(lease.flags, Flag.PRINCIPAL):
             return None
         found = self.get(lease.id)
@@ -74,7 +74,7 @@ class Principals:
         return read_all(self._db, [job_id for job_id in job_ids if is_id(job_id)])
 
     def erase(self, after: timedelta, *, batch: int = BATCH) -> int:
-        """Remove the principals of jobs that ended longer ago than ``after``, kept tokens with them; how many went.
+        """Remove the principals of jobs that ended longer ago than ``after``, kept tokens with them; returns how many were removed.
 
         Safe on every instance at once. A retry by hand keeps its job's principal if it comes first, and is refused if it comes second.
         """

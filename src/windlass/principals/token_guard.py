@@ -28,23 +28,23 @@ from windlass.model import (
 from windlass.observe.redaction import Secrets
 
 STORED = ("args", "key", "debounce", "throttle", "correlation_id", "limits")
-"""What of a new job is stored as it was given."""
+"""The fields of a new job that are stored as they were given."""
 
 
 class Warden(Protocol):
     """Knows a job's rights and its tokens."""
 
     def inherited(self, job: NewJob) -> NewJob:
-        """The job with at most the rights of the one that enqueues it; raises where it asks for more."""
+        """The job with at most the rights of the one that enqueues it; raises if it asks for more."""
         ...
 
     def refuse_tokens(self, what: str, value: Any) -> None:
-        """Raise where a value holds a token."""
+        """Raise if a value holds a token."""
         ...
 
 
 class GuardedAttemptStore:
-    """An ``AttemptStore`` around another one that refuses to write tokens; reads pass."""
+    """An ``AttemptStore`` that refuses to store a raw token, and jobs with more rights."""
 
     def __init__(self, store: Any, warden: Warden) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""Rules as code says them: checked where they are written as far as they can be, and against the kinds when a worker starts.
+"""Rules as code defines them: checked where they are written as far as they can be, and against the kinds when a worker starts.
 
 A rule may be written before the kinds it names are defined, so names, arguments and retry policies are resolved at the end.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class _Draft:
+class _WrittenRule:
     """A rule as it was written; what it leaves open is resolved later."""
 
     rule: Rule
@@ -35,10 +35,10 @@ class RuleBook:
     """The rules of one application."""
 
     def __init__(self) -> None:
-        self._drafts: dict[str, _Draft] = {}
+        self._written: dict[str, _WrittenRule] = {}
 
     def __len__(self) -> int:
-        return len(self._drafts)
+        return len(self._written)
 
     def add(
         self,
@@ -78,15 +78,15 @@ class RuleBook:
                 source=source,
             )
         )
-        if rule.name in self._drafts:
+        if rule.name in self._written:
             raise ConfigError("name", rule.name, "a name that no other rule has; give one with name=")
-        refuse_cycles([*(draft.rule for draft in self._drafts.values()), rule])
-        self._drafts[rule.name] = _Draft(rule, phase is not None, max_attempts is not None, elsewhere)
+        refuse_cycles([*(written.rule for written in self._written.values()), rule])
+        self._written[rule.name] = _WrittenRule(rule, phase is not None, max_attempts is not None, elsewhere)
 
     def parameters_read(self, kind: str, parameters: Iterable[str]) -> set[str]:
         """Which of a kind's parameters rules read from its jobs."""
         read: set[str] = set()
-        for rule in (draft.rule for draft in self._drafts.values()):
+        for rule in (written.rule for written in self._written.values()):
             if kind in rule.parents:
                 paths = [
                     *rule.key,
@@ -99,19 +99,19 @@ class RuleBook:
 
     def resolved(self, registry: Registry) -> list[Rule]:
         """The rules as they go into the database; ``ConfigError`` for kinds that are not defined and for arguments that would not fit."""
-        return [_resolve(draft, registry) for draft in self._drafts.values()]
+        return [_resolve(written, registry) for written in self._written.values()]
 
     @property
     def modules(self) -> set[str]:
         """The modules these rules are written in."""
-        return {draft.rule.source for draft in self._drafts.values()}
+        return {written.rule.source for written in self._written.values()}
 
 
-def _resolve(draft: _Draft, registry: Registry) -> Rule:
-    rule = draft.rule
+def _resolve(written: _WrittenRule, registry: Registry) -> Rule:
+    rule = written.rule
     child = _first(registry, rule.create)
     parents = {kind: _first(registry, kind) for kind in rule.parents}
-    if not draft.is_elsewhere:
+    if not written.is_elsewhere:
         for kind, phase in ((rule.create, child), *parents.items()):
             if phase is None:
                 raise _unknown(rule, kind, registry)
@@ -122,8 +122,8 @@ def _resolve(draft: _Draft, registry: Registry) -> Rule:
     _check_args(rule, child, next(iter(parents.values())))
     return replace(
         rule,
-        phase=rule.phase if draft.has_own_phase else child.name,
-        max_attempts=rule.max_attempts if draft.has_own_attempts else child.retry.attempts,
+        phase=rule.phase if written.has_own_phase else child.name,
+        max_attempts=rule.max_attempts if written.has_own_attempts else child.retry.attempts,
     )
 
 
@@ -188,7 +188,7 @@ def _check_args(rule: Rule, child: Phase, parent: Phase | None) -> None:
 
 
 def written_in(frame: FrameType | None) -> str:
-    """The module that a call stands in."""
+    """The module that a call is in."""
 
     def here() -> None: ...
 

@@ -159,10 +159,10 @@ def fire(
     entries = _fire_single(tx, [hit for hit in hits if not hit.rule.is_fan_in])
     arriving = [hit for hit in hits if hit.rule.is_fan_in]
     while arriving:
-        arriving, made = _arrive(tx, arriving)
+        arriving, made = _count_arrivals(tx, arriving)
         entries += made
     if entries:
-        # Last: on PostgreSQL a claim's low-water mark rests on the time between this statement and the commit being short.
+        # Last: on PostgreSQL a claim's low-water mark depends on a short time between this statement and the commit.
         inserter.insert(tx, entries, inbox=inbox, is_repeat=False, is_ours=True)
     return len(entries)
 
@@ -240,7 +240,7 @@ def _child(
 # --- several parents -------------------------------------------------------------------------------------------------
 
 
-def _arrive(tx: Transaction, hits: Sequence[_Hit]) -> tuple[list[_Hit], list[CheckedJob]]:
+def _count_arrivals(tx: Transaction, hits: Sequence[_Hit]) -> tuple[list[_Hit], list[CheckedJob]]:
     """Count arrived parents; returns the hits that came after a round was over, for its next one, and the children."""
     for hit in hits:
         hit.key = rules.key_of(hit.rule, hit.facts)
@@ -274,7 +274,7 @@ def _arrive(tx: Transaction, hits: Sequence[_Hit]) -> tuple[list[_Hit], list[Che
     if still_open:
         rows = [f'{{"id":{m.id},"missing":{m.missing},"bad":{m.bad}}}' for m in still_open]
         tx.run("fan_in.count", fan_ins=array(rows))
-    return left, _close(tx, [fan_in for fan_in in busy if not fan_in.missing])
+    return left, _close_rounds(tx, [fan_in for fan_in in busy if not fan_in.missing])
 
 
 def _lock_fan_ins(tx: Transaction, hits: Sequence[_Hit]) -> dict[tuple[str, str], _LockedFanIn]:
@@ -299,7 +299,7 @@ def _lock_fan_ins(tx: Transaction, hits: Sequence[_Hit]) -> dict[tuple[str, str]
     return fan_ins
 
 
-def _close(tx: Transaction, complete: Sequence[_LockedFanIn]) -> list[CheckedJob]:
+def _close_rounds(tx: Transaction, complete: Sequence[_LockedFanIn]) -> list[CheckedJob]:
     """End rounds that are complete; their children."""
     if not complete:
         return []

@@ -202,7 +202,7 @@ WHERE h.parent = ANY(ARRAY[g.parent])
     AND h.child IS NULL;
 
 -- name: fan_in.open
--- Locks the fan-ins of these keys, in order, making those that are not there; returns how they stand.
+-- Locks the fan-ins of these keys, in order, making those that are not there; returns their counts.
 INSERT INTO windlass.fan_in AS f (rule, key, missing)
 SELECT g.rule, g.key, g.width
 FROM json_to_recordset(:fan_ins::json) AS g (rule text, key text, width smallint)
@@ -269,7 +269,7 @@ CROSS JOIN LATERAL (
 ) AS h;
 
 -- name: fan_in.close
--- Ends rounds whose children are made (or could not be): the hits name the child, and the fan-in rests until its next round.
+-- Ends rounds whose children are made (or could not be): the hits name the child, and the fan-in is idle until its next round.
 WITH part AS MATERIALIZED (
     SELECT p.parent, p.rule, p.generation, g.child, g.error
     FROM json_to_recordset(:fan_ins::json) AS g (id bigint, round integer, child uuid, error text)
@@ -348,7 +348,7 @@ ORDER BY h.rule, h.fan_in, h.round, h.parent, h.generation
 LIMIT :limit;
 
 -- name: prune.fan_ins
--- Removes fan-ins that rest and have no hits left, and those that were cancelled when the parent that failed them can no longer be retried.
+-- Removes idle fan-ins that have no hits left, and those that were cancelled when the parent that failed them can no longer be retried.
 WITH old AS MATERIALIZED (
     SELECT f.id
     FROM windlass.fan_in AS f

@@ -151,7 +151,7 @@ WHERE child IS NULL
     );
 
 -- name: fan_in.open
--- The fan-ins of these keys, those made that are not there; returns how they stand.
+-- The fan-ins of these keys, those made that are not there; returns their counts.
 INSERT INTO windlass_fan_in AS f (rule, key, missing)
 SELECT g.value ->> '$.rule', g.value ->> '$.key', g.value ->> '$.width'
 FROM json_each(:fan_ins) AS g
@@ -206,7 +206,7 @@ CROSS JOIN windlass_rule_hit AS h ON h.fan_in = g.value ->> '$.id' AND h.round =
 WHERE h.counts;
 
 -- name: fan_in.close
--- Ends rounds whose children are made (or could not be): the hits name the child, and the fan-in rests until its next round.
+-- Ends rounds whose children are made (or could not be): the hits name the child, and the fan-in is idle until its next round.
 UPDATE windlass_rule_hit
 SET child = g.value ->> '$.child',
     error = g.value ->> '$.error',
@@ -232,7 +232,7 @@ WHERE EXISTS (
         WHERE f.id = windlass_rule_hit.fan_in
             AND f.round = windlass_rule_hit.round
             AND f.rule = :rule
-            AND f.opened_at IS NOT NULL -- belt: a fan-in that rests has no hits in its round
+            AND f.opened_at IS NOT NULL -- belt: an idle fan-in has no hits in its round
     )
 RETURNING parent;
 DELETE FROM windlass_fan_in
@@ -275,7 +275,7 @@ ORDER BY h.rule, h.fan_in, h.round, h.parent, h.generation
 LIMIT :limit;
 
 -- name: prune.fan_ins
--- Removes fan-ins that rest and have no hits left, and those that were cancelled when the parent that failed them can no longer be retried.
+-- Removes idle fan-ins that have no hits left, and those that were cancelled when the parent that failed them can no longer be retried.
 DELETE FROM windlass_fan_in
 WHERE NOT EXISTS (SELECT 1 FROM windlass_rule_hit AS h WHERE h.fan_in = windlass_fan_in.id)
     OR (

@@ -52,8 +52,8 @@ class Rules:
     # ------------------------------------------------------------------ defining
 
     def define(self, wanted: Sequence[Rule], modules: Collection[str] = ()) -> Defined:
-        """Make the database say what the code says: add rules, change them, and mark those that are gone from ``modules``, the ones
-        this code speaks for. All or none, refused with the circle drawn where rules would make jobs for ever. Where it says so
+        """Make the rules in the database those of the code: add rules, change them, and mark those that are gone from ``modules``, the
+        modules of this code. All or none; refused with the cycle shown if rules would make jobs forever. If they are the same
         already, nothing is written.
 
         A rule whose parents, key or arguments changed counts anew what has arrived for children that are not made yet.
@@ -109,7 +109,7 @@ class Rules:
             tx.run("rule.mark_gone", names=gone)
         tx.run("rule.kinds.sync")
         for name in changed:
-            if _meaning(named[name]) != _meaning(known[name].rule):
+            if _deciding_parts(named[name]) != _deciding_parts(known[name].rule):
                 self._count_anew(tx, name)
         return Defined(tuple(added), tuple(changed), tuple(gone))
 
@@ -204,7 +204,7 @@ class Rules:
         return made
 
     def _flag_all(self, verb: str, kinds: Sequence[str]) -> int:
-        """Flag the jobs of one table; how many were locked and left out."""
+        """Flag the jobs of one table; returns how many were locked and left out."""
         left_out, after = 0, SMALLEST
         while after:
             after, locked = self._db.transact(partial(self._flag, verb, kinds, after))
@@ -217,7 +217,7 @@ class Rules:
         return str(end) if end else "", left_out
 
     def backfill(self, name: str, since: datetime) -> int:
-        """Have a rule count jobs that ended before it was there, from ``since`` on; how many children that made. What it has counted
+        """Have a rule count jobs that ended before it was there, from ``since`` on; returns how many children were made. What it has counted
         already counts once, so it may be repeated."""
         if not _is_aware(since):
             raise ConfigError("since", since, "a datetime with a time zone")
@@ -290,8 +290,8 @@ def _differences(
     return other + lost
 
 
-def _meaning(rule: Rule) -> tuple[object, ...]:
-    """What decides which parents make a child, and of what."""
+def _deciding_parts(rule: Rule) -> tuple[object, ...]:
+    """The part of a rule that decides which parents make a child, and from which arguments."""
     return rule.parents, rule.key, rule.args, rule.policy
 
 

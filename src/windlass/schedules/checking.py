@@ -1,4 +1,4 @@
-"""What may be a schedule, and when two definitions are the same."""
+"""Checks schedules, and compares their definitions."""
 
 from __future__ import annotations
 

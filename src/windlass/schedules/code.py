@@ -1,4 +1,4 @@
-"""Schedules as code says them: checked where they are written, put into the database by a worker that starts."""
+"""Schedules as code defines them: checked where they are written, put into the database by a worker that starts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OPTIONS = ("priority", "max_attempts", "correlation_id", "principal")
 
 @dataclass(frozen=True, slots=True)
 class CodeSchedule:
-    """A schedule that code defines. How often its jobs are tried is asked when a worker starts, unless it is said: the default comes
+    """A schedule that code defines. Unless it is given, the number of attempts of its jobs is read when a worker starts: the default comes
     from settings, which are not read while modules are imported."""
 
     schedule: NewSchedule

@@ -71,18 +71,18 @@ class Expression:
         """The first tick after an instant, in UTC."""
         found = self._find(instant.astimezone(UTC))
         if found is None:
-            raise _never(self.text, self.tz)
+            raise _never_fires(self.text, self.tz)
         return found
 
     def between(self, after: datetime, upto: datetime) -> Iterator[datetime]:
-        """The ticks after one instant, up to and with another, in order."""
+        """The ticks in (``after``, ``upto``], in order."""
         tick = self.next_after(after)
         while tick <= upto:
             yield tick
             tick = self.next_after(tick)
 
     def latest(self, after: datetime, upto: datetime) -> datetime | None:
-        """The last tick after one instant and not after another; by bisection, however many there are."""
+        """The last tick in (``after``, ``upto``], or None; found by bisection."""
         low, high = after.astimezone(UTC).replace(microsecond=0), upto.astimezone(UTC)
         found = self.next_after(low)
         if found > high:
@@ -156,7 +156,7 @@ class Expression:
         return self._change(before, found) or found
 
     def _change(self, after: datetime, upto: datetime) -> datetime | None:
-        """The first instant after one and not after another at which the offset is another one. No zone changes twice a day."""
+        """The first instant in (``after``, ``upto``] at which the zone's offset changes; None if there is none. No zone changes twice a day."""
         offset, at = self._offset(after), after
         while at < upto:
             following = min(at + DAY, upto)
@@ -197,10 +197,10 @@ def _parse(expression: str, tz: str) -> Expression:
         clock = CronSim(fields, datetime(2000, 1, 1))  # noqa: DTZ001  wall time has no zone
     except (CronSimError, AssertionError, ValueError) as error:
         if str(error) == "Bad day-of-month" and _has_good_days(fields):
-            raise _never(text, tz) from error
+            raise _never_fires(text, tz) from error
         raise ConfigError("expression", text, because=f"{_complaint(error)}; it must be {FORM}") from error
     if not _has_a_day(clock):
-        raise _never(text, tz)
+        raise _never_fires(text, tz)
     parts = fields.split()[-5:]
     made = Expression(text, tz, fields, zone, not parts[0].startswith("*") and not parts[1].startswith("*"))
     made.next_after(datetime.now(UTC))
@@ -237,14 +237,14 @@ def _complaint(error: Exception) -> str:
     )
 
 
-def _never(text: str, tz: str) -> ConfigError:
+def _never_fires(text: str, tz: str) -> ConfigError:
     return ConfigError(
         "expression", text, because=f"it never fires in {tz}: there is no such day or time; it must be {FORM}"
     )
 
 
 def _has_good_days(fields: str) -> bool:
-    """Whether each field can be read by itself: then it is their combination that never comes."""
+    """Whether each field is valid by itself: then only their combination never occurs."""
     parts = fields.split()
     parts[-2] = "*"  # any month has room for any day
     try:

@@ -36,7 +36,7 @@ class Due:
 
 
 def due(expression: Expression, missed: Missed, cap: int, first: datetime, now: datetime) -> Due:
-    """What to do about a schedule whose first unfired tick is ``first``, at ``now``."""
+    """The due ticks of a schedule whose first unfired tick is ``first``, at ``now``."""
     following = expression.next_after(now)
     edge = now - GRACE
     if first >= edge:

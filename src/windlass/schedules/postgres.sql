@@ -165,5 +165,5 @@ SELECT count(*) AS removed
 FROM gone;
 
 -- column: agenda.tick_in
--- Seconds until the next tick is due; NULL where no schedule fires.
+-- Seconds until the next tick is due; NULL if no schedule fires.
 EXTRACT(epoch FROM (SELECT min(s.next_at) FROM windlass.schedule AS s) - clock.at)::double precision

@@ -159,5 +159,5 @@ WHERE (schedule, at) IN (
 SELECT changes() AS removed;
 
 -- column: agenda.tick_in
--- Seconds until the next tick is due; NULL where no schedule fires.
+-- Seconds until the next tick is due; NULL if no schedule fires.
 ((SELECT min(s.next_at) FROM windlass_schedule AS s) - :now) / 1000000.0

@@ -5,7 +5,7 @@ inserted, whose key is (schedule, due time); the schedule moves on to its next d
 enqueuer like any others. So a due time makes one job however many instances scan, and a process that dies in between leaves
 nothing behind but a tick that is still due.
 
-Next due times are made in Python (see windlass.schedules.cron) from the time the database said, inside that transaction or guarded by the
+Next due times are made in Python (see windlass.schedules.cron) from the database's time, inside that transaction or guarded by the
 definition's generation. Due times of a pause are not missed: a resumed schedule goes on with the next one.
 """
 
@@ -56,7 +56,7 @@ CRON = "cron:"
 MAX_REASON = 1000
 KEPT_TICKS = 100
 MOST_JOBS = 2000
-"""In one transaction, about: many schedules that make up for many ticks must not become one long commit."""
+"""The most ticks in one transaction, about: many schedules with many missed ticks must not become one long commit."""
 
 _LOOKS = 5
 LEFT_FOR = 600.0
@@ -92,8 +92,8 @@ class Schedules:
         return self.get(schedule.name)
 
     def define(self, schedules: Sequence[NewSchedule], modules: Collection[str] = ()) -> Defined:
-        """Make the database say what the code says: add schedules, change them, and stop those that are gone from ``modules``,
-        the ones this code speaks for. Where it says so already, nothing is written. One that was paused stays paused."""
+        """Make the schedules in the database those of the code: add schedules, change them, and stop those that are gone from ``modules``,
+        the modules of this code. If they are the same already, nothing is written. One that was paused stays paused."""
         wanted = {schedule.name: check_schedule(schedule) for schedule in schedules}
         if not self._differs(self._known(self._db.read), wanted, modules):
             return Defined()
@@ -103,7 +103,7 @@ class Schedules:
         def work(tx: Transaction) -> Defined:
             known = self._known(tx.run)
             put = tx.run("schedule.put", schedules=rows) if wanted else []
-            lost = [name for name, row in known.items() if _is_lost(row, name, wanted, modules)]
+            lost = [name for name, row in known.items() if _is_gone_from_code(row, name, wanted, modules)]
             gone = tx.run("schedule.mark_gone", names=lost) if lost else []
             self._db.notify(tx, [LATER])
             return Defined(
@@ -124,7 +124,7 @@ class Schedules:
         wanted: Mapping[str, NewSchedule],
         modules: Collection[str],
     ) -> bool:
-        return any(_is_lost(row, name, wanted, modules) for name, row in known.items()) or any(
+        return any(_is_gone_from_code(row, name, wanted, modules) for name, row in known.items()) or any(
             name not in known or known[name][0].gone_at is not None or known[name][1] != definition(schedule)
             for name, schedule in wanted.items()
         )
@@ -238,7 +238,7 @@ class Schedules:
         return self._db.transact(partial(self._fire, limit))
 
     def prune_ticks(self, keep: int = KEPT_TICKS) -> int:
-        """Remove all but the newest ticks of every schedule; how many went."""
+        """Remove all but the newest ticks of every schedule; returns how many were removed."""
         return int(self._db.transact(lambda tx: tx.run("tick.prune", keep=keep))[0][0])
 
     def _fire(self, limit: int, tx: Transaction) -> Sequence[Fired]:
@@ -265,14 +265,14 @@ class Schedules:
         self._note(tx, plans)
         if plans:
             tx.run("fire.move", moves=array(self._move_row(plan) for plan in plans))
-        # Last: on PostgreSQL a claim's low-water mark rests on the time between this statement and the commit being short.
+        # Last: on PostgreSQL a claim's low-water mark depends on a short time between this statement and the commit.
         entries = [entry for plan in plans for entry in plan.entries]
         if entries:
             self._enqueuer.insert(tx, entries, inbox=False, is_repeat=False, is_ours=True)
         return [*(plan.fired() for plan in plans), *refused]
 
     def _note(self, tx: Transaction, plans: Sequence[_Plan]) -> None:
-        """Insert the ticks; one that is there already has fired before, and makes no second job."""
+        """Insert the ticks; a tick that exists already has fired before, and makes no second job."""
         ticks = [tick for plan in plans for tick in plan.ticks]
         if ticks:
             rows = tx.run("fire.ticks", ticks=array(map(self._tick_row, ticks)))
@@ -342,7 +342,7 @@ class Schedules:
 
 @dataclass(slots=True)
 class _Plan:
-    """What one due schedule comes to: its ticks, and a checked job for each."""
+    """The plan for one due schedule: its ticks, and a checked job for each."""
 
     schedule: Schedule
     due: Due
@@ -368,7 +368,7 @@ def _plan(schedule: Schedule, now: datetime) -> _Plan:
     assert schedule.next_at is not None
     expression = cron.parse(schedule.expression, schedule.tz)
     what = due(expression, schedule.missed, schedule.cap, schedule.next_at, now)
-    entries = check([_job(schedule, at, run_at=_spread(schedule, at, now)) for at, _ in what.ticks])
+    entries = check([_job(schedule, at, run_at=_jittered(schedule, at, now)) for at, _ in what.ticks])
     ticks = [
         Tick(schedule.name, at, now, entry.id, covers)
         for (at, covers), entry in zip(what.ticks, entries, strict=True)
@@ -394,7 +394,7 @@ def _job(schedule: Schedule, at: datetime, *, run_at: datetime | None = None) ->
     )
 
 
-def _spread(schedule: Schedule, at: datetime, now: datetime) -> datetime | None:
+def _jittered(schedule: Schedule, at: datetime, now: datetime) -> datetime | None:
     """When a tick's job runs: within the jitter, at a place of its own that is the same on every instance. What was missed is spread
     from now on."""
     if not schedule.jitter:
@@ -404,9 +404,9 @@ def _spread(schedule: Schedule, at: datetime, now: datetime) -> datetime | None:
     return (at if now - at <= GRACE else now) + schedule.jitter * share
 
 
-def _is_lost(
+def _is_gone_from_code(
     row: tuple[Schedule, str], name: str, wanted: Mapping[str, NewSchedule], modules: Collection[str]
 ) -> bool:
-    """Whether a schedule was defined by code that we speak for, and is not any more."""
+    """Whether a schedule was defined by one of these modules, and is not any more."""
     schedule = row[0]
     return name not in wanted and schedule.gone_at is None and schedule.source.partition(":")[0] in modules

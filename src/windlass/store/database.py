@@ -1,4 +1,4 @@
-"""What a database must offer for the store's verbs to run on it.
+"""The contract of a database that the store's verbs run on.
 
 The nouns (jobs, outputs, dependencies, ...) are written once, against this contract. The dialects differ in their .sql
 files and in the few things below: how a transaction begins, how values travel, how a waiting process is notified.
@@ -151,7 +151,7 @@ class Database(Protocol):
     def listen(self) -> Listener: ...
 
     def moment(self, value: Any) -> Any:
-        """A time column as an aware UTC datetime, or None where it is NULL."""
+        """A time column as an aware UTC datetime, or None if it is NULL."""
         ...
 
     def stamp(self, value: datetime | None) -> Any:
@@ -160,7 +160,7 @@ class Database(Protocol):
 
     @property
     def clock(self) -> Clock | None:
-        """The clock that stands for the database's, where one was given; on SQLite the machine's."""
+        """The clock that replaces the database's, if one was given; on SQLite the machine's."""
         ...
 
     def now(self) -> datetime:
@@ -196,7 +196,7 @@ class Database(Protocol):
 
 
 EFFECT = "windlass_effect"
-"""The savepoint that stands at the beginning of an effect; it is gone if the handler ended the transaction."""
+"""The savepoint at the beginning of an effect; it is gone if the handler ended the transaction."""
 
 ENDED_BY_HANDLER = (
     "the handler ended its transaction itself (COMMIT, ROLLBACK, commit(), …), so its writes and its job's end are no longer "

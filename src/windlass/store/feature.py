@@ -57,7 +57,7 @@ class RetriedJob(NamedTuple):
 
 @dataclass(slots=True)
 class Insertion:
-    """One call that stores jobs. ``instead`` names, for a request that made no job, the job that stands for it; those of its keys that are in
+    """One call that stores jobs. ``instead`` names, for a request that made no job, the job that takes its place; those of its keys that are in
     ``replaced`` changed that job."""
 
     tx: Transaction
@@ -67,7 +67,7 @@ class Insertion:
     instead: dict[str, str] = field(default_factory=dict)
     replaced: set[str] = field(default_factory=set)
     notes: dict[str, Any] = field(default_factory=dict)
-    """What a feature notes before the insert for after it, by the feature's name."""
+    """Notes of features from before the insert for after it, by the feature's name."""
 
     @property
     def stamp(self) -> Callable[[datetime], Any]:
@@ -137,7 +137,7 @@ class Feature:
         return job
 
     def check_all(self, jobs: Sequence[CheckedJob]) -> None:
-        """The same for what is wrong only with several requests of one call."""
+        """Refuse requests of one call that cannot work together."""
 
     def may_wait(self, job: NewJob) -> bool:
         """Whether another session's open transaction can keep this job from being stored."""
@@ -162,14 +162,14 @@ class Feature:
     def on_recorded(
         self, call: Recording, ended: Sequence[EndedJob], moved: Sequence[MovedJob]
     ) -> Sequence[EndedJob]:
-        """Jobs with the flag ended, or left their phase; returns jobs that end because of that, for the features behind this one."""
+        """Called when jobs with the flag ended or left their phase; returns jobs that end because of that, for the features behind this one."""
         return ()
 
     def on_cancel(self, tx: Transaction, job_id: str) -> None:
         """Called when a job is cancelled: it has ended, or its holder will be notified."""
 
     def on_retried(self, call: Retrying, jobs: Sequence[RetriedJob]) -> None:
-        """Jobs are brought back by hand, whatever their flags; raises to refuse that."""
+        """Called when jobs are retried by hand, with any flags; raises to refuse that."""
 
     # ---------------------------------------------------------------- upkeep
 
@@ -185,7 +185,7 @@ _registered: list[Feature] = []
 
 
 def register(*features: Feature) -> None:
-    """Have these features called from now on, behind those that are registered already."""
+    """Register features; they are called after those that are registered already."""
     for feature in features:
         if all(feature.name != known.name for known in _registered):
             _registered.append(feature)

@@ -18,13 +18,13 @@ SMALLEST = "00000000-0000-0000-0000-000000000000"
 LARGEST = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 
 
-def _unlocked() -> None:
+def _reset_lock() -> None:
     """In a forked child: a thread of the parent may hold the lock."""
     global _lock
     _lock = threading.Lock()
 
 
-os.register_at_fork(after_in_child=_unlocked)
+os.register_at_fork(after_in_child=_reset_lock)
 
 
 def new_id() -> str:
@@ -33,7 +33,7 @@ def new_id() -> str:
 
 
 def new_ids(count: int) -> list[str]:
-    """Many of them, rising; one call for all of them costs a quarter."""
+    """Many new ids, rising; one call for all of them costs a quarter."""
     global _last
     # 1/4096 ms is the resolution of the time part; two ids of one process never share it.
     stamp = time.time_ns() * 4096 // 1_000_000

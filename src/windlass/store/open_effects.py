@@ -1,8 +1,8 @@
-"""The effect transactions that this process has open on one SQLite file, and the writes that would wait for one of them for ever.
+"""The effect transactions that this process has open on one SQLite file, and the writes that would wait for one of them forever.
 
 SQLite has one write lock for a file, and an effect transaction holds it until the handler leaves its block. Other writers wait for that.
 Two waits never end, so they are refused at once: a write of the handler inside its own block, and a write that blocks the event loop on
-which another coroutine has such a block open, because that block cannot be left while the loop stands still. The first is detected by the
+which another coroutine has such a block open, because that block cannot be left while the loop is blocked. The first is detected by the
 context of the caller, which tasks and ``asyncio.to_thread`` inherit; the second by the loop that runs in the caller's thread.
 """
 

@@ -78,11 +78,11 @@ class CoreStore:
         return self.enqueuer.enqueue(jobs)
 
     def enqueue_checked(self, jobs: Sequence[CheckedJob]) -> list[Enqueued]:
-        """The same for requests that were checked already (``store.jobs.checked.check``)."""
+        """``enqueue`` for requests that were checked already (``store.jobs.checked.check``)."""
         return self.enqueuer.enqueue_checked(jobs)
 
     def enqueue_alike(self, alike: SameKindJobs) -> list[Enqueued]:
-        """The same for jobs that differ in nothing but their arguments."""
+        """``enqueue`` for jobs that differ only in their arguments."""
         return self.enqueuer.enqueue_alike(alike)
 
     def join(self, *, lease: timedelta = LEASE, info: Mapping[str, Any] | None = None) -> Holder:
@@ -99,7 +99,7 @@ class CoreStore:
         return self.jobs.progress(lease.id)
 
     def outputs_of(self, lease: Lease) -> list[Output]:
-        """What a held job's phases have produced so far, in the order it was stored."""
+        """The outputs of a held job's phases so far, in the order they were stored."""
         return self.outputs.of(lease.id)
 
     def listen(self) -> Listener:

@@ -40,7 +40,7 @@ def new_job(
     options: Mapping[str, Any],
     authority: Authority,
 ) -> NewJob:
-    """The request that a call of ``enqueue`` stands for: validated arguments, and options. In a handler it has the correlation id of the
+    """Make the request of a call of ``enqueue``: validated arguments, and options. In a handler it has the correlation id of the
     job that runs, unless it brings its own."""
     if (running := current_job.get()) is not None and "correlation_id" not in options:
         options = {"correlation_id": running.lease.correlation_id, **options}
@@ -80,7 +80,7 @@ def new_job(
 def new_jobs(
     first: Phase, calls: Iterable[Mapping[str, Any]], options: Mapping[str, Any], authority: Authority
 ) -> list[NewJob] | SameKindJobs:
-    """The requests that a call of ``enqueue_many`` stands for; as one, where they differ in nothing but their arguments.
+    """Make the requests of a call of ``enqueue_many``; as one, if they differ only in their arguments.
 
     A generator may set the principal by a block around its ``yield``, and may use its objects again: what it gives is captured and encoded
     before it goes on.
@@ -103,7 +103,7 @@ def new_jobs(
                 try:
                     return encode(**call)
                 except PayloadError as error:
-                    _number(error, next(index for index, item in enumerate(given) if item is call))
+                    _add_number(error, next(index for index, item in enumerate(given) if item is call))
                     raise
 
             return SameKindJobs(like, given, encode_one, may_wait=first.signature.is_inert)
@@ -117,7 +117,7 @@ def new_jobs(
             else:
                 jobs.append(new_job(first, (), given_one, options, authority))
         except WindlassError as error:
-            _number(error, index)
+            _add_number(error, index)
             raise
     bare = SameKindJobs(like, texts, str)
     return [*bare.jobs(), *jobs] if jobs else bare
@@ -126,14 +126,14 @@ def new_jobs(
 def each_job(
     first: Phase, calls: Iterable[Mapping[str, Any]], options: Mapping[str, Any], authority: Authority
 ) -> list[NewJob]:
-    """The same, one request for each call."""
+    """Make the requests of a call of ``enqueue_many``, one for each job."""
     jobs: list[NewJob] = []
     for index, call in enumerate(calls):
         given = _call(first, index, call)
         try:
             jobs.append(new_job(first, (), given, options, authority))
         except WindlassError as error:
-            _number(error, index)
+            _add_number(error, index)
             raise
     return jobs
 
@@ -149,14 +149,14 @@ def _call(first: Phase, index: int, call: Any) -> dict[str, Any]:
         raise PayloadError(f"calls of {first.kind}", f"calls[{index}]", problem, cure) from error
 
 
-def _number(error: WindlassError, index: int) -> None:
+def _add_number(error: WindlassError, index: int) -> None:
     """Have an error say in which of many calls it was found."""
     error.message = f"calls[{index}]: {error.message}"
     error.args = (error.message,)
 
 
 def known_options(options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The same options; ``ConfigError`` for a name that is none."""
+    """The options, checked; ``ConfigError`` for a name that is not an option."""
     for name in options:
         if name not in OPTIONS:
             near = did_you_mean(name, OPTIONS)

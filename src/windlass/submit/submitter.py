@@ -1,4 +1,4 @@
-"""The one way jobs are submitted from Python: single ones from many callers are gathered into one insert and one commit.
+"""Submits jobs: single jobs of many callers are gathered into one insert and one commit.
 
 A commit costs one disk flush for any number of jobs. So callers of one process that submit at the same moment go together: the first one
 writes for all that wait, and hands the next batch to one of those. Jobs with keys, dependencies or ids of their own go alone: they
@@ -34,8 +34,8 @@ NOT_SENT = (
 
 
 class _Latch:
-    """What one thread waits for, once. Not an Event: a signal handler's exception can leave an Event's own lock taken, and the thread that sets it
-    then waits for ever. Here nothing but a lock's own methods can be interrupted, and those are either done or not."""
+    """An event that one thread waits for, once. Not ``threading.Event``: a signal handler's exception can leave an Event's own lock taken, and the thread that sets it
+    then waits forever. Here nothing but a lock's own methods can be interrupted, and those are either done or not."""
 
     __slots__ = ("_lock",)
 
@@ -54,7 +54,7 @@ class _Latch:
 
 
 class _Request:
-    """One caller's job on its way."""
+    """One caller's job that is being submitted."""
 
     __slots__ = ("done", "enqueued", "error", "future", "job")
 
@@ -119,7 +119,7 @@ class Submitter:
         return request.result()
 
     async def submit_async(self, job: NewJob) -> Enqueued:
-        """The same without blocking the event loop."""
+        """``submit`` without blocking the event loop."""
         effects = self._store.db.open_effects
         if effects is not None and effects.all:
             effects.refuse(blocks=False)
@@ -149,7 +149,7 @@ class Submitter:
         return self._store.enqueue(jobs)
 
     async def submit_many_async(self, jobs: Sequence[NewJob] | SameKindJobs) -> list[Enqueued]:
-        """The same without blocking the event loop."""
+        """``submit_many`` without blocking the event loop."""
         effects = self._store.db.open_effects
         if effects is not None and effects.all:
             effects.refuse(blocks=False)
@@ -220,7 +220,7 @@ class Submitter:
         self._wake_leader()
 
     def _wake_leader(self) -> None:
-        """Have the leader lead; one that does already takes no harm. If no thread can be started for it, its caller gets the error, and the next in
+        """Wake the leader; a leader that is running already is not disturbed. If no thread can be started for it, its caller gets the error, and the next in
         line leads."""
         while (leader := self._leader) is not None:
             if leader.done is not None:

@@ -1,4 +1,4 @@
-"""What a test can make go wrong, at a chosen moment of a job's run.
+"""Faults that a test can inject at a chosen moment of a job's run.
 
 A point is a name and a number: ``chunk.begin`` (its block is entered), ``chunk.commit`` (its block is done, nothing is committed) and
 ``chunk.committed`` (its commit is there), each with the chunk's number; ``start`` and ``end`` of a handler with the attempt's number.
@@ -63,7 +63,7 @@ class Faults:
     # ------------------------------------------------------------------ for the sandbox
 
     def reached(self, kind: str, point: str, number: int) -> None:
-        """A job came to a point; what was planned for it happens."""
+        """Inject the fault that is planned for this point of a job, if there is one."""
         for fault in list(self._planned):
             if fault.point == point and fault.number == number and fault.kind in (None, kind):
                 fault.times -= 1

@@ -250,7 +250,7 @@ class Sandbox:
 
 
 def _called(call: Call) -> Any:
-    """What a handler returns; a coroutine runs on an event loop of its own, also where the test has one."""
+    """Call a handler; a coroutine runs on an event loop of its own, also where the test has one."""
     if not is_async(call.handler):
         return call()
     try:

@@ -14,7 +14,7 @@ ACCEPTED = (
 )
 
 
-class _Home(NamedTuple):
+class _Library(NamedTuple):
     module: str
     name: str
     is_async: bool = False
@@ -22,63 +22,63 @@ class _Home(NamedTuple):
 
 # Top package and name of a class, and the caller class for its objects; base classes count.
 _HOMES = {
-    ("psycopg", "Connection"): _Home("psycopg", "PsycopgCaller"),
-    ("psycopg", "AsyncConnection"): _Home("psycopg", "AsyncPsycopgCaller", is_async=True),
-    ("asyncpg", "Connection"): _Home("asyncpg", "AsyncpgCaller", is_async=True),
-    ("asyncpg", "PoolConnectionProxy"): _Home("asyncpg", "AsyncpgCaller", is_async=True),
-    ("sqlite3", "Connection"): _Home("sqlite", "SqliteCaller"),
-    ("aiosqlite", "Connection"): _Home("sqlite", "AiosqliteCaller", is_async=True),
-    ("sqlalchemy", "Connection"): _Home("sqlalchemy", "ConnectionCaller"),
-    ("sqlalchemy", "Session"): _Home("sqlalchemy", "SessionCaller"),
-    ("sqlalchemy", "scoped_session"): _Home("sqlalchemy", "SessionCaller"),
-    ("sqlalchemy", "AsyncConnection"): _Home("sqlalchemy", "AsyncConnectionCaller", is_async=True),
-    ("sqlalchemy", "AsyncSession"): _Home("sqlalchemy", "AsyncSessionCaller", is_async=True),
-    ("sqlalchemy", "async_scoped_session"): _Home("sqlalchemy", "AsyncSessionCaller", is_async=True),
-    ("django", "ConnectionProxy"): _Home("django", "DjangoCaller"),
-    ("django", "BaseDatabaseWrapper"): _Home("django", "DjangoCaller"),
+    ("psycopg", "Connection"): _Library("psycopg", "PsycopgCaller"),
+    ("psycopg", "AsyncConnection"): _Library("psycopg", "AsyncPsycopgCaller", is_async=True),
+    ("asyncpg", "Connection"): _Library("asyncpg", "AsyncpgCaller", is_async=True),
+    ("asyncpg", "PoolConnectionProxy"): _Library("asyncpg", "AsyncpgCaller", is_async=True),
+    ("sqlite3", "Connection"): _Library("sqlite", "SqliteCaller"),
+    ("aiosqlite", "Connection"): _Library("sqlite", "AiosqliteCaller", is_async=True),
+    ("sqlalchemy", "Connection"): _Library("sqlalchemy", "ConnectionCaller"),
+    ("sqlalchemy", "Session"): _Library("sqlalchemy", "SessionCaller"),
+    ("sqlalchemy", "scoped_session"): _Library("sqlalchemy", "SessionCaller"),
+    ("sqlalchemy", "AsyncConnection"): _Library("sqlalchemy", "AsyncConnectionCaller", is_async=True),
+    ("sqlalchemy", "AsyncSession"): _Library("sqlalchemy", "AsyncSessionCaller", is_async=True),
+    ("sqlalchemy", "async_scoped_session"): _Library("sqlalchemy", "AsyncSessionCaller", is_async=True),
+    ("django", "ConnectionProxy"): _Library("django", "DjangoCaller"),
+    ("django", "BaseDatabaseWrapper"): _Library("django", "DjangoCaller"),
 }
 
 
-def plain_caller(where: Any) -> Caller:
-    """The transaction that a plain connection or session is in."""
-    home = _home(where)
-    if home.is_async:
+def sync_caller(where: Any) -> Caller:
+    """The transaction that a sync connection or session is in."""
+    library = _library_of(where)
+    if library.is_async:
         raise ConfigError(
             "transaction",
             _name(where),
             because="it is an async one: await the form whose name ends in _async",
         )
-    caller: Caller = _class(home)(where)
+    caller: Caller = _class(library)(where)
     return caller
 
 
 def async_caller(where: Any) -> AsyncCaller:
     """The transaction that an async connection or session is in."""
-    home = _home(where)
-    if not home.is_async:
-        raise ConfigError("transaction", _name(where), because=_for_plain(home))
-    caller: AsyncCaller = _class(home)(where)
+    library = _library_of(where)
+    if not library.is_async:
+        raise ConfigError("transaction", _name(where), because=_why_not_async(library))
+    caller: AsyncCaller = _class(library)(where)
     return caller
 
 
-def _home(where: Any) -> _Home:
+def _library_of(where: Any) -> _Library:
     for kind in type(where).__mro__:
-        home = _HOMES.get((kind.__module__.partition(".")[0], kind.__name__))
-        if home is not None:
-            return home
+        library = _HOMES.get((kind.__module__.partition(".")[0], kind.__name__))
+        if library is not None:
+            return library
     raise ConfigError("transaction", _name(where), f"one of: {ACCEPTED}")
 
 
-def _for_plain(home: _Home) -> str:
-    if home.module == "django":
+def _why_not_async(library: _Library) -> str:
+    if library.module == "django":
         return "Django's connections belong to a thread: use `sync_to_async` and the form whose name does not end in _async"
     return (
-        "it is a plain one, which would block the event loop: use the form whose name does not end in _async"
+        "it is a sync one, which would block the event loop: use the form whose name does not end in _async"
     )
 
 
-def _class(home: _Home) -> Any:
-    return getattr(import_module(f"windlass.transactions.{home.module}"), home.name)
+def _class(library: _Library) -> Any:
+    return getattr(import_module(f"windlass.transactions.{library.module}"), library.name)
 
 
 def _name(where: Any) -> str:

@@ -33,7 +33,7 @@ class Style(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Spelled:
+class DriverStatement:
     """A statement for one driver, and which value goes where."""
 
     text: str
@@ -48,15 +48,17 @@ class Spelled:
 
 
 @cache
-def spell(dialect: str, style: Style, verb: str, *, has_clock: bool) -> tuple[Spelled, ...]:
+def statements_for(dialect: str, style: Style, verb: str, *, has_clock: bool) -> tuple[DriverStatement, ...]:
     """The statements of a verb. On PostgreSQL the time is the server's, unless a test brings a clock."""
     return tuple(
-        _spell(statement, verb, style, is_postgres=dialect == "postgres", has_clock=has_clock)
+        _statement_for(statement, verb, style, is_postgres=dialect == "postgres", has_clock=has_clock)
         for statement in load(dialect)[verb].statements
     )
 
 
-def _spell(statement: Statement, verb: str, style: Style, *, is_postgres: bool, has_clock: bool) -> Spelled:
+def _statement_for(
+    statement: Statement, verb: str, style: Style, *, is_postgres: bool, has_clock: bool
+) -> DriverStatement:
     text, made, names, last = statement.text, [], [], 0
     for match in PARAMETER.finditer(text):
         made.append(_fixed(text[last : match.start()], style))
@@ -71,7 +73,7 @@ def _spell(statement: Statement, verb: str, style: Style, *, is_postgres: bool, 
             names.append(name)
         made.append(_placeholder(style, name, names.index(name) + 1) + ("::text" if is_postgres else ""))
     made.append(_fixed(text[last:], style))
-    return Spelled("".join(made), tuple(names), is_mapping=style in (Style.PYFORMAT, Style.NAMED))
+    return DriverStatement("".join(made), tuple(names), is_mapping=style in (Style.PYFORMAT, Style.NAMED))
 
 
 def _fixed(text: str, style: Style) -> str:
@@ -127,10 +129,10 @@ def as_sqlite(value: object) -> Any:
 
 def as_rows(rows: Any) -> list[Row]:
     """Rows without what a driver made of them: uuids are text, JSON is text, as the store's own drivers return them."""
-    return [tuple(_carried(value) for value in row) for row in rows]
+    return [tuple(_as_stored_text(value) for value in row) for row in rows]
 
 
-def _carried(value: Any) -> Any:
+def _as_stored_text(value: Any) -> Any:
     match value:
         case UUID():
             return str(value)

@@ -24,7 +24,7 @@ class Caller(Protocol):
     def style(self) -> Style: ...
 
     def require_transaction(self) -> None:
-        """Refuse where each statement would be committed by itself, as far as that is known."""
+        """Refuse if each statement would be committed by itself, as far as that is known."""
         ...
 
     def begin(self) -> None:
@@ -41,10 +41,10 @@ class Caller(Protocol):
 
 
 class AsyncCaller(Protocol):
-    """The same for coroutines."""
+    """A caller's connection or session, for coroutines."""
 
     async def lend(self, work: Callable[[Caller], T]) -> T:
-        """Run plain code on it, without blocking the event loop."""
+        """Run sync code on it, without blocking the event loop."""
         ...
 
 

@@ -1,6 +1,6 @@
 """SQLAlchemy: ``Connection``, ``Session``, ``scoped_session`` and their async forms, on PostgreSQL and SQLite.
 
-The async forms lend their plain ones (``run_sync``), so everything is written for those.
+The async forms lend their sync ones (``run_sync``), so everything is written for those.
 """
 
 from __future__ import annotations

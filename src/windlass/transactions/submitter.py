@@ -1,7 +1,7 @@
 """Enqueueing in a caller's transaction: the jobs exist if and only if it commits, and from then on.
 
 Nothing is opened for it: what is written goes through the caller's connection alone. Plain jobs are one statement with one JSON
-parameter. Keys, dependencies and ids of the caller's own need several; those stand behind a savepoint, so that a refusal
+parameter. Keys, dependencies and ids of the caller's own need several; those run behind a savepoint, so that a refusal
 (``KeyConflictError``, say) leaves nothing behind in a transaction that goes on.
 """
 
@@ -16,10 +16,10 @@ from typing_extensions import TypeIs  # typing's own from 3.13 on
 from windlass.clock import Clock
 from windlass.errors import StoreError
 from windlass.model import Enqueued, NewJob
-from windlass.store.jobs.checked import check
+from windlass.store.jobs.checked import check, is_plain
 from windlass.store.jobs.enqueue import Inserter, RepeatRaced
 from windlass.store.jobs.notify_throttle import INBOX
-from windlass.transactions.detect import async_caller, plain_caller
+from windlass.transactions.detect import async_caller, sync_caller
 from windlass.transactions.placeholders import as_sqlite
 from windlass.transactions.protocols import AsyncCaller, Caller, DriverCaller
 from windlass.transactions.transaction import join, require, run_verb
@@ -36,20 +36,20 @@ class TransactionSubmitter:
         self._inserter = Inserter(as_sqlite if dialect == "sqlite" else datetime.isoformat)
 
     def submit(self, where: Any, jobs: Sequence[NewJob], *, notify: bool = True) -> list[Enqueued]:
-        """Store jobs in the transaction of a plain connection or session.
+        """Store jobs in the transaction of a sync connection or session.
 
         Its commit notifies waiting workers; but not with ``notify=False``, nor where the transaction is known to be committed in
         two phases: PostgreSQL does not prepare a transaction that notifies.
         """
-        return self._submit(plain_caller(where), jobs, notify)
+        return self._submit(sync_caller(where), jobs, notify)
 
     async def submit_async(
         self, where: Any, jobs: Sequence[NewJob], *, notify: bool = True
     ) -> list[Enqueued]:
-        """The same for an async one."""
+        """Store jobs in the transaction of an async connection or session."""
         caller = async_caller(where)
-        if not _is_driver(caller) or not all(job.is_plain for job in jobs):
-            return await caller.lend(lambda plain: self._submit(plain, jobs, notify))
+        if not _is_driver(caller) or not all(is_plain(job) for job in jobs):
+            return await caller.lend(lambda caller: self._submit(caller, jobs, notify))
         require(caller, self._dialect)
         entries = check(jobs)
         if entries:
@@ -61,7 +61,7 @@ class TransactionSubmitter:
     def _submit(self, caller: Caller, jobs: Sequence[NewJob], notify: bool) -> list[Enqueued]:
         tx = join(caller, self._dialect, self._clock)
         notify = notify and not _is_two_phase(caller)
-        if all(job.is_plain for job in jobs):
+        if all(is_plain(job) for job in jobs):
             return self._inserter.enqueue_in(tx, jobs, notify=notify)
         for _ in range(TRIES):
             try:

@@ -9,7 +9,7 @@ from typing import Any
 from windlass.clock import Clock, SystemClock
 from windlass.errors import ConfigError, SchemaError
 from windlass.store.database import Row
-from windlass.transactions.placeholders import Spelled, as_rows, as_sqlite, as_text, spell
+from windlass.transactions.placeholders import DriverStatement, as_rows, as_sqlite, as_text, statements_for
 from windlass.transactions.protocols import Caller, DriverCaller
 
 SAVEPOINT = "windlass_caller"
@@ -35,18 +35,18 @@ def require(caller: Caller | DriverCaller, dialect: str) -> None:
 
 
 class _Statements:
-    """Verbs as statements and values for one caller; the clock stands still."""
+    """Verbs as statements and values for one caller; the clock is read once."""
 
     def __init__(self, caller: Caller | DriverCaller, clock: Clock | None) -> None:
         self._dialect, self._style = caller.dialect, caller.style
         self._has_clock = clock is not None
         self._now = (clock or SystemClock()).now()
 
-    def of(self, verb: str, parameters: dict[str, object]) -> Iterator[tuple[Spelled, Any]]:
+    def of(self, verb: str, parameters: dict[str, object]) -> Iterator[tuple[DriverStatement, Any]]:
         convert = as_text if self._dialect == "postgres" else as_sqlite
         given = {name: convert(value) for name, value in {**parameters, "now": self._now}.items()}
-        for spelled in spell(self._dialect, self._style, verb, has_clock=self._has_clock):
-            yield spelled, spelled.values(given)
+        for statement in statements_for(self._dialect, self._style, verb, has_clock=self._has_clock):
+            yield statement, statement.values(given)
 
 
 class CallerTransaction:
@@ -58,16 +58,16 @@ class CallerTransaction:
 
     def run(self, verb: str, **parameters: object) -> list[Row]:
         rows: list[Row] = []
-        with explained():
-            for spelled, values in self._statements.of(verb, parameters):
-                result = self._caller.execute(spelled.text, values)
+        with explain_missing_tables():
+            for statement, values in self._statements.of(verb, parameters):
+                result = self._caller.execute(statement.text, values)
                 if result is not None:
                     rows = as_rows(result)
         return rows
 
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
-        """Several verbs that leave nothing behind when one of them is refused: the caller may catch that and commit."""
+        """Run several verbs behind a savepoint: if one is refused, all are rolled back, and the caller may catch that and commit."""
         self._caller.begin()
         self._caller.execute(f"SAVEPOINT {SAVEPOINT}", ())
         try:
@@ -83,17 +83,17 @@ class CallerTransaction:
 async def run_verb(caller: DriverCaller, clock: Clock | None, verb: str, **parameters: object) -> list[Row]:
     """One verb on an async driver, awaited here."""
     rows: list[Row] = []
-    with explained():
-        for spelled, values in _Statements(caller, clock).of(verb, parameters):
-            result = await caller.execute(spelled.text, values)
+    with explain_missing_tables():
+        for statement, values in _Statements(caller, clock).of(verb, parameters):
+            result = await caller.execute(statement.text, values)
             if result is not None:
                 rows = as_rows(result)
     return rows
 
 
 @contextmanager
-def explained() -> Iterator[None]:
-    """Errors of the caller's driver stay what they are, since the caller knows them; but where the tables are missing, the
+def explain_missing_tables() -> Iterator[None]:
+    """Raise errors of the caller's driver unchanged, since the caller knows them; but if the tables are missing, the
     reason is nearly always that the transaction is on another database than the jobs."""
     try:
         yield

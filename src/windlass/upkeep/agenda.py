@@ -72,7 +72,7 @@ class Agenda:
         times = [seconds for seconds in (due_in, agenda.resume_in, *wanted) if seconds is not None]
         if (
             expires_in is not None
-        ):  # the timer is the net: recovery is due when the next lease can have run out
+        ):  # the timer is the safety net: recovery is due when the next lease can have run out
             times.append(expires_in + SPREAD * random.random() - (time.monotonic() - read_at))
         return max(0.0, min([self._every, *times]))
 

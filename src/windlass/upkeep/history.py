@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from windlass.errors import StoreNotAllowedError
 from windlass.features import Store
-from windlass.model.history import seen
+from windlass.model.history import partition_warning
 
 LEAST, MOST = 100, 10_000
 SHORT, LONG = 0.1, 0.3
@@ -17,7 +17,7 @@ SOON, SELDOM = 10.0, 600.0
 
 
 class History:
-    """A duty of every instance; one of them does it at a time. If there is nothing to do it is one read of the catalogue an hour."""
+    """Merges old days into months: a duty of every instance, done by one at a time. If there is nothing to do it is one read of the catalogue an hour."""
 
     def __init__(self, store: Store, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._upkeep = store.upkeep
@@ -28,7 +28,7 @@ class History:
         self._partitions: int | None = None
 
     def run(self) -> float | None:
-        """Do a piece; seconds until the next one, which are as many as this one took, so that jobs keep their share of the database."""
+        """Do a piece; returns the seconds until the next one, which are as many as this one took, so that jobs keep their share of the database."""
         began = self._monotonic()
         try:
             step = self._upkeep.merge_history(always=self._has_begun, page=self._page)
@@ -51,5 +51,5 @@ class History:
 
     def lines(self) -> list[str]:
         """For the instance's report: a line where there are too many partitions."""
-        found = seen(self._partitions or 0)
+        found = partition_warning(self._partitions or 0)
         return [f"history: {found}"] if found else []

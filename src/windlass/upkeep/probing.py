@@ -17,10 +17,10 @@ log = get_logger("windlass.engine")
 
 
 def ended_before(phase: Phase, lease: Lease) -> Outcome | None:
-    """The end of a job whose output its probe found; None where it is not there. A probe that raises says "I do not know", which is no."""
+    """The outcome of a job whose probe found its output; None if it did not. A probe that raises has not found it."""
     try:
         found = probe(phase, lease)
-    except BaseException:  # SystemExit, too: the job is held here, and would be for ever
+    except BaseException:  # SystemExit, too: the job is held here, and would be forever
         log.exception(
             "the probe of phase %s failed; job %s is run again",
             lease.phase,

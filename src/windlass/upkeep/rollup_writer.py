@@ -28,7 +28,7 @@ _Key = tuple[str, datetime, str]
 
 
 class Source(Protocol):
-    """Where the numbers come from (engine/stats.py)."""
+    """The source of the numbers (engine/stats.py)."""
 
     @property
     def is_changed(self) -> bool: ...
@@ -94,7 +94,7 @@ class RollupWriter:
         ahead = now.timestamp() - self._monotonic()
         if self._counted_for is None:
             self._counted_for = self._written_as = current
-        # After a lost lease the process goes on as another instance. What was counted so far in this minute stands under the old id.
+        # After a lost lease the process goes on as another instance. The counts of this minute so far are stored under the old id.
         is_another = current != self._counted_for
         is_new = is_another or ahead < self._ahead - SET_BACK
         for row in self._stats.take_rollups(now, restart=is_new):
@@ -119,7 +119,7 @@ class RollupWriter:
             except StoreError:
                 self._forget(
                     keys
-                )  # refused once, refused for ever: they must not keep later ones from being written
+                )  # refused once, refused forever: they must not keep later ones from being written
                 raise
             self._forget(keys)
 

@@ -48,7 +48,7 @@ class Troubles:
         return done
 
     def failed(self, name: str, error: Exception) -> None:
-        """A duty failed once more."""
+        """A duty failed again."""
         is_away = isinstance(error, StoreUnreachableError)
         if is_away:
             log.debug("%s has to wait: %s", name, error)

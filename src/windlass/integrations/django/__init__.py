@@ -1,4 +1,4 @@
-"""Django: an installed app. Jobs stand in ``jobs.py`` modules and use the project's database.
+"""Django: an installed app. Jobs are defined in ``jobs.py`` modules and use the project's database.
 
 INSTALLED_APPS = [..., "windlass.integrations.django"]
 

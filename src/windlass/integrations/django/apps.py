@@ -1,4 +1,4 @@
-"""What Django loads: finds the project's jobs, and keeps Windlass's tables up to date with ``migrate``."""
+"""The app that Django loads: finds the project's jobs, and keeps Windlass's tables up to date with ``migrate``."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def url_of(database: Mapping[str, Any]) -> str:
 
 
 def _libpq_names() -> set[str]:
-    """What a connection string may have; Django's OPTIONS have more, meant for Django and the driver."""
+    """The options that a connection string may have; Django's OPTIONS have more, meant for Django and the driver."""
     from psycopg import pq
 
     return {item.keyword.decode() for item in pq.Conninfo.get_defaults()}

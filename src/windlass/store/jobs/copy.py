@@ -15,6 +15,7 @@ from typing import Any
 from windlass.model import HIGHEST_PRIORITY, Enqueued, Json, NewJob
 from windlass.store.ids import new_ids
 from windlass.store.jobs.checked import CheckedJob
+from windlass.store.jobs.rows import created_results
 
 CHUNK = 50
 # JSON has no raw line breaks or tabs but between its tokens, where a blank does as well; a line may have none.
@@ -32,11 +33,11 @@ class SameKindJobs:
     may_wait: bool = True
 
     def jobs(self) -> list[NewJob]:
-        """The same as requests of their own."""
+        """A request for each job."""
         return [replace(self.job, args=Json(self.encode(call))) for call in self.calls]
 
     def encoded(self) -> SameKindJobs:
-        """The same with all arguments encoded now, by this thread."""
+        """These jobs with all arguments encoded now, by this thread."""
         return SameKindJobs(self.job, [self.encode(call) for call in self.calls], str)
 
 
@@ -63,9 +64,9 @@ class CopyStream:
         for start in range(0, len(self._calls), CHUNK):
             end = start + CHUNK
             self._make(end)
-            ids, args = self._ids[start:end], [_safe(text) for text in self._args[start:end]]
+            ids, args = self._ids[start:end], [_json_field(text) for text in self._args[start:end]]
             yield "".join([f"{job}{middle}{text}{tail}" for job, text in zip(ids, args, strict=True)])
-            self.results += made(ids)
+            self.results += created_results(ids)
 
     def all(self) -> Iterator[tuple[str, str]]:
         """Id and arguments of each job, whether it was sent or not."""
@@ -77,7 +78,7 @@ def lines_of(entries: Sequence[CheckedJob], flags: Mapping[str, int], tail: str)
     """Lines of plain jobs of any kind; ``flags`` are those that jobs get by their kind."""
     return "".join(
         [
-            f"{entry.id}{_fields(entry.job, entry.phase, flags.get(entry.job.kind, 0), entry.id)}{_safe(entry.args)}{tail}"
+            f"{entry.id}{_fields(entry.job, entry.phase, flags.get(entry.job.kind, 0), entry.id)}{_json_field(entry.args)}{tail}"
             for entry in entries
         ]
     )
@@ -86,25 +87,6 @@ def lines_of(entries: Sequence[CheckedJob], flags: Mapping[str, int], tail: str)
 def phases_json(counts: dict[str, int], loud: set[str]) -> str:
     """The phases of a bulk enqueue as JSON: how many jobs each gets, and whether it is notified."""
     return json.dumps([{"phase": phase, "n": n, "notify": phase in loud} for phase, n in counts.items()])
-
-
-class _Draft:
-    """A result that is not frozen yet, as in rows.py: it is made in a third of the time."""
-
-    __slots__ = Enqueued.__slots__
-
-
-def made(ids: Sequence[str]) -> list[Enqueued]:
-    """The results of an enqueue that made all its jobs."""
-    results: list[Enqueued] = []
-    for job in ids:
-        result: Any = _Draft()
-        result.id = job
-        result.created = True
-        result.replaced = False
-        result.__class__ = Enqueued
-        results.append(result)
-    return results
 
 
 def _fields(job: NewJob, phase: str, flags: int, own_id: str = "") -> str:
@@ -128,7 +110,7 @@ def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\") if "\\" in text else text
 
 
-def _safe(args: str) -> str:
+def _json_field(args: str) -> str:
     """JSON as a field."""
     if "\\" in args:
         args = args.replace("\\", "\\\\")

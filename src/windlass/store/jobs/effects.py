@@ -33,7 +33,7 @@ from windlass.store.database import Database, Effect, Transaction
 from windlass.store.jobs import outputs, progress
 from windlass.store.jobs.enqueue import Enqueuer
 from windlass.store.jobs.record import apply
-from windlass.store.jobs.storable import sound
+from windlass.store.jobs.storable import make_storable
 from windlass.store.open_effects import OpenEffect
 
 
@@ -112,13 +112,13 @@ class EffectTransaction:
 
     def announce(self, *, blocks: bool = False) -> None:
         """Register, in the handler's own context, that this transaction is about to begin. A coroutine does so on its loop, before another
-        thread begins the transaction; raises if that would wait for ever."""
+        thread begins the transaction; raises if that would wait forever."""
         effects = self._db.open_effects
         if effects is not None and self._opened is None:
             self._opened = effects.begin(self._lease.id, blocks=blocks)
 
     def withdraw(self) -> None:
-        """Take the registration back: the transaction has ended, or did not begin."""
+        """Remove the registration: the transaction has ended, or did not begin."""
         opened, self._opened = self._opened, None
         if opened is not None and self._db.open_effects is not None:
             self._db.open_effects.end(opened)
@@ -207,7 +207,7 @@ class Fence:
     def end(self, tx: Transaction, outcome: Completed | Advanced) -> None:
         """End the job, or move it on."""
         lease = self._lease
-        checked = sound(outcome, strict=True)
+        checked = make_storable(outcome, strict=True)
         self._begin(tx)
         outcomes = [replace(checked, run=self._run()) if self._run else checked]
         verdict = apply(self._db, self._enqueuer, tx, outcomes, is_foreign=True)[lease.id]

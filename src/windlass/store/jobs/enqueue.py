@@ -1,4 +1,4 @@
-"""The one function through which jobs come into being.
+"""Stores new jobs; every job passes through here.
 
 An enqueue only inserts. It locks and updates no row that the engine or another enqueue may update, because it may run
 inside a caller's transaction that stays open for half a minute; unique keys are the one exception, since uniqueness is
@@ -23,9 +23,9 @@ from windlass.store.database import Database, Transaction
 from windlass.store.feature import Insertion, features
 from windlass.store.jobs import lines
 from windlass.store.jobs.checked import ALONE, PLAIN, CheckedJob, check
-from windlass.store.jobs.copy import CopyStream, SameKindJobs, lines_of, made, phases_json
+from windlass.store.jobs.copy import CopyStream, SameKindJobs, lines_of, phases_json
 from windlass.store.jobs.notify_throttle import INBOX, NotifyThrottle
-from windlass.store.jobs.rows import array
+from windlass.store.jobs.rows import array, created_results
 from windlass.urls import without_secrets
 
 
@@ -42,7 +42,7 @@ class Inserter:
         """Values that features cache for this database."""
 
     def enqueue_in(self, tx: Transaction, jobs: Sequence[NewJob], *, notify: bool = True) -> list[Enqueued]:
-        """Store jobs inside a transaction that is not ours and may commit late: they pass through the inbox. ``notify`` is False where
+        """Store jobs inside a transaction that is not ours and may commit late: they pass through the inbox. ``notify`` is False if
         the transaction must not notify, because it will be prepared."""
         return self.insert(tx, check(jobs), inbox=True, is_repeat=any(job.id for job in jobs), notify=notify)
 
@@ -155,7 +155,7 @@ class Enqueuer(Inserter):
         return self.enqueue_checked(check(jobs))
 
     def enqueue_checked(self, entries: Sequence[CheckedJob]) -> list[Enqueued]:
-        """The same for requests that were checked already."""
+        """``enqueue`` for requests that were checked already."""
         if not entries:
             return []
         way = max([entry.way for entry in entries])
@@ -164,7 +164,7 @@ class Enqueuer(Inserter):
                 self._insert_plain(entries)
                 if lines.log.isEnabledFor(lines.DEBUG):
                     lines.enqueued(entries)
-                return made([entry.id for entry in entries])
+                return created_results([entry.id for entry in entries])
             return self._db.transact(
                 lambda tx: self.insert(tx, entries, inbox=False, is_repeat=way == ALONE),
                 waits=any(map(_may_wait, entries)),
@@ -173,7 +173,7 @@ class Enqueuer(Inserter):
             return self._repeated(entries, lost)
 
     def enqueue_alike(self, alike: SameKindJobs) -> list[Enqueued]:
-        """The same for jobs that differ in nothing but their arguments; many of them are streamed as their arguments are encoded."""
+        """``enqueue`` for jobs that differ only in their arguments; many of them are streamed as their arguments are encoded."""
         count = len(alike.calls)
         if count < self._db.bulk_from:
             return self.enqueue(alike.jobs())

@@ -53,14 +53,14 @@ def _line(outcome: PlainEnd) -> str:
     head = '"%s":"%019d%05d%010d%010d' % (lease.id, lease.token, *run)  # noqa: UP031  an f-string takes half as long again
     if isinstance(outcome, Completed):
         result = _result(outcome)
-        return f'{head}c"' if result is None else f"{head}r{_inside(result)}"
+        return f'{head}c"' if result is None else f"{head}r{_rest_of_string(result)}"
     if isinstance(outcome, Failed):
         details = f"[{error_json(lease, outcome.error)},{traceback_json(outcome.error)}]"
-        return f"{head}f{_inside(details)}"
-    return f"{head}x{_inside(f'[{error_json(lease, cancelled(outcome.reason))}]')}"
+        return f"{head}f{_rest_of_string(details)}"
+    return f"{head}x{_rest_of_string(f'[{error_json(lease, cancelled(outcome.reason))}]')}"
 
 
-def _inside(text: str) -> str:
+def _rest_of_string(text: str) -> str:
     """The rest of a JSON string, with its closing quote."""
     return json.dumps(text, ensure_ascii=False)[1:]
 
@@ -78,7 +78,7 @@ def finish_columns(outcomes: Sequence[PlainEnd]) -> dict[str, str]:
     }
     if all(outcome.__class__ is Completed and outcome.result is None for outcome in outcomes):
         return columns | dict.fromkeys(("states", "results", "errors", "tracebacks"), "{}")
-    said = [_said(outcome) for outcome in outcomes]
+    said = [_result_and_error(outcome) for outcome in outcomes]
     return columns | {
         "states": _column([_STATES[outcome.__class__] for outcome in outcomes]),
         "results": _column([_quoted(result) for result, _, _ in said]),
@@ -93,7 +93,7 @@ def _result(outcome: Completed) -> str | None:
     return None if text == "null" else text
 
 
-def _said(outcome: PlainEnd) -> tuple[str | None, str | None, str | None]:
+def _result_and_error(outcome: PlainEnd) -> tuple[str | None, str | None, str | None]:
     """Result, error and traceback of an end."""
     if isinstance(outcome, Completed):
         return _result(outcome), None, None

@@ -43,7 +43,7 @@ from windlass.store.jobs.held_job import LEASE, HeldJob
 from windlass.store.jobs.low_water import LANES, LowWaterMarks, as_text
 from windlass.store.jobs.record import apply, release_row, resolve
 from windlass.store.jobs.rows import LANE, READY_AT, array, in_order, leases_json, to_leases
-from windlass.store.jobs.storable import all_sound, divided, have_doubles, rounds, sound
+from windlass.store.jobs.storable import has_repeats, make_all_storable, make_storable, rounds, split_plain
 
 log = get_logger("windlass.store")
 
@@ -102,12 +102,12 @@ class Holder(HeldJob):
         """Record outcomes and claim the next batch, together where that saves a round trip."""
         if want is not None and not 0 <= want.limit <= MAX_CLAIM:
             raise ConfigError("limit", want.limit, f"a whole number from 0 to {MAX_CLAIM}")
-        return self._step(all_sound(outcomes), want)
+        return self._step(make_all_storable(outcomes), want)
 
     def _step(self, outcomes: Sequence[Outcome], want: Want | None) -> Step:
-        if have_doubles(outcomes):
+        if has_repeats(outcomes):
             return self._step_in_rounds(outcomes, want)
-        plain, aside = divided(outcomes)
+        plain, aside = split_plain(outcomes)
         # Outcomes that take the long way go first: once jobs are claimed, nothing may fail before the caller has them.
         reasons: dict[str, str] = {}
         verdicts = self._long_way(aside, reasons)
@@ -131,7 +131,7 @@ class Holder(HeldJob):
         return Step([verdicts[outcome.lease.id] for outcome in outcomes], claimed, reasons)
 
     def _step_in_rounds(self, outcomes: Sequence[Outcome], want: Want | None) -> Step:
-        """The same job twice in one call: one after the other, so that each outcome gets its own verdict."""
+        """Record a call that names a job twice: one outcome after the other, so that each gets its own verdict."""
         verdicts: dict[int, Verdict] = {}
         reasons: dict[str, str] = {}
         for group in rounds(outcomes):
@@ -241,7 +241,7 @@ class Holder(HeldJob):
         return self._one(Released(lease, counted))
 
     def _one(self, outcome: Outcome) -> Verdict:
-        verdict = self._step([sound(outcome, strict=True)], None).verdicts[0]
+        verdict = self._step([make_storable(outcome, strict=True)], None).verdicts[0]
         if verdict is Verdict.LOST:
             raise LeaseLost(f"job {outcome.lease.id}", job_id=outcome.lease.id, token=outcome.lease.token)
         return verdict
@@ -249,7 +249,7 @@ class Holder(HeldJob):
     def _short_way(
         self, plain: Sequence[PlainEnd], want: Want | None
     ) -> tuple[Sequence[PlainEnd], Sequence[Lease]]:
-        """One statement, one commit: returns the ends that it did not write, and what it claimed."""
+        """Record plain ends and claim, in one statement and one commit; returns the ends that were not written, and the claimed jobs."""
         marks = self._marks_of(want.phase) if want is not None else None
         with self._lock:
             emptied, self._emptied = self._emptied, []
@@ -320,8 +320,8 @@ class Holder(HeldJob):
     # ------------------------------------------------------------------ while a job runs
 
     def start(self, leases: Sequence[Lease]) -> set[str]:
-        """Note durably that these jobs are being run now, so that a crash counts against them and not their
-        neighbours; returns the ids still held."""
+        """Note durably that these jobs are running now, so that a crash counts against them and not against
+        other claimed jobs; returns the ids still held."""
         rows = self._db.run("start", leases=leases_json(leases))
         return {row[0] for row in rows}
 
@@ -343,10 +343,10 @@ class Holder(HeldJob):
             if not rows:
                 raise LeaseLost(f"instance {self.id}")
             # The lease is renewed even if the rest fails: the next beat does it again.
-            return Beat(_tried(self.cancels) or [], _tried(lambda: self._unknown(rows[0][1])) or 0)
+            return Beat(_try(self.cancels) or [], _try(lambda: self._unknown(rows[0][1])) or 0)
 
     def _unknown(self, listed: str | None) -> int:
-        """Give back the jobs of claims that the database has and this holder does not know; how many."""
+        """Give back the jobs of claims that the database has and this holder does not know; returns how many."""
         unknown = [int(token) for token in str(listed).split(",")] if listed else []
         with self._lock:  # a claim made while this beat was running is known by now
             unknown = [token for token in unknown if token not in self._left and token not in self._emptied]
@@ -381,13 +381,13 @@ class Holder(HeldJob):
             tx.run("unclaim", tokens=list(tokens), instance=self.id)
             return leases
 
-        leases = self._db.transact(release, waits=True)  # not for ever: the next beat is due
+        leases = self._db.transact(release, waits=True)  # not forever: the next beat is due
         for lease in leases:
             self.nudge(lease.phase)
         return len(leases)
 
 
-def _tried(work: Callable[[], T]) -> T | None:
+def _try(work: Callable[[], T]) -> T | None:
     try:
         return work()
     except StoreError as error:

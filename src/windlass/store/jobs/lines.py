@@ -122,7 +122,7 @@ def _job_fields(job: Job) -> dict[str, Any]:
 
 
 def _row_fields(row: Row) -> dict[str, Any]:
-    """The same of a row of the verb ``get``."""
+    """The fields of a row of the verb ``get``."""
     return {
         "job_id": row[0],
         "kind": row[1],

@@ -31,7 +31,7 @@ RECENT = timedelta(seconds=1)
 
 
 class Scan(Enum):
-    """Where a scan starts: at the mark, a second before it, or at the beginning."""
+    """The start of a scan: at the mark, a second before it, or at the beginning."""
 
     MARK = "mark"
     RECENT = "recent"
@@ -66,10 +66,10 @@ class LowWaterMarks:
         with self._lock:
             if scan is Scan.FULL:
                 self._full_at = now
-                self._full_took = _steady(now - began, self._full_took, FULL_EVERY / FULL_SHARE)
+                self._full_took = _assumed_cost(now - began, self._full_took, FULL_EVERY / FULL_SHARE)
             if scan is not Scan.MARK:
                 self._recent_at = now
-                self._recent_took = _steady(now - began, self._recent_took, RECENT_EVERY / RECENT_SHARE)
+                self._recent_took = _assumed_cost(now - began, self._recent_took, RECENT_EVERY / RECENT_SHARE)
             self._short = is_short
             last: dict[int, datetime] = {}
             for lane, at in found:
@@ -89,7 +89,7 @@ class LowWaterMarks:
             self._full_at = min(self._full_at, self._monotonic() - FULL_EVERY)
 
 
-def _steady(took: float, before: float, free: float) -> float:
+def _assumed_cost(took: float, before: float, free: float) -> float:
     """The assumed cost of a scan: at most twice what it cost before, so that one in a busy moment (70 ms instead
     of 3) does not delay the next one for more than a second; ``free`` is the cost that needs no pause anyway."""
     return min(took, max(2 * before, free))

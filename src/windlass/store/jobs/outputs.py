@@ -38,7 +38,7 @@ def put(tx: Transaction, lease: Lease, row: str) -> Output:
     _, phase, name, created, value = rows[0]
     if not created:
         log.warning(
-            "duplicate prevented: output %r of phase %s stands",
+            "duplicate prevented: output %r of phase %s is stored already",
             name,
             phase,
             extra={"job_id": lease.id, "phase": phase, "correlation_id": lease.correlation_id},

@@ -71,7 +71,7 @@ class Jobs:
         )
 
     def timeline(self, job_id: str) -> Sequence[Span]:
-        """All attempts of a job, oldest first, whatever they came to; the last one may be running."""
+        """All attempts of a job, oldest first, with any outcome; the last one may be running."""
         rows = self._db.read("timeline", id=job_id) if is_id(job_id) else []
         if not rows and not (is_id(job_id) and self._db.read("enqueue.present", ids=[job_id])):
             raise JobNotFoundError(job_id)
@@ -114,7 +114,7 @@ class Jobs:
     def cancel(self, job_id: str, reason: str = ON_REQUEST) -> CancelAnswer:
         """Cancel a job: at once if no instance holds it, else by asking its holder, which stops it at the next chance.
 
-        The reason becomes the message of the job's error; of several requests the first one's stands.
+        The reason becomes the message of the job's error; of several requests the first one's is kept.
         """
         if not is_id(job_id):
             raise JobNotFoundError(job_id)

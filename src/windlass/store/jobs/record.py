@@ -40,7 +40,7 @@ from windlass.store.feature import EndedJob, MovedJob, Recording, carry
 from windlass.store.jobs.enqueue import Inserter
 from windlass.store.jobs.finish_rows import finish_row
 from windlass.store.jobs.outputs import output_row
-from windlass.store.jobs.routes import routed
+from windlass.store.jobs.routes import correct_routes
 from windlass.store.jobs.rows import array, error_json, leases_json, run_json, traceback_json
 
 KEPT = int(Flag.SUSPECT | Flag.RECOVERED)
@@ -82,7 +82,7 @@ def apply(
     verdicts: dict[str, Verdict] = {}
     writes = _Writes()
     missing: list[Lease] = []
-    for given, outcome in zip(outcomes, routed(tx, outcomes), strict=True):
+    for given, outcome in zip(outcomes, correct_routes(tx, outcomes), strict=True):
         if outcome.lease.id not in locked:
             missing.append(outcome.lease)
             continue

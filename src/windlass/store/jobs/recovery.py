@@ -5,7 +5,7 @@ the job is hardly why the instance died. Only a job whose handler was entered is
 
 * at the second death it met that way it becomes a *suspect*, whose next runs are isolated, because it may be the cause;
 * from the third on it waits a little, each time longer, and not as long as the others that died with it;
-* at the tenth (``death_cap``) it fails, so that nothing loops for ever;
+* at the tenth (``death_cap``) it fails, so that nothing loops forever;
 * a job that may be attempted once only fails at the first: it is not run twice.
 
 Deaths are counted by the attempts that the job's timeline has of them. How an entered job is known, and why a death counts that little:
@@ -134,7 +134,7 @@ class Recovery:
             cancel_asked, has_output, *_, deaths = row[15:]
             if holder and lease.phase in probed and not has_output and not cancel_asked:
                 token, at = tx.run("recover.hold", id=lease.id, token=lease.token, instance=holder.id)[0]
-                held.append(Recovered(_taken_over(self._db, row, token, at), "held", deaths=deaths))
+                held.append(Recovered(_taken_over_lease(self._db, row, token, at), "held", deaths=deaths))
             else:
                 outcomes.append(_decide(lease, row[15:], death_cap))
         return [*self._carry_out(tx, outcomes), *held]
@@ -178,14 +178,14 @@ def judge(lease: Lease, deaths: int, death_cap: int) -> Outcome:
     if lease.max_attempts == 1:
         return Failed(lease, error)
     if deaths >= death_cap:
-        return Failed(lease, _capped(error, deaths))
+        return Failed(lease, _death_cap_error(error, deaths))
     if delay := death_delay(deaths):
         return Retried(lease, error, delay, counted=False)
     flags = Flag.RECOVERED | Flag.SUSPECT if deaths >= ISOLATED_FROM else Flag.RECOVERED
     return Released(replace(lease, flags=lease.flags | flags), error=error)
 
 
-def _capped(error: JobError, deaths: int) -> JobError:
+def _death_cap_error(error: JobError, deaths: int) -> JobError:
     """The error of a job that was running when its instance died once too often."""
     return replace(
         error,
@@ -214,7 +214,7 @@ def _recovered(outcome: Outcome, standing: Verdict, reason: str | None) -> Recov
     return Recovered(outcome.lease, verdict, None if is_back else outcome, standing, error, reason=reason)
 
 
-def _taken_over(db: Database, row: Sequence[Any], token: int, at: Any) -> Lease:
+def _taken_over_lease(db: Database, row: Sequence[Any], token: int, at: Any) -> Lease:
     columns = list(row[:15])
     columns[1], columns[14] = token, at
     return to_lease(db, tuple(columns))

@@ -70,14 +70,14 @@ class Rollups:
             retried=retried,
             cancelled=cancelled,
             released=released,
-            wait=_added(columns[7]),
-            run=_added(columns[8]),
+            wait=_sums(columns[7]),
+            run=_sums(columns[8]),
             wait_ms_sum=sum(columns[9]),
             run_ms_sum=sum(columns[10]),
         )
 
 
-def _added(texts: Sequence[str]) -> tuple[int, ...]:
+def _sums(texts: Sequence[str]) -> tuple[int, ...]:
     """Lists of counts, added place by place; a shorter one has nothing in the rest."""
     if len(texts) == 1:
         return tuple(json.loads(texts[0]))

@@ -17,8 +17,8 @@ from windlass.store.database import Transaction
 log = get_logger("windlass.store")
 
 
-def routed(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """The same outcomes, those that would leave a phase out, or visit one twice, put right."""
+def correct_routes(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """Correct outcomes that would leave a phase out, or visit one twice; the others are unchanged."""
     asked = [
         outcome.lease.id
         for outcome in outcomes

@@ -1,4 +1,4 @@
-"""Outcomes made fit for writing, before any SQL: one that cannot be stored must not fail the others of its batch.
+"""Makes outcomes storable, before any SQL: an outcome that cannot be stored must not fail the others of its batch.
 
 A result or output that is no JSON becomes a failed job with a code (a job must not stay held because of what it returned); an
 error whose details cannot be stored keeps its message; texts are cleaned, delays bounded. ``strict`` raises instead where the
@@ -33,43 +33,47 @@ from windlass.store.validators import LONGEST_DELAY, MAX_ATTEMPTS, NAME_RULE, is
 _ENDS = (Completed, Failed, Cancelled)
 
 
-def sound(outcome: Outcome, *, strict: bool = False) -> Outcome:
+def make_storable(outcome: Outcome, *, strict: bool = False) -> Outcome:
     """The outcome as it can be written."""
     try:
         return _checked(outcome)
     except PayloadError as error:
         if strict:
             raise
-        return _bad(outcome, "bad_result", error)
+        return _unstorable(outcome, "bad_result", error)
     except ConfigError as error:
         if strict:
             raise
-        return _bad(outcome, "bad_outcome", error)
+        return _unstorable(outcome, "bad_outcome", error)
 
 
-def all_sound(outcomes: Iterable[Outcome]) -> list[Outcome]:
+def make_all_storable(outcomes: Iterable[Outcome]) -> list[Outcome]:
     """Outcomes as they can be written; most are in order as they are, and are not checked twice."""
     return [
         outcome
         if outcome.__class__ is Completed and (outcome.result is None or outcome.result.__class__ is Json)
-        else sound(outcome)
+        else make_storable(outcome)
         for outcome in outcomes
     ]
 
 
-def divided(outcomes: Iterable[Outcome]) -> tuple[list[PlainEnd], list[Outcome]]:
-    """Ends that one statement can write, and outcomes that touch more than their job's row."""
+def split_plain(outcomes: Iterable[Outcome]) -> tuple[list[PlainEnd], list[Outcome]]:
+    """Split outcomes into ends that one statement can write, and outcomes that touch more than their job's row."""
     plain: list[PlainEnd] = []
     aside: list[Outcome] = []
     for outcome in outcomes:
-        if isinstance(outcome, _ENDS) and not has_flag(outcome.lease.flags, ASIDE) and not _asks(outcome):
+        if (
+            isinstance(outcome, _ENDS)
+            and not has_flag(outcome.lease.flags, ASIDE)
+            and not _needs_stored_state(outcome)
+        ):
             plain.append(outcome)
         else:
             aside.append(outcome)
     return plain, aside
 
 
-def _asks(outcome: PlainEnd) -> bool:
+def _needs_stored_state(outcome: PlainEnd) -> bool:
     """Whether an end depends on what is stored: on the reason of a cancel, on the number of crashes, or on where its job has been."""
     if outcome.__class__ is Completed:
         return bool(outcome.route)
@@ -79,7 +83,7 @@ def _asks(outcome: PlainEnd) -> bool:
 
 
 def rounds(outcomes: Iterable[Outcome]) -> list[list[Outcome]]:
-    """Outcomes in groups that name each job once, so that a verdict belongs to exactly one of them."""
+    """Split outcomes into groups that name each job once, so that a verdict belongs to exactly one outcome."""
     groups: list[list[Outcome]] = []
     seen: list[set[str]] = []
     for outcome in outcomes:
@@ -92,7 +96,7 @@ def rounds(outcomes: Iterable[Outcome]) -> list[list[Outcome]]:
     return groups
 
 
-def have_doubles(outcomes: Sequence[Outcome]) -> bool:
+def has_repeats(outcomes: Sequence[Outcome]) -> bool:
     return len({outcome.lease.id for outcome in outcomes}) != len(outcomes)
 
 
@@ -105,12 +109,12 @@ def _checked(outcome: Outcome) -> Outcome:
         case Failed():
             if not outcome.error.details:
                 return outcome
-            return replace(outcome, error=_storable(outcome.error))
+            return replace(outcome, error=_storable_error(outcome.error))
         case Cancelled():
             return Cancelled(outcome.lease, clean(str(outcome.reason), MAX_MESSAGE), outcome.run)
         case Retried():
             delay = min(outcome.delay, LONGEST_DELAY)
-            return replace(outcome, delay=delay, error=_storable(outcome.error))
+            return replace(outcome, delay=delay, error=_storable_error(outcome.error))
         case Advanced():
             check_advance(outcome.phase, outcome.max_attempts)
             if outcome.phase == outcome.lease.phase:
@@ -130,7 +134,7 @@ def check_advance(phase: object, max_attempts: object) -> None:
         raise ConfigError("max_attempts", max_attempts, f"a whole number from 1 to {MAX_ATTEMPTS}")
 
 
-def _storable(error: JobError) -> JobError:
+def _storable_error(error: JobError) -> JobError:
     if not error.details:
         return error
     try:
@@ -140,6 +144,6 @@ def _storable(error: JobError) -> JobError:
     return error
 
 
-def _bad(outcome: Outcome, code: str, error: Exception) -> Failed:
+def _unstorable(outcome: Outcome, code: str, error: Exception) -> Failed:
     failure = JobError(type=type(error).__name__, code=code, message=str(error))
     return Failed(outcome.lease, failure, outcome.run)

@@ -63,7 +63,7 @@ class Upkeep:
         return moved
 
     def hurry(self, job_id: str) -> bool:
-        """Make a scheduled or retrying job due now; False where it is neither."""
+        """Make a scheduled or retrying job due now; False if it is neither."""
         return is_id(job_id) and bool(self._db.run("make_due", id=job_id))
 
     def agenda(self) -> AgendaItems:
@@ -168,8 +168,8 @@ class Upkeep:
         return int(removed[0][0]), last
 
     def _archive_first(self, before: dict[str, Any], archive: Archive, after: str, batch: int) -> set[str]:
-        """Archive a page by reading; returns the ids, and only those may be removed then. One that is retried by hand in
-        between is in the archive and lives on."""
+        """Archive a page by reading; returns the ids, and only those may be removed then. A job that is retried by hand in
+        between is in the archive and is not removed."""
         ids = [row[0] for row in self._db.read("prune.page", after=after, limit=batch, **before)]
         if ids:
             archive(self._whole(self._db.read, ids))

@@ -42,10 +42,10 @@ log = get_logger("windlass.store")
 T = TypeVar("T")
 REPEATS = 8
 CONNECT_TIMEOUT = 5.0
-"""Seconds that a call waits for a connection before it says that the database cannot be reached."""
+"""Seconds that a call waits for a connection before it raises ``StoreUnreachableError``."""
 RECONNECT = 1.0
 """A pool doubles its pauses between attempts to connect, and after a minute's outage would not try for another minute. Given up after a
-second and begun anew (``_try_again``), the pauses stay short."""
+second and begun anew (``_reconnect``), the pauses stay short."""
 _ALL_LANES = list(range(LANES))
 SOON = 3
 """How many days ahead a missing partition of history is a warning; the owner should make them seven days ahead."""
@@ -92,7 +92,7 @@ class PostgresDatabase:
         forking.watch(self)
 
     def _make_pools(self) -> None:
-        """Pools of their own, so that one need cannot starve another: handlers that keep all effect transactions open must not stop the
+        """Make a pool for each need, so that one cannot starve another: handlers that keep all effect transactions open must not stop the
         recorder, and nothing at all may stop the heartbeat or, once an engine runs, its steps."""
         most, timeout = self._max_connections, self._connect_timeout
         self._pool = self._make_pool("verbs", 1, most, timeout, self._configure)
@@ -156,7 +156,7 @@ class PostgresDatabase:
             max_size=most,
             timeout=timeout,
             reconnect_timeout=RECONNECT,
-            reconnect_failed=_try_again,
+            reconnect_failed=_reconnect,
             open=False,
             name=f"windlass-{name}",
         )
@@ -179,7 +179,7 @@ class PostgresDatabase:
             require_current(
                 status, len(status.applied) + len(status.pending), self._url, "run `windlass db migrate`"
             )
-            self._lacks = postgres_sessions.lacks(one).encode() if self._pooled else b""
+            self._missing_settings = postgres_sessions.missing_settings(one).encode() if self._pooled else b""
 
     def _configure(self, connection: psycopg.Connection) -> None:
         self._connections.add(connection)
@@ -188,7 +188,7 @@ class PostgresDatabase:
             self._configure_effect(connection)
         else:
             connection.prepare_threshold = 0
-            postgres_sessions.settle(connection)
+            postgres_sessions.configure(connection)
 
     def _configure_effect(self, connection: psycopg.Connection) -> None:
         """A handler's connection is as the driver makes it; but prepared statements cannot pass a pooler, and under another isolation
@@ -215,7 +215,7 @@ class PostgresDatabase:
             self._own.pool = before
 
     def _stepping(self) -> ConnectionPool[psycopg.Connection]:
-        """Made when an engine first asks for it: others have no use for one more connection."""
+        """The pool for steps, made when an engine first needs it: other processes do not need one more connection."""
         with self._opening:
             if self._steps is None:
                 self._steps = self._make_pool("steps", 1, 1, self._connect_timeout, self._configure)
@@ -269,7 +269,9 @@ class PostgresDatabase:
         for left in reversed(range(REPEATS)):
             with self._connection() as connection:
                 try:
-                    return self._with_settings(work, connection) if self._lacks else work(connection)
+                    return (
+                        self._with_settings(work, connection) if self._missing_settings else work(connection)
+                    )
                 except REPEATABLE:
                     if not left:
                         raise
@@ -286,7 +288,7 @@ class PostgresDatabase:
 
     def _with_settings(self, work: Callable[[psycopg.Connection], T], connection: psycopg.Connection) -> T:
         with connection.transaction():
-            connection.execute(self._lacks, prepare=False)
+            connection.execute(self._missing_settings, prepare=False)
             return work(connection)
 
     def run(self, verb: str, **parameters: object) -> list[Row]:
@@ -365,14 +367,14 @@ class PostgresDatabase:
 
         def stream(connection: psycopg.Connection) -> list[Row]:
             with connection.transaction():
-                with connection.cursor() as cursor, cursor.copy(text_of(verb)) as copy, _unseen():
+                with connection.cursor() as cursor, cursor.copy(text_of(verb)) as copy, _hide_from_server():
                     for chunk in lines(tail):
                         copy.write(chunk)
                 return self._on(connection).run("enqueue.copied", phases=phases)
 
         try:
             return self._repeat(stream)
-        except _GivenUp as given_up:
+        except _CopyAborted as given_up:
             error = given_up.error
         raise error
 
@@ -462,7 +464,7 @@ class PostgresDatabase:
 
     @property
     def _today(self) -> date | None:
-        """The day of a clock that stands for the database's."""
+        """The day of the clock that replaces the database's, if there is one."""
         return self._clock.now().date() if self._clock else None
 
     def drop_history(self, keep: Retention, *, only_empty: bool = False) -> int:
@@ -472,7 +474,7 @@ class PostgresDatabase:
         now = self.now()
         cutoff = now - max(item for item in lasts if item is not None)
         with translated(), psycopg.connect(self._direct_url, autocommit=True) as connection:
-            postgres_sessions.settle(connection)
+            postgres_sessions.configure(connection)
             connection.execute("SET lock_timeout = '5s'")
             try:
                 dropped = partitions.drop_before(connection, cutoff, only_empty=only_empty, now=now)
@@ -501,7 +503,7 @@ class PostgresDatabase:
             pool.close()
 
 
-class _GivenUp(Exception):  # noqa: N818  a signal within this module
+class _CopyAborted(Exception):  # noqa: N818  a signal within this module
     """Replaces an error of the caller's code while a COPY is open: the driver sends the text of an exception to the server, and it must not
     appear in the server's log."""
 
@@ -511,16 +513,16 @@ class _GivenUp(Exception):  # noqa: N818  a signal within this module
 
 
 @contextmanager
-def _unseen() -> Iterator[None]:
+def _hide_from_server() -> Iterator[None]:
     try:
         yield
     except psycopg.Error:
         raise
     except BaseException as error:  # noqa: BLE001  it is raised again outside
-        raise _GivenUp(error) from None
+        raise _CopyAborted(error) from None
 
 
-def _try_again(pool: ConnectionPool[psycopg.Connection]) -> None:
+def _reconnect(pool: ConnectionPool[psycopg.Connection]) -> None:
     """Begin anew after a pool gave up connecting, if a call waits for a connection. Otherwise the next call does."""
     if pool.get_stats().get("requests_waiting"):
         pool.check()

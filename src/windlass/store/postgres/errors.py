@@ -26,7 +26,7 @@ REPEATABLE = (pg.DeadlockDetected, pg.SerializationFailure)
 _LOST = ("08", "53300", "57P", "25P03", "25P04")
 """SQLSTATEs (or their beginnings) with which the server ends or refuses a session: the statement is not the cause."""
 _CUT_OFF = ("40", "53", "55", "57")
-"""... with which it gives up one call, whose session goes on: time-outs, locks, deadlocks, cancels, a limit of the server's."""
+"""SQLSTATEs with which the server gives up one call, while the session goes on: time-outs, locks, deadlocks, cancels, limits."""
 _OWN_SYSTEM = ("58",)
 
 

@@ -1,6 +1,6 @@
 """LISTEN on a connection that does nothing else.
 
-It is probed, comes back by itself, and says so: hints may have been missed while it was away, so the instance scans
+It is probed, reconnects by itself, and reports that: hints may have been missed while it was away, so the instance scans
 every phase once. Behind a pooler without a direct URL there is nothing to listen to, and waiting is only waiting.
 """
 

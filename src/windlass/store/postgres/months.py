@@ -92,12 +92,12 @@ class _Month:
 def step(
     connection: psycopg.Connection, *, most: int = MOST, page: int = PAGE, around: date | None = None
 ) -> MergeStep | None:
-    """Do the next piece of work, if more than ``most`` partitions are attached or a month is in the making; None when there is nothing to do.
+    """Do the next piece of work, if more than ``most`` partitions are attached or a month is being made; None when there is nothing to do.
 
     The connection must be in autocommit mode; it may lead through a pooler. One instance does it at a time.
     """
     try:
-        with _alone(connection) as is_alone:
+        with _exclusive(connection) as is_alone:
             if not is_alone:
                 return MergeStep(is_waiting=True, what="another instance is doing it")
             return _Work(connection, page).next(most, around)
@@ -106,7 +106,7 @@ def step(
 
 
 @contextmanager
-def _alone(connection: psycopg.Connection) -> Iterator[bool]:
+def _exclusive(connection: psycopg.Connection) -> Iterator[bool]:
     with connection.transaction():
         connection.execute(_SETTINGS, prepare=False)
         row = connection.execute("SELECT pg_try_advisory_xact_lock(%s)", (partitions.REMOVING,)).fetchone()
@@ -131,7 +131,11 @@ class _Work:
             for name in merged:
                 self._do(f"DROP TABLE windlass.{name}")
             return MergeStep(what=f"dropped {', '.join(merged)}")
-        days = _ripe(there, around or partitions.today_of(self._connection)) if len(there) > most else None
+        days = (
+            _days_to_merge(there, around or partitions.today_of(self._connection))
+            if len(there) > most
+            else None
+        )
         if days is None:
             return None
         self._require_owner()
@@ -195,7 +199,7 @@ class _Work:
         return MergeStep(month.name, jobs=copied, what="copies")
 
     def _copy_from(self, month: _Month, day: str, after: str | None, most: int) -> tuple[int, str | None]:
-        """Copy jobs in the order of ids, to the last of an id: those that have the same are never parted. How many, and up to which id; None
+        """Copy jobs in the order of ids, always all jobs of an id together. Returns how many, and up to which id; None
         where these were the day's last."""
         source, columns = f"FROM ONLY windlass.{day}", self._value(_COLUMNS)
         beyond, given = ("id > %s", [after]) if after else ("true", [])
@@ -211,7 +215,7 @@ class _Work:
         return copied, last[0] if last else None
 
     def _catch_up(self, month: _Month) -> MergeStep | None:
-        """Have a page of changes in the copy as well; None when there are none. Its own transactions, never beside a page's: one that has read a job
+        """Apply a page of changes to the copy; None when there are none. Runs in its own transactions, never beside a page's: one that has read a job
         and not yet written it would bring it back."""
         changed: dict[str, list[str]] = defaultdict(list)
         for day, job in self._do(
@@ -296,11 +300,11 @@ class _Work:
 
     def _do(self, text: str, *given: object) -> psycopg.Cursor[Any]:
         cursor = self._connection.cursor(row_factory=tuple_row)
-        # Not prepared: the names of tables are in most of them, and each would stay with the session for ever.
+        # Not prepared: the names of tables are in most of them, and each would stay with the session forever.
         return cursor.execute(text.encode(), given or None, prepare=False)
 
 
-def _ripe(there: dict[str, bool], today: date) -> list[str] | None:
+def _days_to_merge(there: dict[str, bool], today: date) -> list[str] | None:
     """The days of the oldest month that can be made. Beside partitions that are not ours nothing is made: they might have a share in it."""
     spans = {name: partitions.span_of(name) for name in there}
     months: dict[str, list[str]] = defaultdict(list)

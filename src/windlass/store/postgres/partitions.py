@@ -40,7 +40,7 @@ def month_of(day: date) -> str:
 
 
 def span_of(name: str) -> tuple[date, date] | None:
-    """The first day of a partition, and the first one behind it; None where it is not one of ours."""
+    """The first day of a partition, and the first one behind it; None if it is not one of ours."""
     match = _NAME.fullmatch(name)
     if match is None:
         return None
@@ -81,7 +81,7 @@ def missing(
 
 
 def wait_for_owner(connection: psycopg.Connection, *, around: date | None = None) -> tuple[date, int] | None:
-    """With two roles the owner makes partitions, once a day. The first day that has none and how many days ahead it is; None where
+    """With two roles the owner makes partitions, once a day. The first day that has none and how many days ahead it is; None if
     today's own is missing, which cannot wait."""
     today = around or today_of(connection)
     ahead = [day for day in missing(connection, around=around) if day >= today]
@@ -142,7 +142,7 @@ def drop_before(
     it, is never taken for ours.
     """
     try:
-        # Waited for: a month in the making has it for moments, and without it every job of these days would go by itself.
+        # Waited for: a merge has it for moments only, and without it every job of these days would be removed one by one.
         connection.execute("SELECT pg_advisory_lock(%s)", (REMOVING,))
     except pg.LockNotAvailable:
         return {}  # another instance is doing it

@@ -1,7 +1,7 @@
-"""How Windlass's own sessions are set, whatever a server, a database or a role has for its default.
+"""Settings of Windlass's own sessions, which do not depend on the defaults of a server, a database or a role.
 
 A direct session is set once, when it is opened. Behind a transaction pooler nothing can be set for a session: there the settings are
-read at opening, and each transaction sets those that are missing (``lacks``). Where none is missing, nothing is set.
+read at opening, and each transaction sets those that are missing (``missing_settings``). Where none is missing, nothing is set.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ WHERE name IN ('default_transaction_isolation', 'array_nulls', 'statement_timeou
 """
 
 
-def settle(connection: psycopg.Connection) -> None:
+def configure(connection: psycopg.Connection) -> None:
     """Set a direct session; one round trip."""
     timeouts = {name: "0" for name, since in _TIMEOUTS.items() if connection.info.server_version >= since}
     text = "; ".join(f"SET {name} = {value}" for name, value in {**_SETTINGS, **timeouts}.items())
     connection.execute(text.encode(), prepare=False)  # several statements cannot be prepared
 
 
-def lacks(connection: psycopg.Connection) -> str:
-    """What each transaction behind a pooler has to set for itself, as statements; empty where nothing."""
+def missing_settings(connection: psycopg.Connection) -> str:
+    """The settings that each transaction behind a pooler has to make for itself, as statements; empty if there are none."""
     found: dict[str, str] = dict(connection.execute(_LOOK).fetchall())
     short = [name for name in _TIMEOUTS if 0 < int(found.get(name, 0)) < SHORT]
     wanted = [f"SET LOCAL {name} = 0" for name in short]

@@ -42,7 +42,7 @@ class Migration:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Where a database stands: the versions it has and those it lacks, and how many partitions its history has, where that was asked for."""
+    """The versions a database has and those it lacks, and how many partitions its history has, if that was asked for."""
 
     applied: Sequence[tuple[int, str]]
     pending: Sequence[Migration]

@@ -3,7 +3,7 @@
 A file is a sequence of blocks, each with a line that says what it is and, as comments, a promise:
 
     -- name: VERB                    one to several statements; parameters are written ``:name`` in both dialects
-    -- fragment: NAME(a, b)          text that stands in several verbs as ``{{NAME(x, y)}}``; inside it, ``{a}`` is x
+    -- fragment: NAME(a, b)          text that is used in several verbs as ``{{NAME(x, y)}}``; inside it, ``{a}`` is x
     -- column: SLOT.NAME(a)          an expression that a feature adds to each verb that has the slot:
                                      ``{{SLOT.names}}``, ``{{SLOT.values(x)}}`` or ``{{SLOT.columns}}``
 
@@ -166,7 +166,7 @@ def sources(dialect: str) -> dict[str, str]:
 
 
 def on_change(reload: Callable[[], None]) -> None:
-    """Call ``reload`` now, and whenever a folder is added: whatever was compiled from the verbs must be compiled again."""
+    """Call ``reload`` now, and whenever a folder is added: what was compiled from the verbs must be compiled again."""
     _on_change.append(reload)
     reload()
 

@@ -30,7 +30,7 @@ FORK_WAIT = 5.0  # for threads that read and write while the process forks
 
 class _Left:
     """Connections of threads that have ended. They are closed under the lock that keeps a fork away: SQLite has locks of the whole
-    process, and a child that was forked while a thread held one waits for it for ever."""
+    process, and a child that was forked while a thread held one waits for it forever."""
 
     def __init__(self, opening: threading.Lock) -> None:
         self._opening = opening

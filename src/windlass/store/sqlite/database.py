@@ -51,7 +51,7 @@ _LAST = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 
 
 class SqliteTransaction:
-    """Verbs on one connection inside one transaction; the clock stands still in it."""
+    """Verbs on one connection inside one transaction; the clock is read once for all of it."""
 
     def __init__(self, connection: sqlite3.Connection, now: int, path: str) -> None:
         self.connection = connection

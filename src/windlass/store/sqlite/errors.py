@@ -45,10 +45,10 @@ def translate(error: sqlite3.Error, path: str) -> WindlassError:
     return StoreError(f"{path}: SQLite refused a statement ({error})")
 
 
-def locked(path: str, who: str) -> StoreBusyError:
+def locked(path: str, holder: str) -> StoreBusyError:
     """The error for a write that could not have the file's one write lock in time."""
     return StoreBusyError(
-        f"{path} is locked: {who} kept a write transaction open for too long; nothing was stored. "
+        f"{path} is locked: {holder} kept a write transaction open for too long; nothing was stored. "
         "Make that transaction shorter, or move to PostgreSQL",
         is_unsent=True,
     )

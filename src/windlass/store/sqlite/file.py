@@ -11,7 +11,7 @@ from windlass.errors import StoreUnreachableError
 
 
 class OpenedFile:
-    """Knows whether a path still leads to the file it led to. Call it only while a connection has that file open: until it is closed,
+    """Checks whether a path still leads to the file that was opened. Call it only while a connection has that file open: until it is closed,
     its inode number is not used for another file."""
 
     def __init__(self, path: Path) -> None:

@@ -35,7 +35,7 @@ def migrate_sqlite(
 def migrate_connection(
     connection: sqlite3.Connection, *, migrations: tuple[Migration, ...] | None = None
 ) -> list[str]:
-    """The same on a connection that is there already, in no transaction and beginning none by itself."""
+    """Apply what is missing on an open connection that is in no transaction and begins none by itself."""
     steps = available("sqlite") if migrations is None else migrations
     if not compare(_applied(connection), steps).pending:
         return []

@@ -3,7 +3,7 @@
 COALESCE(:now::timestamptz, clock_timestamp())
 
 -- The slots of the core: texts that features add to verbs of the core. A feature defines a fragment of the same name in its own file; the
--- texts of all features stand there one after the other. Columns (agenda, history) are slots, too: see statements.py.
+-- texts of all features are put there one after the other. Columns (agenda, history) are slots, too: see statements.py.
 
 -- fragment: new_flags(kind)
 -- Flags that a job of this kind gets when it is stored or comes into its queue: "| expression".
@@ -18,7 +18,7 @@ COALESCE(:now::timestamptz, clock_timestamp())
 -- The same for children that come back with their parent (rows of `taken`).
 
 -- fragment: cancel_details(job)
--- A JSON object with what else the error of a cancelled job says, or NULL, and a comma.
+-- A JSON object with further details for the error of a cancelled job, or NULL, and a comma.
 
 -- fragment: tidied
 -- Further CTEs that remove rows of jobs that ended (:ids).

@@ -30,7 +30,7 @@ SELECT b.heartbeat_at, (
 FROM beaten AS b;
 
 -- name: cancels
--- The jobs an instance holds that were asked to stop: the net under the control notification.
+-- The jobs an instance holds that were asked to stop: the safety net for lost notifications.
 SELECT j.id, c.token
 FROM windlass.claim AS c
 CROSS JOIN LATERAL unnest(c.lanes, c.los, c.his) AS r (lane, lo, hi)
@@ -78,7 +78,7 @@ WHERE c.token = ANY(:tokens::bigint[])
 
 -- name: recover.due
 -- Whether an instance is late, or a dead one still has claims or is to be forgotten, or a claim has no instance: one read, so that a
--- round of recovery with nothing to do costs one statement instead of four. The calling instance (:own) is left out: it is alive, whatever its row says.
+-- round of recovery with nothing to do costs one statement instead of four. The calling instance (:own) is left out: it is alive.
 SELECT 1
 FROM windlass.instance AS i
 CROSS JOIN (SELECT {{now}} AS at) AS clock

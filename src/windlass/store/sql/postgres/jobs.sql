@@ -13,7 +13,7 @@
 --   (a, b) >= (x, y) … ORDER BY a, b LIMIT 1: found through the index of both, not through that of one
 --   EXISTS (… OFFSET 0): read row by row, not hashed
 --   column || '' = …: no condition for an index, also not for a partial one's
--- Parameters are :names; the loader turns them into the driver's form. Guards stand one to a line (./dev mutate-sql).
+-- Parameters are :names; the loader turns them into the driver's form. Guards are one to a line (./dev mutate-sql).
 
 -- The enqueue verbs also run on callers' own connections, whose drivers make objects of uuids: they return ids as text.
 
@@ -288,7 +288,7 @@ CROSS JOIN LATERAL (
 ) AS j;
 
 -- name: record.finish
--- Ends held jobs whatever their flags, with outputs and progress folded into history. The caller tidies the side tables.
+-- Ends held jobs with any flags, with outputs and progress folded into history. The caller tidies the side tables.
 -- An end decided by recovery is written under the negative token, or the old holder would take it for its own. The
 -- instance is the one that claimed the job, not the one that recovers it.
 WITH clock AS MATERIALIZED (
@@ -710,7 +710,7 @@ WHERE d.id = :id::uuid
 FOR UPDATE;
 
 -- name: get
--- One job, wherever it is, with the progress and outputs it has now; of one that waits, what its last attempt came to.
+-- One job, wherever it is, with the progress and outputs it has now; of one that waits, the outcome of its last attempt.
 SELECT j.id, j.kind, j.phase, j.state, j.lane, j.generation, j.attempt, j.crashes, j.max_attempts, j.args, j.correlation,
     j.created_at,
     GREATEST(j.updated_at, p.at, a.ended_at, CASE WHEN j.reason IN ('limited', 'paced', 'waiting') THEN LEAST(j.run_at, clock.at) END) AS updated_at,

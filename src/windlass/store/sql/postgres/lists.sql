@@ -36,7 +36,7 @@ LEFT JOIN LATERAL (
 ORDER BY j.id DESC;
 
 -- name: list.later
--- Jobs that wait for one of these reasons, before a cursor, with the progress they have and what the last attempt came to.
+-- Jobs that wait for one of these reasons, before a cursor, with the progress they have and the outcome of the last attempt.
 SELECT j.id, j.kind, j.phase,
     CASE WHEN j.reason IN ('scheduled', 'retry') THEN 'scheduled' WHEN j.reason = 'inbox' THEN 'queued' ELSE 'waiting' END AS state,
     j.lane, j.generation, j.attempt, j.crashes, j.max_attempts, j.args, j.correlation, j.created_at,

@@ -9,8 +9,8 @@ WHERE o.job = ANY(:ids::uuid[])
     AND o.name = '';
 
 -- name: output.put
--- Stores outputs of held jobs under (job, generation, phase, name); the first value stands. Returns one row for each that
--- was asked for by the holder: whether it is new, and the value that stands. No row means the lease is lost.
+-- Stores outputs of held jobs under (job, generation, phase, name); the first value is kept. Returns one row for each that
+-- was asked for by the holder: whether it is new, and the stored value. No row means the lease is lost.
 WITH given AS MATERIALIZED (
     SELECT g.id, g.token, g.name, COALESCE(g.value, 'null') AS value, g.next_phase, g.next_max_attempts
     FROM json_to_recordset(:outputs::json) AS g (

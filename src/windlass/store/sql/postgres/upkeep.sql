@@ -95,7 +95,7 @@ GROUP BY s.phase
 ORDER BY s.phase;
 
 -- name: oldest
--- Seconds since the oldest queued job of each phase became ready; NULL where none is queued.
+-- Seconds since the oldest queued job of each phase became ready; NULL if none is queued.
 SELECT s.phase, EXTRACT(epoch FROM clock.at - (
         SELECT GREATEST(LEAST(min(head.ready_at), '9999-01-01'), '0002-01-01') -- other software may have written a time that no driver can read
         FROM generate_series(0, 9) AS l (lane)

@@ -26,7 +26,7 @@ WHERE i.id = :instance
     AND i.dead_at IS NULL;
 
 -- name: cancels
--- The jobs an instance holds that were asked to stop: the net under the control notification.
+-- The jobs an instance holds that were asked to stop: the safety net for lost notifications.
 SELECT j.id, j.token
 FROM windlass_job AS j
 WHERE j.cancel_at IS NOT NULL
@@ -51,7 +51,7 @@ WHERE token IN (SELECT g.value FROM json_each(:tokens) AS g)
 
 -- name: recover.due
 -- Whether an instance is late, or a dead one still has claims or is to be forgotten, or a claim has no instance: a read, so that
--- an idle instance never writes. The calling instance (:own) is left out: it is alive, whatever its row says.
+-- an idle instance never writes. The calling instance (:own) is left out: it is alive.
 SELECT 1
 FROM windlass_instance AS i
 WHERE (i.dead_at IS NULL AND i.heartbeat_at + i.lease < :now AND i.id IS NOT :own)

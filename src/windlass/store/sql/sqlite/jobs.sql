@@ -225,7 +225,7 @@ WHERE j.token = g.value ->> '$.token'
 ORDER BY j.id;
 
 -- name: record.finish
--- Ends held jobs whatever their flags, with outputs and progress folded into history. The caller tidies the side tables.
+-- Ends held jobs with any flags, with outputs and progress folded into history. The caller tidies the side tables.
 -- An end decided by recovery is written under the negative token, or the old holder would take it for its own. The
 -- instance is the one that claimed the job, not the one that recovers it.
 INSERT INTO windlass_job_done (id, created_at, finished_at, claimed_at, started_at, token, lane, generation, attempt, crashes,
@@ -562,7 +562,7 @@ FROM windlass_job_done AS d
 WHERE d.id = :id;
 
 -- name: get
--- One job, wherever it is, with the progress and outputs it has now; of one that waits, what its last attempt came to.
+-- One job, wherever it is, with the progress and outputs it has now; of one that waits, the outcome of its last attempt.
 SELECT j.id, j.kind, j.phase, j.state, j.lane, j.generation, j.attempt, j.crashes, j.max_attempts, j.args, j.correlation,
     j.created_at,
     max(

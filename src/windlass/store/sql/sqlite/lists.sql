@@ -21,7 +21,7 @@ ORDER BY j.id DESC
 LIMIT :limit;
 
 -- name: list.later
--- Jobs that wait for one of these reasons, before a cursor, with the progress they have and what the last attempt came to.
+-- Jobs that wait for one of these reasons, before a cursor, with the progress they have and the outcome of the last attempt.
 SELECT l.id, l.kind, l.phase,
     CASE WHEN l.reason IN ('scheduled', 'retry') THEN 'scheduled' WHEN l.reason = 'inbox' THEN 'queued' ELSE 'waiting' END AS state,
     l.lane, l.generation, l.attempt, l.crashes, l.max_attempts, l.args, l.correlation, l.created_at,

@@ -9,8 +9,8 @@ CROSS JOIN windlass_output AS o ON o.job = j.id AND o.generation = j.generation
 WHERE o.name = '';
 
 -- name: output.put
--- Stores outputs of held jobs under (job, generation, phase, name); the first value stands. Returns one row for each that
--- was asked for by the holder: whether it is new, and the value that stands. No row means the lease is lost.
+-- Stores outputs of held jobs under (job, generation, phase, name); the first value is kept. Returns one row for each that
+-- was asked for by the holder: whether it is new, and the stored value. No row means the lease is lost.
 SELECT j.id, j.phase, g.value ->> '$.name' AS name, o.job IS NULL AS created, COALESCE(o.value, g.value -> '$.value') AS value
 FROM json_each(:outputs) AS g
 CROSS JOIN windlass_job AS j ON j.id = g.value ->> '$.id'

@@ -113,7 +113,7 @@ GROUP BY s.phase
 ORDER BY s.phase;
 
 -- name: oldest
--- Seconds since the oldest queued job of each phase became ready; NULL where none is queued.
+-- Seconds since the oldest queued job of each phase became ready; NULL if none is queued.
 SELECT s.phase, (:now - (
         SELECT min((
             SELECT j.ready_at

@@ -12,21 +12,21 @@ TARGET = "windlass.integrations.django:app"
 
 
 class Command(BaseCommand):
-    help = "Serve the project's jobs. SIGTERM or Ctrl-C stops it in order; the options are those of `windlass worker`."
+    help = "Serve the project's jobs. SIGTERM or Ctrl-C stops the worker gracefully; the options are those of `windlass worker`."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--processes", type=int, help="Worker processes.")
         parser.add_argument(
-            "--phase", action="append", default=[], metavar="NAME[=N]", help="Serve only this."
+            "--phase", action="append", default=[], metavar="NAME[=N]", help="Serve only this phase."
         )
-        parser.add_argument("--drain", action="store_true", help="End when nothing is left to do.")
-        parser.add_argument("--grace", type=float, help="Seconds running jobs get when the worker stops.")
+        parser.add_argument("--drain", action="store_true", help="End when no job is left.")
+        parser.add_argument("--grace", type=float, help="Grace period for running jobs, in seconds.")
         parser.add_argument(
             "--set", action="append", default=[], metavar="NAME=VALUE", help="Any other setting."
         )
-        parser.add_argument("--log", choices=["auto", "console", "json"], help="Log form.")
+        parser.add_argument("--log", choices=["auto", "console", "json"], help="Log format.")
         parser.add_argument(
-            "--level", choices=["debug", "info", "warning", "error"], help="Log from here on."
+            "--level", choices=["debug", "info", "warning", "error"], help="Lowest log level."
         )
         parser.add_argument("--metrics", metavar="[HOST:]PORT", help="Serve metrics and health here.")
 
