@@ -16,6 +16,8 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any
 
+from windlass.forking import Process
+
 
 class Quiet:
     """Lets one record a second through and counts the others."""
@@ -99,8 +101,21 @@ def use(own: logging.Logger | None) -> Iterator[None]:
 
 def thread(target: Callable[..., None], name: str, *arguments: Any) -> threading.Thread:
     """A thread of ours whose lines go where those of this context go."""
-    own = _own.get()
-    return threading.Thread(target=_run, args=(own, target, *arguments), name=name, daemon=True)
+    return _Thread(name, (_own.get(), target, *arguments))
+
+
+class _Thread(threading.Thread):
+    """A thread that may be made before a fork and started after the fork: in the child, Python 3.13 takes a plain one for started."""
+
+    def __init__(self, name: str, arguments: tuple[Any, ...]) -> None:
+        self._made = name, arguments
+        self._process = Process.pid
+        super().__init__(target=_run, args=arguments, name=name, daemon=True)
+
+    def start(self) -> None:
+        if self._process != Process.pid:
+            self.__init__(*self._made)  # type: ignore[misc]
+        super().start()
 
 
 def _run(own: logging.Logger | None, target: Callable[..., None], *arguments: Any) -> None:
