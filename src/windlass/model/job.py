@@ -13,7 +13,7 @@ from windlass.model.principal import Principal, Sealed
 
 
 class Json(str):
-    """Text that is known to be valid, storable JSON (see payload.py)."""
+    """Text that is known to be valid, storable JSON (see arguments/encoding.py)."""
 
     __slots__ = ()
 
