@@ -7,13 +7,11 @@ turn of the loop. Time limits are the watchdog's, not a timer per job.
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 from windlass.arguments.json_checks import explain
@@ -21,7 +19,6 @@ from windlass.engine.attempt import AttemptRunner
 from windlass.engine.executors.contract import Ended, OnEnded
 from windlass.engine.executors.fault import Fault
 from windlass.engine.executors.shared_task import SharedTask
-from windlass.engine.executors.task_per_job import TaskPerJob
 from windlass.engine.running_attempt import RunningAttempt
 from windlass.errors import WindlassError
 from windlass.observe.logger import thread
@@ -36,7 +33,7 @@ class LoopExecutor:
         self._on_ended = on_ended
         self._inbox: list[Sequence[RunningAttempt]] = []
         self._inbox_lock = threading.Lock()
-        self._tasks: SharedTask | TaskPerJob | None = None
+        self._tasks: SharedTask | None = None
         self._ended: list[Ended] = []
         self._is_flushing = False
         self._is_closing = False
@@ -89,7 +86,7 @@ class LoopExecutor:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._tasks = _ways()(self._loop, self._runner, self._note, self.fault)
+        self._tasks = SharedTask(self._loop, self._runner, self._note, self.fault)
         try:
             while not self._is_closing:
                 try:
@@ -132,17 +129,6 @@ class LoopExecutor:
             self._tasks.close()
         self._is_closing = True
         self._loop.call_soon(self._loop.stop)
-
-
-def _ways() -> Callable[..., SharedTask | TaskPerJob]:
-    """How coroutines are run, for bench/tasks.py; goes when that is decided."""
-    match os.environ.get("WINDLASS_TASKS"):
-        case "task":
-            return TaskPerJob
-        case "eager":
-            return partial(TaskPerJob, eager_start=True)
-        case _:
-            return SharedTask
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
