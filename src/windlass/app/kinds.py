@@ -57,11 +57,14 @@ class Submittable(ABC):
     def enqueue(self, /, *args: Any, **kwargs: Any) -> Enqueued:
         """Submit a job with these arguments. Options (key, delay, run_at, priority, after, correlation_id, …) may be given beside
         them; where the handler has a parameter of that name, use ``with_options``."""
-        return self._app.serving().submitter.submit(self._new(args, kwargs))
+        home = self._app.serving()
+        return home.submitter.submit(new_job(self._first, args, kwargs, self._options, home.authority))
 
     async def enqueue_async(self, /, *args: Any, **kwargs: Any) -> Enqueued:
         """``enqueue`` from a coroutine, without blocking its event loop."""
-        return await self._app.serving().submitter.submit_async(self._new(args, kwargs))
+        home = self._app.serving()
+        job = new_job(self._first, args, kwargs, self._options, home.authority)
+        return await home.submitter.submit_async(job)
 
     def enqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[Enqueued]:
         """Submit many jobs, all or none: one mapping of arguments (and options) each."""

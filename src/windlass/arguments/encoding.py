@@ -18,17 +18,20 @@ import hashlib
 import json
 from collections.abc import Callable, Container
 from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import partial
 from typing import Any, Final
+from uuid import UUID
 
 from pydantic_core import from_json, to_json
 
-from windlass.arguments.json_checks import HAS_EXPONENT, Path, TreeInspector, explain, is_plain
+from windlass.arguments.json_checks import HAS_EXPONENT, INT_BOUND, Path, TreeInspector, explain
 from windlass.arguments.value_checks import ValueInspector
 from windlass.errors import ConfigError, PayloadError, PayloadTooLargeError
 
 MAX_BYTES: Final = 64 * 1024 * 1024
+_INERT: Final = frozenset({str, bool, type(None), datetime, date, time, timedelta, UUID})
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +84,7 @@ def encode(
     """
     # Ordinary values: one check of the types, one write in C, one search of the text: 2.0 µs for 113 bytes.
     # Taking the careful way for everything took 18 µs; the standard library's encoder, without any check, 2.4 µs.
-    if is_plain(value, limits.max_depth):
+    if _is_ordinary(value, limits.max_depth):
         try:
             raw = writer.write(value)
         except Exception:  # noqa: BLE001, S110  a lone surrogate, a broken tzinfo: found below
@@ -102,6 +105,41 @@ def encode(
     if len(raw) > limits.max_bytes:
         inspector.too_large(value, len(raw), limits.max_bytes)
     return raw.decode()
+
+
+def _is_ordinary(value: Any, room: int) -> bool:
+    """Whether a value is made of exact JSON types (and dates, UUIDs), within ``room`` levels, with nothing to refuse.
+
+    Text is not searched: NUL and lone surrogates show in the JSON. This is the hot path: 0.1 µs per value.
+    """
+    cls = type(value)
+    if cls is dict:
+        if room <= 0:
+            return False
+        for key in value:
+            if type(key) is not str:
+                return False
+        values = value.values()
+    elif cls is list or cls is tuple:
+        if room <= 0:
+            return False
+        values = value
+    else:
+        values = (value,)
+    for item in values:
+        cls = type(item)
+        if cls in _INERT:
+            continue
+        if cls is int:
+            if -INT_BOUND < item < INT_BOUND:
+                continue
+        elif cls is float:
+            if -1e16 < item < 1e16:  # false for NaN; from 1e16 on JSON has an exponent, see spell_floats
+                continue
+        elif (cls is dict or cls is list or cls is tuple) and _is_ordinary(item, room - 1):
+            continue
+        return False
+    return True
 
 
 def _is_harmless(raw: bytes, max_depth: int) -> bool:
@@ -131,7 +169,7 @@ def decode(
         kind = PayloadTooLargeError if "recursion limit" in str(error) else PayloadError
         inspector.refuse((), f"is not JSON ({explain(error)})", "send one valid JSON value in UTF-8", kind)
     nul = "\\u0000" in text if isinstance(text, str) else b"\\u0000" in text
-    if nul or not is_plain(tree, inspector.max_depth):
+    if nul or not _is_ordinary(tree, inspector.max_depth):
         inspector.check_tree(tree)
     if _count_keys(tree) != _count_colons(text):
         _check_duplicates(_pairs(text), (), inspector)

@@ -80,6 +80,8 @@ class Database(Protocol):
     dialect: str
     low_water: bool
     """Whether claims and promotions should start at a low-water mark (see jobs/low_water.py)."""
+    notifies: bool
+    """Whether enqueues have to notify waiting instances (see jobs/notify_throttle.py)."""
 
     @property
     def open_effects(self) -> OpenEffects | None:

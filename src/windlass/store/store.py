@@ -10,8 +10,6 @@ from typing import Any, Self
 from windlass.errors import ConfigError, did_you_mean
 from windlass.model import Enqueued, Lease, NewJob, Output, Progress
 from windlass.store.database import Database, Listener
-from windlass.store.jobs.checked import CheckedJob
-from windlass.store.jobs.copy import SameKindJobs
 from windlass.store.jobs.enqueue import Enqueuer
 from windlass.store.jobs.held_job import LEASE, HeldJob
 from windlass.store.jobs.holder import Holder
@@ -48,6 +46,8 @@ class CoreStore:
         self.options: Mapping[str, Any] = dict(options or {})
         """How to open this store again in another process: its URL, and what else can be written as JSON."""
         self.enqueuer = Enqueuer(db)
+        self.enqueue_checked = self.enqueuer.enqueue_checked
+        self.enqueue_alike = self.enqueuer.enqueue_alike
         self.jobs = Jobs(db, self.enqueuer)
         self.outputs = Outputs(db)
         self.phases = Phases(db)
@@ -76,14 +76,6 @@ class CoreStore:
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """Store jobs durably, all or none; returns in the order given."""
         return self.enqueuer.enqueue(jobs)
-
-    def enqueue_checked(self, jobs: Sequence[CheckedJob]) -> list[Enqueued]:
-        """``enqueue`` for requests that were checked already (``store.jobs.checked.check``)."""
-        return self.enqueuer.enqueue_checked(jobs)
-
-    def enqueue_alike(self, alike: SameKindJobs) -> list[Enqueued]:
-        """``enqueue`` for jobs that differ only in their arguments."""
-        return self.enqueuer.enqueue_alike(alike)
 
     def join(self, *, lease: timedelta = LEASE, info: Mapping[str, Any] | None = None) -> Holder:
         """Register as an instance that may claim jobs."""

@@ -33,7 +33,9 @@ class TransactionSubmitter:
     def __init__(self, dialect: str, clock: Clock | None = None) -> None:
         self._dialect = dialect
         self._clock = clock
-        self._inserter = Inserter(as_sqlite if dialect == "sqlite" else datetime.isoformat)
+        self._inserter = (
+            Inserter(as_sqlite, notifies=False) if dialect == "sqlite" else Inserter(datetime.isoformat)
+        )
 
     def submit(self, where: Any, jobs: Sequence[NewJob], *, notify: bool = True) -> list[Enqueued]:
         """Store jobs in the transaction of a sync connection or session.

@@ -132,7 +132,7 @@ def _check_one(job: NewJob, made: str) -> CheckedJob:
         check_correlation(job.correlation_id)
     if not isinstance(job.args, Json | Mapping):
         raise ConfigError("args", type(job.args).__name__, "a mapping of argument names to values")
-    args = json_text(job.args, "args")
+    args = job.args if isinstance(job.args, Json) else json_text(job.args, "args")
     if is_plain(job):
         return CheckedJob(job, made, phase, args)
     entry = CheckedJob(job, job.id or made, phase, args, way=PLAIN if job.id is None else ALONE)

@@ -33,9 +33,14 @@ class Inserter:
     """Inserts jobs in transactions that the caller opened; ``notify_throttle`` decides which enqueues notify."""
 
     def __init__(
-        self, stamp: Callable[[datetime], Any], monotonic: Callable[[], float] = time.monotonic
+        self,
+        stamp: Callable[[datetime], Any],
+        monotonic: Callable[[], float] = time.monotonic,
+        *,
+        notifies: bool = True,
     ) -> None:
         self.stamp = stamp
+        self._notifies = notifies
         self.monotonic = monotonic
         self.notify_throttle = NotifyThrottle(monotonic)
         self.memory: dict[str, Any] = {}
@@ -106,12 +111,13 @@ class Inserter:
         self, tx: Transaction | Database, entries: Sequence[CheckedJob], *, inbox: bool, notify: bool = True
     ) -> None:
         rows = tx.run("enqueue", jobs=self.rows(entries, inbox=inbox, notify=notify))
-        self.notify_throttle.note_notified([INBOX] if inbox and rows else [row[0] for row in rows])
+        if rows:
+            self.notify_throttle.note_notified([INBOX] if inbox else [row[0] for row in rows])
 
     def rows(self, entries: Sequence[CheckedJob], *, inbox: bool, notify: bool = True) -> str:
         """The JSON rows for the verb ``enqueue``."""
-        notify_throttle = self.notify_throttle.among(entries, inbox=inbox) if notify else ()
-        return array(self.row(entry, inbox=inbox, notify=entry.id in notify_throttle) for entry in entries)
+        loud = self.notify_throttle.among(entries, inbox=inbox) if notify and self._notifies else ()
+        return array(self.row(entry, inbox=inbox, notify=entry.id in loud) for entry in entries)
 
     def row(self, entry: CheckedJob, *, inbox: bool, notify: bool) -> str:
         job = entry.job
@@ -142,7 +148,7 @@ class Enqueuer(Inserter):
     """Inserts jobs in transactions of its own, too. One per process and database."""
 
     def __init__(self, db: Database, monotonic: Callable[[], float] = time.monotonic) -> None:
-        super().__init__(db.stamp, monotonic)
+        super().__init__(db.stamp, monotonic, notifies=db.notifies)
         self._db = db
 
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:

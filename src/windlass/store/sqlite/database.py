@@ -36,7 +36,7 @@ from windlass.store.sqlite.connection import (
     path_of,
 )
 from windlass.store.sqlite.connections import Connections
-from windlass.store.sqlite.errors import translated
+from windlass.store.sqlite.errors import translate, translated
 from windlass.store.sqlite.listener import SqliteListener, Wakeups
 from windlass.store.sqlite.migrate import migrate_sqlite, status_sqlite
 
@@ -65,17 +65,16 @@ class SqliteTransaction:
             raise StoreError(ENDED_BY_HANDLER) from error
 
     def run(self, verb: str, **parameters: object) -> list[Row]:
-        with translated(self._path):
-            return self._run(verb, parameters)
-
-    def _run(self, verb: str, parameters: dict[str, object]) -> list[Row]:
         values = {name: _bind(value) for name, value in parameters.items()}
         values["now"] = self._now
         rows: list[Row] = []
-        for statement in STATEMENTS[verb].statements:
-            cursor = self.connection.execute(statement.text, values)
-            if cursor.description is not None:
-                rows = cursor.fetchall()
+        try:
+            for statement in STATEMENTS[verb].statements:
+                cursor = self.connection.execute(statement.text, values)
+                if cursor.description is not None:
+                    rows = cursor.fetchall()
+        except sqlite3.Error as error:
+            raise translate(error, self._path) from error
         return rows
 
 
@@ -102,7 +101,7 @@ class SqliteDatabase:
     """One SQLite file; created and migrated when it is opened, unless ``auto_migrate`` is False."""
 
     dialect = "sqlite"
-    low_water = False
+    low_water = notifies = False
     bulk_from = float("inf")  # a multi-row insert is all there is
 
     def __init__(
@@ -155,12 +154,14 @@ class SqliteDatabase:
     def read(self, verb: str, **parameters: object) -> list[Row]:
         parameters = {"now": self._clock.now(), **parameters}
         values = {name: _bind(value) for name, value in parameters.items()}
-        with translated(self._path):
-            rows: list[Row] = []
+        rows: list[Row] = []
+        try:
             for statement in STATEMENTS[verb].statements:
                 with self._connections.reading() as reader:
                     rows = reader.execute(statement.text, values).fetchall()
-            return rows
+        except sqlite3.Error as error:
+            raise translate(error, self._path) from error
+        return rows
 
     def reserved(self, need: str) -> AbstractContextManager[None]:
         return nullcontext()  # there is one writer, and threads take turns
@@ -169,14 +170,16 @@ class SqliteDatabase:
         if self.open_effects.all:
             self.open_effects.refuse(blocks=True)
         while True:
-            with self._in_turn(self._busy_timeout), self._connections.lock, translated(self._path):
-                writer = self._connections.writer or self._connections.open_writer()
-                before = writer.total_changes
+            with self._in_turn(self._busy_timeout), self._connections.lock:
                 try:
+                    writer = self._connections.writer or self._connections.open_writer()
+                    before = writer.total_changes
                     with self._begin(writer) as tx:
                         result = work(tx)
                 except RepeatRaced:
                     continue
+                except sqlite3.Error as error:
+                    raise translate(error, self._path) from error
                 has_changed = writer.total_changes != before
             if has_changed:
                 self._wakeups.notify()
