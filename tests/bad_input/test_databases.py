@@ -311,7 +311,7 @@ def test_an_enqueue_that_finds_no_connection_waits_once(
         server.stop()
         with pytest.raises(StoreUnreachableError):
             work.enqueue()  # finds that the connection is broken, and that there is no other one
-        pool = app.store.db._pool  # type: ignore[attr-defined]
+        pool = app.store.db._connections.verbs  # type: ignore[attr-defined]
         assert pool.timeout == 1.5
         asked = pool.get_stats()["requests_num"]
         with pytest.raises(StoreUnreachableError) as caught:
@@ -321,6 +321,6 @@ def test_an_enqueue_that_finds_no_connection_waits_once(
 
 def test_a_call_waits_five_seconds_for_a_connection_unless_it_is_told_otherwise(postgres_dsn: str) -> None:
     with App(postgres_dsn) as app:
-        assert app.store.db._pool.timeout == 5.0  # type: ignore[attr-defined]
+        assert app.store.db._connections.verbs.timeout == 5.0  # type: ignore[attr-defined]
     with App(postgres_dsn, connect_timeout=2.0) as app:
-        assert app.store.db._pool.timeout == 2.0  # type: ignore[attr-defined]
+        assert app.store.db._connections.verbs.timeout == 2.0  # type: ignore[attr-defined]

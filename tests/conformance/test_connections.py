@@ -308,7 +308,7 @@ def test_a_call_has_its_own_error_where_no_thread_can_be_had(
                 _broken(store, postgres_dsn)
         one(store)
         looks: SimpleQueue[None] = SimpleQueue()
-        monkeypatch.setattr(store.db._pool, "check", lambda: looks.put(None))  # type: ignore[attr-defined]
+        monkeypatch.setattr(store.db._connections.verbs, "check", lambda: looks.put(None))  # type: ignore[attr-defined]
         with pytest.raises(StoreUnreachableError):
             _broken(store, postgres_dsn)
         looks.get(timeout=PATIENCE)
@@ -322,7 +322,7 @@ def test_connections_that_break_at_once_have_their_neighbours_looked_at_once(
     gate = threading.Event()
 
     with open_store(postgres_dsn) as store:
-        pool = store.db._pool  # type: ignore[attr-defined]
+        pool = store.db._connections.verbs  # type: ignore[attr-defined]
 
         def look() -> None:
             looks.put(None)
@@ -334,7 +334,7 @@ def test_connections_that_break_at_once_have_their_neighbours_looked_at_once(
                 _broken(store, postgres_dsn)
         looks.get(timeout=PATIENCE)
         gate.set()
-        eventually(lambda: not store.db._checked, "the look has ended")  # type: ignore[attr-defined]
+        eventually(lambda: not store.db._connections._checked, "the look has ended")  # type: ignore[attr-defined]
         assert looks.empty(), "one look at a time"
         with pytest.raises(StoreUnreachableError):
             _broken(store, postgres_dsn)

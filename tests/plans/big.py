@@ -139,8 +139,8 @@ class Explained(PostgresDatabase):
 
     def __init__(self, url: str) -> None:
         super().__init__(url, max_connections=1)
-        self._beats.close()
-        self._beats = self._pool  # heartbeats, too, on the one connection
+        self._connections.beats.close()
+        self._connections.beats = self._connections.verbs  # heartbeats, too, on the one connection
 
     @contextmanager
     def kept_back(self) -> Iterator[psycopg.Connection]:

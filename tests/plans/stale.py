@@ -133,10 +133,8 @@ class Stale(Explained):
         self.is_watching = False
         self.visits: list[Visit] = []
         self.ran: set[str] = set()
-
-    def _configure(self, connection: psycopg.Connection) -> None:
-        super()._configure(connection)
-        connection.prepared_max = None  # the driver would let go of the oldest
+        with self._connection() as connection:
+            connection.prepared_max = None  # the driver would let go of the oldest
 
     def _on(self, connection: psycopg.Connection) -> PostgresTransaction:
         return _Watched(connection, self)

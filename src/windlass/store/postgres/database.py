@@ -3,38 +3,32 @@
 from __future__ import annotations
 
 import logging
-import os
 import random
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import date, datetime
 from typing import Any, TypeVar
-from weakref import WeakSet
 
 import psycopg
-from psycopg import IsolationLevel
 from psycopg import errors as pg
-from psycopg.rows import tuple_row
-from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
-from windlass import forking
 from windlass.clock import Clock
-from windlass.errors import ConfigError, StoreError, StoreInterruptedError, StoreUnreachableError
+from windlass.errors import ConfigError, StoreError
 from windlass.model import MergeStep, PlainEnd, Retention, Want
 from windlass.observe.logger import get_logger
-from windlass.store.database import BEATS, EFFECT, NUDGE, Effect, Listener, Row, Transaction
+from windlass.store.database import EFFECT, NUDGE, Effect, Listener, Row, Transaction
 from windlass.store.jobs.enqueue import RepeatRaced
 from windlass.store.jobs.finish_rows import finish_columns
 from windlass.store.jobs.low_water import LANES, as_text
 from windlass.store.open_effects import OpenEffect
 from windlass.store.postgres import months, partitions
 from windlass.store.postgres import sessions as postgres_sessions
+from windlass.store.postgres.connections import Connections
 from windlass.store.postgres.errors import REPEATABLE, lacks_partition, translated
-from windlass.store.postgres.listener import KEEPALIVE, PostgresListener
+from windlass.store.postgres.listener import PostgresListener
 from windlass.store.postgres.migrate import migrate_postgres, read_status
-from windlass.store.postgres.transaction import PostgresTransaction, knows, read_as_text, text_of
+from windlass.store.postgres.transaction import PostgresTransaction, knows, text_of
 from windlass.store.schema.migrations import require_current
 
 log = get_logger("windlass.store")
@@ -43,9 +37,6 @@ T = TypeVar("T")
 REPEATS = 8
 CONNECT_TIMEOUT = 5.0
 """Seconds that a call waits for a connection before it raises ``StoreUnreachableError``."""
-RECONNECT = 1.0
-"""A pool doubles its pauses between attempts to connect, and after a minute's outage would not try for another minute. Given up after a
-second and begun anew (``_reconnect``), the pauses stay short."""
 _ALL_LANES = list(range(LANES))
 SOON = 3
 """How many days ahead a missing partition of history is a warning; the owner should make them seven days ahead."""
@@ -82,84 +73,12 @@ class PostgresDatabase:
         self._pooled = pooled
         if auto_migrate:
             migrate_postgres(self._direct_url or url)
-        self._max_connections, self._connect_timeout = max_connections, connect_timeout
+        self._connect_timeout = connect_timeout
         self._warned_day: date | None = None
         self._check(connect_timeout)
-        self._is_closed = False
-        self._connections: WeakSet[psycopg.Connection] = WeakSet()
-        self._make_pools()
-        self._open_pools()
-        forking.watch(self)
-
-    def _make_pools(self) -> None:
-        """Make a pool for each need, so that one cannot starve another: handlers that keep all effect transactions open must not stop the
-        recorder, and nothing at all may stop the heartbeat or, once an engine runs, its steps."""
-        most, timeout = self._max_connections, self._connect_timeout
-        self._pool = self._make_pool("verbs", 1, most, timeout, self._configure)
-        self._effects = self._make_pool("effects", 0, most, timeout, self._configure_effect)
-        self._beats = self._make_pool("beats", 0, 1, timeout, self._configure)
-        self._steps: ConnectionPool[psycopg.Connection] | None = None
-        self._own = threading.local()
-        self._waiters = threading.BoundedSemaphore(max(1, most // 2))
-        self._is_open = False
-        self._opening = threading.Lock()
-        self._checked: set[ConnectionPool[psycopg.Connection]] = set()
-
-    @property
-    def _pools(self) -> Sequence[ConnectionPool[psycopg.Connection]]:
-        known = (self._beats, self._effects, self._pool, self._steps)
-        return [pool for pool in known if pool is not None]
-
-    def _open_pools(self) -> None:
-        with self._opening:
-            for pool in self._pools:
-                pool.open()
-            self._is_open = True
-
-    def after_fork_in_child(self) -> None:
-        """Begin anew with the first call: the pools have no threads here, and their connections are the parent's. Those are made unusable
-        in this process, for all their users: on a shared connection both processes would talk to the server."""
-        for pool in self._pools:
-            forking.abandon(pool)
-        try:
-            nowhere = os.open(os.devnull, os.O_RDWR)
-            for connection in self._connections:
-                forking.abandon(connection)
-                with suppress(psycopg.Error, OSError):  # closed
-                    os.dup2(nowhere, connection.fileno(), inheritable=False)
-            os.close(nowhere)
-        finally:
-            self._connections = WeakSet()
-            if not self._is_closed:
-                self._make_pools()
-
-    def _make_pool(
-        self,
-        name: str,
-        least: int,
-        most: int,
-        timeout: float,
-        configure: Callable[[psycopg.Connection], None],
-    ) -> ConnectionPool[psycopg.Connection]:
-        return ConnectionPool(
-            self._url,
-            kwargs={
-                "autocommit": True,
-                "row_factory": tuple_row,
-                "client_encoding": postgres_sessions.ENCODING,
-                "connect_timeout": max(1, int(timeout)),
-                **KEEPALIVE,
-            },
-            configure=configure,
-            check=ConnectionPool.check_connection if least == 0 else None,
-            min_size=least,
-            max_size=most,
-            timeout=timeout,
-            reconnect_timeout=RECONNECT,
-            reconnect_failed=_reconnect,
-            open=False,
-            name=f"windlass-{name}",
-        )
+        self._connections = Connections(url, most=max_connections, timeout=connect_timeout, pooled=pooled)
+        self._connection, self.reserved = self._connections.connection, self._connections.reserved
+        self._connections.open()
 
     def _check(self, connect_timeout: float) -> None:
         """Fail now, and clearly, where a pool would only time out."""
@@ -181,85 +100,7 @@ class PostgresDatabase:
             )
             self._missing_settings = postgres_sessions.missing_settings(one).encode() if self._pooled else b""
 
-    def _configure(self, connection: psycopg.Connection) -> None:
-        self._connections.add(connection)
-        read_as_text(connection.adapters)
-        if self._pooled:
-            self._configure_effect(connection)
-        else:
-            connection.prepare_threshold = 0
-            postgres_sessions.configure(connection)
-
-    def _configure_effect(self, connection: psycopg.Connection) -> None:
-        """A handler's connection is as the driver makes it; but prepared statements cannot pass a pooler, and under another isolation
-        level a session that changes the handler's job meanwhile would make the handler's commit fail."""
-        connection.isolation_level = IsolationLevel.READ_COMMITTED
-        self._connections.add(connection)
-        if self._pooled:
-            connection.prepare_threshold = None
-
     # ------------------------------------------------------------------ running verbs
-
-    @contextmanager
-    def _connection(self) -> Iterator[psycopg.Connection]:
-        with self._borrowed(getattr(self._own, "pool", self._pool)) as connection, translated():
-            yield connection
-
-    @contextmanager
-    def reserved(self, need: str) -> Iterator[None]:
-        before = getattr(self._own, "pool", self._pool)
-        self._own.pool = self._beats if need == BEATS else self._stepping()
-        try:
-            yield
-        finally:
-            self._own.pool = before
-
-    def _stepping(self) -> ConnectionPool[psycopg.Connection]:
-        """The pool for steps, made when an engine first needs it: other processes do not need one more connection."""
-        with self._opening:
-            if self._steps is None:
-                self._steps = self._make_pool("steps", 1, 1, self._connect_timeout, self._configure)
-                self._steps.open()
-            return self._steps
-
-    @contextmanager
-    def _borrowed(self, pool: ConnectionPool[psycopg.Connection]) -> Iterator[psycopg.Connection]:
-        if not self._is_open:  # in a forked child
-            self._open_pools()
-        try:
-            with pool.connection() as connection:
-                try:
-                    yield connection
-                finally:
-                    if connection.broken:
-                        self._check_soon(pool)
-        except PoolTimeout as error:
-            raise StoreUnreachableError(
-                "no connection to PostgreSQL became free in time; no statement was sent. Check that the server runs, or raise "
-                "max_connections",
-                is_unsent=True,
-            ) from error
-        except PoolClosed as error:
-            raise StoreUnreachableError("this store is closed; open another one", is_unsent=True) from error
-
-    def _check_soon(self, pool: ConnectionPool[psycopg.Connection]) -> None:
-        """Check the other connections of the pool, which may be broken, too: each would cost a failed call. One thread a pool;
-        if no thread can be started, the call's own error is what counts."""
-        with self._opening:
-            if pool in self._checked:
-                return
-            self._checked.add(pool)
-
-        def check() -> None:
-            try:
-                pool.check()
-            finally:
-                self._checked.discard(pool)
-
-        try:
-            threading.Thread(target=check, daemon=True).start()
-        except RuntimeError:
-            self._checked.discard(pool)
 
     def _on(self, connection: psycopg.Connection) -> PostgresTransaction:
         return PostgresTransaction(connection, self._clock, prepare=not self._pooled)
@@ -305,30 +146,10 @@ class PostgresDatabase:
                     )
                 return work(self._on(connection))
 
-        if not waits or getattr(self._own, "pool", self._pool) is not self._pool:
+        if not waits or self._connections.is_reserved:
             return self._repeat(in_transaction)
-        with self._waiting():
+        with self._connections.waiting():
             return self._repeat(in_transaction)
-
-    @contextmanager
-    def _waiting(self) -> Iterator[None]:
-        """Hold one of the places for calls that may wait for another session's transaction: half of the connections at most."""
-        if not self._waiters.acquire(timeout=self._connect_timeout):
-            raise StoreInterruptedError(
-                f"half of this store's connections wait for keys (or ids) that other transactions hold, and none became free in {self._connect_timeout:g} s; "
-                "nothing of this call was stored. End those transactions sooner (pg_stat_activity shows them), or raise max_connections"
-            )
-        try:
-            yield
-        except StoreInterruptedError as error:
-            if isinstance(error.__cause__, pg.LockNotAvailable):
-                raise StoreInterruptedError(
-                    f"another transaction that has not ended holds a key (or an id) of this call, for more than {self._connect_timeout:g} s; nothing of "
-                    "this call was stored. Repeat it, and end that transaction sooner: pg_stat_activity shows it"
-                ) from error.__cause__
-            raise
-        finally:
-            self._waiters.release()
 
     def step(
         self,
@@ -382,7 +203,7 @@ class PostgresDatabase:
     def effect(self, seconds: float, opened: OpenEffect | None = None) -> Iterator[PostgresTransaction]:
         """A handler's transaction; both time-outs end with it, so they are safe behind a pooler."""
         milliseconds = str(max(1, int(seconds * 1000)))
-        with self._borrowed(self._effects) as connection:
+        with self._connections.borrowed(self._connections.effects) as connection:
             transaction = connection.transaction()
             with translated():
                 transaction.__enter__()
@@ -498,9 +319,7 @@ class PostgresDatabase:
         return not knows(check) or bool(self.read(check, **parameters))
 
     def close(self) -> None:
-        self._is_closed = self._is_open = True
-        for pool in self._pools:
-            pool.close()
+        self._connections.close()
 
 
 class _CopyAborted(Exception):  # noqa: N818  a signal within this module
@@ -520,9 +339,3 @@ def _hide_from_server() -> Iterator[None]:
         raise
     except BaseException as error:  # noqa: BLE001  it is raised again outside
         raise _CopyAborted(error) from None
-
-
-def _reconnect(pool: ConnectionPool[psycopg.Connection]) -> None:
-    """Begin anew after a pool gave up connecting, if a call waits for a connection. Otherwise the next call does."""
-    if pool.get_stats().get("requests_waiting"):
-        pool.check()
