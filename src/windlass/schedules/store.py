@@ -12,12 +12,10 @@ definition's generation. Due times of a pause are not missed: a resumed schedule
 from __future__ import annotations
 
 import difflib
-import hashlib
 import json
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -35,7 +33,6 @@ from windlass.model import (
     Fired,
     Json,
     Missed,
-    NewJob,
     NewSchedule,
     Schedule,
     Tick,
@@ -43,7 +40,7 @@ from windlass.model import (
 from windlass.model.principal import Principal
 from windlass.schedules import cron
 from windlass.schedules.checking import check_schedule, definition
-from windlass.schedules.missed import GRACE, Due, due
+from windlass.schedules.plan import Plan, job_of, plan_ticks
 from windlass.store.database import LATER, Database, Row, Transaction
 from windlass.store.jobs.checked import check
 from windlass.store.jobs.enqueue import Enqueuer
@@ -118,11 +115,9 @@ class Schedules:
         """Every schedule with the hash of its definition."""
         return {row[0]: (self._schedule(row), row[14]) for row in run("schedule.list", name=None)}
 
+    @staticmethod
     def _differs(
-        self,
-        known: Mapping[str, tuple[Schedule, str]],
-        wanted: Mapping[str, NewSchedule],
-        modules: Collection[str],
+        known: Mapping[str, tuple[Schedule, str]], wanted: Mapping[str, NewSchedule], modules: Collection[str]
     ) -> bool:
         return any(_is_gone_from_code(row, name, wanted, modules) for name, row in known.items()) or any(
             name not in known or known[name][0].gone_at is not None or known[name][1] != definition(schedule)
@@ -218,7 +213,7 @@ class Schedules:
 
     def run_now(self, name: str) -> Enqueued:
         """Make one job of a schedule now, paused or not; its due times stay as they are."""
-        entries = check([_job(self.get(name), self._db.now())])
+        entries = check([job_of(self.get(name), self._db.now())])
         return self._db.transact(
             lambda tx: self._enqueuer.insert(tx, entries, inbox=False, is_repeat=False, is_ours=True)
         )[0]
@@ -246,11 +241,11 @@ class Schedules:
         if not picked:
             return []
         now = self._db.moment(picked[0][-1])
-        plans: list[_Plan] = []
+        plans: list[Plan] = []
         refused: list[Fired] = []
         for schedule in (self._schedule(row[:-1]) for row in picked):
             try:
-                plans.append(_plan(schedule, now))
+                plans.append(plan_ticks(schedule, now))
             except cron.UnknownZoneError as error:
                 reason = f"its times cannot be computed here: {error}; other instances fire it. Install newer time zones (tzdata)"
                 self._left[schedule.name] = self._monotonic() + LEFT_FOR, reason
@@ -271,7 +266,7 @@ class Schedules:
             self._enqueuer.insert(tx, entries, inbox=False, is_repeat=False, is_ours=True)
         return [*(plan.fired() for plan in plans), *refused]
 
-    def _note(self, tx: Transaction, plans: Sequence[_Plan]) -> None:
+    def _note(self, tx: Transaction, plans: Sequence[Plan]) -> None:
         """Insert the ticks; a tick that exists already has fired before, and makes no second job."""
         ticks = [tick for plan in plans for tick in plan.ticks]
         if ticks:
@@ -280,7 +275,7 @@ class Schedules:
             for plan in plans:
                 plan.keep(new)
 
-    def _move_row(self, plan: _Plan) -> str:
+    def _move_row(self, plan: Plan) -> str:
         last = plan.ticks[-1] if plan.ticks else None
         return json.dumps(
             {
@@ -338,70 +333,6 @@ class Schedules:
             gone_at=moment(gone),
             skipped=skipped,
         )
-
-
-@dataclass(slots=True)
-class _Plan:
-    """The plan for one due schedule: its ticks, and a checked job for each."""
-
-    schedule: Schedule
-    due: Due
-    ticks: list[Tick]
-    entries: list[Any]
-
-    def keep(self, new: Collection[tuple[str, datetime]]) -> None:
-        """Only these ticks make jobs."""
-        both = [
-            (tick, entry)
-            for tick, entry in zip(self.ticks, self.entries, strict=True)
-            if (tick.schedule, tick.at) in new
-        ]
-        self.ticks, self.entries = [tick for tick, _ in both], [entry for _, entry in both]
-
-    def fired(self) -> Fired:
-        return Fired(
-            self.schedule.name, self.schedule.phase, self.ticks, self.due.skipped, self.due.is_capped
-        )
-
-
-def _plan(schedule: Schedule, now: datetime) -> _Plan:
-    assert schedule.next_at is not None
-    expression = cron.parse(schedule.expression, schedule.tz)
-    what = due(expression, schedule.missed, schedule.cap, schedule.next_at, now)
-    entries = check([_job(schedule, at, run_at=_jittered(schedule, at, now)) for at, _ in what.ticks])
-    ticks = [
-        Tick(schedule.name, at, now, entry.id, covers)
-        for (at, covers), entry in zip(what.ticks, entries, strict=True)
-    ]
-    return _Plan(schedule, what, ticks, entries)
-
-
-def _job(schedule: Schedule, at: datetime, *, run_at: datetime | None = None) -> NewJob:
-    """The job of one tick. Its correlation id names the schedule and the due time, unless the schedule has one of its own."""
-    moment = at.astimezone(UTC)
-    args: Any = schedule.args_json
-    if schedule.due_as is not None:
-        args = Json(json.dumps({**schedule.args, schedule.due_as: moment.isoformat()}))
-    return NewJob(
-        kind=schedule.kind,
-        phase=schedule.phase,
-        args=args,
-        priority=schedule.priority,
-        max_attempts=schedule.max_attempts,
-        run_at=run_at,
-        correlation_id=schedule.correlation_id or f"{schedule.name}@{moment:%Y-%m-%dT%H:%M:%SZ}",
-        principal=schedule.principal,
-    )
-
-
-def _jittered(schedule: Schedule, at: datetime, now: datetime) -> datetime | None:
-    """When a tick's job runs: within the jitter, at a place of its own that is the same on every instance. What was missed is spread
-    from now on."""
-    if not schedule.jitter:
-        return None
-    digest = hashlib.sha256(f"{schedule.name} {at.timestamp()}".encode()).digest()
-    share = int.from_bytes(digest[:6], "big") / 2**48
-    return (at if now - at <= GRACE else now) + schedule.jitter * share
 
 
 def _is_gone_from_code(
