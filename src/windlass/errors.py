@@ -1,7 +1,7 @@
-"""The whole exception tree.
+"""All errors of Windlass.
 
-Every error Windlass raises on purpose is a ``WindlassError``. It says what happened, to which object, and what to
-do next; the facts are attributes too, so that callers need not parse text.
+Every error that Windlass raises on purpose is a ``WindlassError``. Its message says what happened, to which object, and
+what to do next. The facts are attributes, too, so that callers need not parse text.
 
     WindlassError
     ├── ConfigError                 a setting, URL or option that cannot work
@@ -9,25 +9,25 @@ do next; the facts are attributes too, so that callers need not parse text.
     │   └── PayloadTooLargeError    ... because it is over the size or depth limit
     ├── StoreError                  the database refused or could not be reached
     │   ├── StoreUnreachableError   no connection; nothing was written, or it is unknown whether it was
-    │   │   └── StoreBusyError      SQLite's one write lock was not available in time; nothing was written
-    │   │   └── EnqueueUnknownError ... about jobs: repeat the call with the ids that the error has
-    │   ├── StoreInterruptedError   the server gave this call up (a time-out, a lock, a limit); nothing was written
+    │   │   ├── StoreBusyError      SQLite's one write lock was not available in time; nothing was written
+    │   │   └── EnqueueUnknownError ... whether jobs were stored: repeat the call with the ids of the error
+    │   ├── StoreInterruptedError   the server ended this call (a time-out, a lock, a limit); nothing was written
     │   ├── SchemaError             the tables are missing, older than this release, or changed
     │   ├── StoreReadOnlyError      the database or file accepts no writes
     │   ├── StoreNotAllowedError    the database role lacks a privilege
     │   ├── StoreFullError          the disk (or quota) is full; nothing of the failed call was written
     │   └── StoreDamagedError       the file is damaged, is no database, or its disk fails
     ├── IllegalTransitionError      a verb that the job's state does not allow
-    ├── LeaseLost                   the caller no longer holds the job it tried to write
+    ├── LeaseLost                   the caller no longer holds the job that it tried to write
     ├── NotAllowedError             the principal lacks a right; the job ends without another attempt
     │   ├── NoPrincipalError        ... because there is no principal
-    │   ├── PrincipalExpiredError   ... because it expired before the job ran
-    │   ├── PrincipalDeniedError    ... because the application's own check denied it
-    │   └── PrincipalErasedError    ... because it was erased after the job's end
+    │   ├── PrincipalExpiredError   ... because the principal expired before the job ran
+    │   ├── PrincipalDeniedError    ... because the application's own check denied the principal
+    │   └── PrincipalErasedError    ... because the principal was erased after the job's end
     ├── TokenError                  a token that cannot be trusted; its code says why
-    ├── SealError                   a kept token that cannot be read: its key is gone, or it is another job's
+    ├── SealError                   a kept token that cannot be read: its key is missing, or it belongs to another job
     ├── LockUnavailableError        Redis is unreachable, and a lock is required (redis_lock_required)
-    ├── JobNotFoundError            no job with this id (or it was pruned)
+    ├── JobNotFoundError            no job with this id (or the job was pruned)
     ├── ScheduleNotFoundError       no schedule with this name
     ├── ScheduleConflictError       a schedule that belongs to code
     ├── KeyConflictError            the same unique key was used with another body
@@ -36,8 +36,7 @@ do next; the facts are attributes too, so that callers need not parse text.
     ├── RuleCycleError              rules that would create jobs for ever
     └── RuleNotFoundError           no rule with this name
 
-``LeaseLost`` is the one name without the suffix: it is the word the logs and the guarantees use for the
-event, and handlers meet it as a signal to stop rather than as a mistake.
+``LeaseLost`` has no suffix: logs and guarantees use this word for the event, and to a handler it is a signal to stop.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ from collections.abc import Iterable, Sequence
 
 
 class WindlassError(Exception):
-    """Base of every error Windlass raises on purpose; ``code`` is stable and meant for machines."""
+    """Base of every error that Windlass raises on purpose; ``code`` is stable and meant for programs."""
 
     code = "windlass"
 
@@ -71,7 +70,7 @@ class ConfigError(WindlassError):
 
 
 class PayloadError(WindlassError):
-    """Data that JSON or the database cannot hold, or that was stored and cannot be used; ``field`` is the path to the offending value."""
+    """Data that JSON or the database cannot hold, or stored data that cannot be used; ``field`` is the path to the wrong value."""
 
     code = "payload"
 
@@ -105,8 +104,8 @@ class StoreUnreachableError(StoreError):
 
 
 class EnqueueUnknownError(StoreUnreachableError):
-    """The reply to an enqueue was lost, and the check failed, too: all jobs are stored, or none. ``ids`` are their ids, in the order of
-    the call. Repeating the call with these ids creates no second job."""
+    """The reply to an enqueue was lost, and the check after it failed, too: all jobs are stored, or none. ``ids`` are their ids, in the
+    order of the call. Repeating the call with these ids creates no second job."""
 
     code = "enqueue_unknown"
 
@@ -126,7 +125,7 @@ class StoreBusyError(StoreUnreachableError):
 
 
 class StoreInterruptedError(StoreError):
-    """The server gave one call up (a time-out, a lock, a deadlock, out of memory); nothing was written, and other calls continue."""
+    """The server ended one call (a time-out, a lock, a deadlock, out of memory); nothing was written, and other calls continue."""
 
     code = "store_interrupted"
 
@@ -173,28 +172,27 @@ FAULTS_OF_THE_STORE = (
     StoreFullError,
     StoreDamagedError,
 )
-"""What the database refuses whatever it is given: no row is to blame, and the same call may work later."""
+"""Errors that no row of the call causes: the same call may work later."""
 
 
 class IllegalTransitionError(WindlassError):
-    """A verb that a job in this state does not allow; names both states."""
+    """A verb that the job's state does not allow; the message names both states."""
 
     code = "illegal_transition"
 
     def __init__(
         self, job_id: str, verb: str, state: str, to_state: str, allowed_from: Sequence[str]
     ) -> None:
-        allowed = ", ".join(allowed_from)
         refused = " already" if state == to_state else f": cannot {verb} it to {to_state}"
         super().__init__(
-            f"job {job_id} is {state}{refused}; {verb} is possible from {allowed}. Nothing was changed."
+            f"job {job_id} is {state}{refused}; {verb} is possible from {', '.join(allowed_from)}. Nothing was changed."
         )
         self.job_id, self.verb, self.state, self.to_state = job_id, verb, state, to_state
         self.allowed_from = tuple(allowed_from)
 
 
-class LeaseLost(WindlassError):  # noqa: N818  the name of the event; see the module's docstring
-    """The caller's hold on a job (or on all of its jobs) ended; nothing was written."""
+class LeaseLost(WindlassError):  # noqa: N818  see the module's docstring
+    """The caller no longer holds a job (or all of its jobs); nothing was written."""
 
     code = "lease_lost"
 
@@ -204,7 +202,7 @@ class LeaseLost(WindlassError):  # noqa: N818  the name of the event; see the mo
 
 
 class NotAllowedError(WindlassError):
-    """The principal lacks a right. In a handler it ends the job as failed, without another attempt."""
+    """The principal lacks a right. Raised in a handler, it ends the job as failed, without another attempt."""
 
     code = "not_allowed"
 
@@ -214,7 +212,7 @@ class NotAllowedError(WindlassError):
 
 
 class NoPrincipalError(NotAllowedError):
-    """A right was required, and the job has no principal."""
+    """The job has no principal, and needs one."""
 
     code = "no_principal"
 
@@ -247,7 +245,7 @@ class PrincipalDeniedError(NotAllowedError):
 
 
 class PrincipalErasedError(NotAllowedError):
-    """The principal was erased some time after the job's end, so its rights are unknown."""
+    """The principal was erased after the job's end, so its rights are unknown."""
 
     code = "principal_erased"
 
@@ -270,7 +268,7 @@ class TokenError(WindlassError):
 
 
 class SealError(WindlassError):
-    """A kept token that cannot be read: the key it was sealed with is gone, or it was sealed for another job."""
+    """A kept token that cannot be read: the key that sealed it is missing, or it was sealed for another job."""
 
     code = "seal"
 
@@ -286,8 +284,8 @@ class LockUnavailableError(WindlassError):
 
     def __init__(self, what: str, problem: str) -> None:
         super().__init__(
-            f"{what} cannot be locked: {problem}; nothing was begun. Look at Redis and try again, or set "
-            "redis_lock_required to false: then locks hold inside each process while Redis is away."
+            f"{what} cannot be locked: {problem}; nothing was started. Check Redis and try again, or set "
+            "redis_lock_required to false: then locks hold inside each process while Redis is unreachable."
         )
         self.what, self.problem = what, problem
 
@@ -298,7 +296,7 @@ class JobNotFoundError(WindlassError):
     code = "job_not_found"
 
     def __init__(self, job_id: str) -> None:
-        super().__init__(f"job {job_id} does not exist; check the id, or it ended and was pruned")
+        super().__init__(f"job {job_id} does not exist; check the id (a job that ended may have been pruned)")
         self.job_id = job_id
 
 
@@ -340,14 +338,13 @@ class KeyConflictError(WindlassError):
 
 
 class UnknownParentError(WindlassError):
-    """A dependency on a job that is in no table."""
+    """A dependency on a job that does not exist."""
 
     code = "unknown_parent"
 
     def __init__(self, parents: Sequence[str]) -> None:
-        listed = ", ".join(parents)
         super().__init__(
-            f"no job has the id {listed}; nothing was enqueued. Enqueue parents first (or in the same call); "
+            f"no job has the id {', '.join(parents)}; nothing was enqueued. Enqueue parents first (or in the same call); "
             "a parent that ended long ago may have been pruned."
         )
         self.parents = tuple(parents)
@@ -359,9 +356,8 @@ class DependencyCycleError(WindlassError):
     code = "dependency_cycle"
 
     def __init__(self, cycle: Sequence[str]) -> None:
-        drawn = " → ".join(cycle)
         super().__init__(
-            f"these jobs wait for each other: {drawn}; nothing was enqueued. Remove one `after`."
+            f"these jobs wait for each other: {' → '.join(cycle)}; nothing was enqueued. Remove one `after`."
         )
         self.cycle = tuple(cycle)
 
@@ -372,11 +368,10 @@ class RuleCycleError(WindlassError):
     code = "rule_cycle"
 
     def __init__(self, cycle: Sequence[str], rules: Sequence[str]) -> None:
-        drawn = " → ".join(cycle)
-        named = ", ".join(dict.fromkeys(rules))
+        drawn, named = " → ".join(cycle), ", ".join(dict.fromkeys(rules))
         super().__init__(
-            f"these rules would make jobs for ever: {drawn} (by {named}); no rule was changed. Remove one of them; one that "
-            "only the database knows goes with store.rules.remove(name)."
+            f"these rules would create jobs for ever: {drawn} (by {named}); no rule was changed. Remove one of them; "
+            "store.rules.remove(name) removes a rule that only the database has."
         )
         self.cycle, self.rules = tuple(cycle), tuple(rules)
 
@@ -387,12 +382,12 @@ class RuleNotFoundError(WindlassError):
     code = "rule_not_found"
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"there is no rule {name!r}; store.rules.list() has them all")
+        super().__init__(f"there is no rule {name!r}; store.rules.list() returns all rules")
         self.name = name
 
 
 def check_names(what: str, given: Iterable[str], known: Iterable[str]) -> None:
-    """Refuse a name that is not known, with the known ones and the one that was probably meant."""
+    """Raise ``ConfigError`` for a name that is not known; it lists the known names, and suggests one."""
     names = sorted(known)
     for name in given:
         if name not in names:
@@ -400,6 +395,6 @@ def check_names(what: str, given: Iterable[str], known: Iterable[str]) -> None:
 
 
 def did_you_mean(name: object, known: Iterable[str], alike: float = 0.6) -> str:
-    """``; did you mean lease?``, to put behind what is allowed; empty where nothing is as much alike as that (1 is the same)."""
+    """A suggestion, such as ``; did you mean lease?``; empty if no known name is ``alike`` (from 0 to 1, the same)."""
     near = difflib.get_close_matches(str(name), list(known), n=1, cutoff=alike)
     return f"; did you mean {near[0]}?" if near else ""
