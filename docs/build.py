@@ -47,11 +47,11 @@ def move_table() -> str:
 
 def errors_page() -> str:
     """Every exception with its code, its exit code on the command line and what it says about itself."""
-    errors = importlib.import_module("windlass.errors")
+    from windlass import errors
     from windlass.cli.exit_codes import code_of
 
     tree = re.search(r"    WindlassError\n.*?\n\n", inspect.getdoc(errors) or "", re.DOTALL)
-    known = [
+    known: list[type[errors.WindlassError]] = [
         kind
         for _, kind in inspect.getmembers(errors, inspect.isclass)
         if issubclass(kind, errors.WindlassError)
