@@ -42,8 +42,11 @@ the store run on SQLite; those marked older_postgres (the core verbs) run on the
 NOT_QUICK = frozenset(
     {
         "conformance/test_guards_bystanders",
+        "conformance/test_guards_dependencies",
         "conformance/test_guards_fence",
         "conformance/test_guards_idle",
+        "conformance/test_guards_instances",
+        "conformance/test_guards_rule_rows",
         "conformance/test_guards_rules",
         "conformance/test_guards_schema",
         "conformance/test_guards_verbs",
@@ -63,6 +66,7 @@ NOT_QUICK = frozenset(
         "engine/test_process_stopping",
         "engine/test_process_store",
         "limits/test_interleavings",
+        "limits/test_locked_rows",
         "limits/test_rates",
         "rules/test_interleavings",
         "rules/test_new_rule_interleavings",

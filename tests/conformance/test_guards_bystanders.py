@@ -9,7 +9,7 @@ from unittest.mock import ANY
 
 import pytest
 
-from tests.conformance.bystanders import Crowd, gather, prefix, rows, rows_without
+from tests.conformance.bystanders import Crowd, prefix, rows, rows_without
 from tests.conformance.life import BOOM, LEASE, assert_counts_are_true, claim_one, one, state
 from windlass.clock import ManualClock
 from windlass.features import Store
@@ -30,11 +30,6 @@ from windlass.store.ids import new_id
 from windlass.store.jobs.holder import Holder
 
 pytestmark = pytest.mark.usefixtures("crowd")
-
-
-@pytest.fixture
-def crowd(store: Store, opened: Callable[[], Store]) -> Crowd:
-    return gather(store, opened())
 
 
 @contextmanager

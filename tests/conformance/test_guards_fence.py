@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.conformance.bystanders import Crowd, gather, rows, rows_without
+from tests.conformance.bystanders import Crowd, rows, rows_without
 from tests.conformance.life import assert_counts_are_true, claim_one, enqueue, one
 from windlass.features import Store
 from windlass.model import ASIDE, Completed, Flag, Lease
@@ -38,11 +38,6 @@ class Batch(NamedTuple):
         ]
         asked.append((self.neighbour.id, self.theirs.token))
         return json.dumps([{"id": job, "token": token, **columns} for job, token in asked])
-
-
-@pytest.fixture
-def crowd(store: Store, opened: Callable[[], Store]) -> Crowd:
-    return gather(store, opened())
 
 
 @pytest.fixture

@@ -30,3 +30,10 @@ def app() -> App:
 def box(app: App) -> Iterator[Sandbox]:
     with Sandbox(app) as made:
         yield made
+
+
+@pytest.fixture
+def records(shop: Shop) -> Shop:
+    """A shop with a table for the effects of chunks."""
+    shop.run("CREATE TABLE effect (chunk integer, first integer, last integer)")
+    return shop

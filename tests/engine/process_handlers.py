@@ -21,7 +21,6 @@ from pydantic import BaseModel
 from windlass.errors import LeaseLost
 from windlass.handlers.context import Context
 from windlass.handlers.registry import Registry
-from windlass.model import NewJob
 from windlass.model.signals import Cancel, Fail, Retry
 from windlass.observe.current_job import current_job
 
@@ -281,72 +280,6 @@ def mute() -> str:
     return "muted"
 
 
-# ---------------------------------------------------------------------- the store
-
-
-def use_context(ctx: Context) -> dict[str, Any]:
-    before = ctx.resume()
-    ctx.checkpoint({"page": 3}, done=3, total=10)
-    after = ctx.resume()
-    assert after is not None
-    put = ctx.put_output("sheet", {"rows": [1, 2]})
-    again = ctx.put_output("sheet", "other")
-    made = ctx.enqueue(NewJob(kind="other", args={"from": ctx.job_id}))
-    return {
-        "resumed": None if before is None else before.done,
-        "position": after.position,
-        "created": [put.created, again.created],
-        "output": ctx.output("use_context", name="sheet"),
-        "enqueued": made.created,
-        "key": ctx.key,
-    }
-
-
-def end_in_transaction(ctx: Context) -> Any:
-    with ctx.transaction() as tx:
-        tx.connection.execute("INSERT INTO ledger (job) VALUES ('x')")
-        tx.enqueue(NewJob(kind="other"))
-        tx.complete({"in": "transaction"})
-    return "ignored"
-
-
-async def end_in_async_transaction(ctx: Context) -> None:
-    async with ctx.transaction() as tx:
-        await tx.execute("INSERT INTO ledger (job) VALUES ('x')")
-
-
-def end_and_crash(ctx: Context) -> NoReturn:
-    with ctx.transaction() as tx:
-        tx.complete(1)
-    os._exit(5)
-
-
-def roll_back(ctx: Context) -> NoReturn:
-    with ctx.transaction() as tx:
-        tx.connection.execute("INSERT INTO ledger (job) VALUES ('x')")
-        raise ValueError("not this time")
-
-
-def put_twice(ctx: Context) -> list[bool]:
-    """The second and the fourth find an output there."""
-    made = [ctx.put_output("page", n).created for n in range(2)]
-    with ctx.transaction(ends=False) as tx:
-        return [*made, tx.put_output("other", 1).created, tx.put_output("page", 9).created]
-
-
-def complete_badly(ctx: Context) -> list[int]:
-    with ctx.transaction() as tx:
-        tx.connection.execute("INSERT INTO ledger (job) VALUES ('x')")
-        tx.complete(["one"])
-    return []
-
-
-def advance_in_transaction(ctx: Context) -> list[int]:
-    with ctx.transaction() as tx:
-        tx.complete([1, 2])
-    return []
-
-
 # ---------------------------------------------------------------------- decorated handlers
 
 
@@ -396,18 +329,6 @@ def fork(how: str) -> str:
                 raise ValueError("in the child")
         return "the child's word"
     return f"child ended with {os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])}"
-
-
-def raise_after_end(ctx: Context) -> str:
-    with ctx.transaction() as tx:
-        tx.complete("x")
-    raise ValueError("too late")
-
-
-def return_after_end(ctx: Context) -> str:
-    with ctx.transaction():
-        pass
-    return "value"
 
 
 def break_down() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.engine import process_handlers as handlers
+from tests.engine import process_store_handlers as store_handlers
 from tests.engine.shop import Shop
 from tests.observe.lines import written
 from tests.waiting import PATIENCE
@@ -90,7 +91,7 @@ def test_an_instance_that_died_is_a_crash_of_the_jobs_it_had_started(
 @pytest.mark.parametrize("executor", ["thread", "process"])
 def test_outputs_that_were_there_are_counted_wherever_they_are_put(shop: Shop, executor: str) -> None:
     """Beside and inside a transaction, here and in a child."""
-    job = shop.app.job(executor=executor)(handlers.put_twice).enqueue(correlation_id="req-1")
+    job = shop.app.job(executor=executor)(store_handlers.put_twice).enqueue(correlation_id="req-1")
     with written() as lines:
         engine = shop.serve()
         shop.drained(engine)

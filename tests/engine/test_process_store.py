@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.engine import process_handlers as handlers
+from tests.engine import process_store_handlers as store_handlers
 from tests.engine.process_bench import ProcessBench
 from windlass.features import Store, open_store
 from windlass.handlers.registry import Phase
@@ -57,8 +58,8 @@ def site(request: pytest.FixtureRequest, sqlite_path: Path) -> Iterator[Site]:
 
 
 def test_a_job_uses_its_context(site: Site) -> None:
-    lease = site.claim(site.bench.define(handlers.use_context))
-    outcome = site.bench.outcome(site.bench.start(handlers.use_context, lease=lease))
+    lease = site.claim(site.bench.define(store_handlers.use_context))
+    outcome = site.bench.outcome(site.bench.start(store_handlers.use_context, lease=lease))
     assert isinstance(outcome, Completed)
     assert json.loads(outcome.result) == {
         "resumed": None,
@@ -75,7 +76,9 @@ def test_a_job_uses_its_context(site: Site) -> None:
     assert site.store.jobs.get(lease.id).state is State.COMPLETED
 
 
-@pytest.mark.parametrize("handler", [handlers.end_in_transaction, handlers.end_in_async_transaction])
+@pytest.mark.parametrize(
+    "handler", [store_handlers.end_in_transaction, store_handlers.end_in_async_transaction]
+)
 def test_a_job_may_end_in_a_transaction_of_its_own(site: Site, handler: Callable[..., Any]) -> None:
     lease = site.claim(site.bench.define(handler))
     running = site.bench.start(handler, lease=lease)
@@ -85,36 +88,36 @@ def test_a_job_may_end_in_a_transaction_of_its_own(site: Site, handler: Callable
     assert job.state is State.COMPLETED and site.rows() == 1
     span = site.store.jobs.timeline(lease.id)[-1]
     assert span.ran is not None and span.processor == f"{lease.phase}-processor-7"
-    if handler is handlers.end_in_transaction:
+    if handler is store_handlers.end_in_transaction:
         assert job.result == {"in": "transaction"}
         assert site.store.upkeep.promote() == {"other": 1}, "enqueued with it"
 
 
 def test_a_job_that_dies_after_its_transaction_has_ended_well(site: Site) -> None:
-    lease = site.claim(site.bench.define(handlers.end_and_crash))
-    assert site.bench.outcome(site.bench.start(handlers.end_and_crash, lease=lease)) is None
+    lease = site.claim(site.bench.define(store_handlers.end_and_crash))
+    assert site.bench.outcome(site.bench.start(store_handlers.end_and_crash, lease=lease)) is None
     assert site.bench.recorded == [lease]
     assert site.store.jobs.get(lease.id).result == 1
 
 
 def test_a_transaction_that_raises_leaves_nothing(site: Site) -> None:
-    lease = site.claim(site.bench.define(handlers.roll_back))
-    outcome = site.bench.outcome(site.bench.start(handlers.roll_back, lease=lease))
+    lease = site.claim(site.bench.define(store_handlers.roll_back))
+    outcome = site.bench.outcome(site.bench.start(store_handlers.roll_back, lease=lease))
     assert isinstance(outcome, Retried) and outcome.error.type == "ValueError"
     assert not site.bench.recorded and site.rows() == 0
 
 
 def test_a_result_that_a_transaction_cannot_store_fails_the_job_at_once(site: Site) -> None:
     """I-17."""
-    lease = site.claim(site.bench.define(handlers.complete_badly))
-    outcome = site.bench.outcome(site.bench.start(handlers.complete_badly, lease=lease))
+    lease = site.claim(site.bench.define(store_handlers.complete_badly))
+    outcome = site.bench.outcome(site.bench.start(store_handlers.complete_badly, lease=lease))
     assert isinstance(outcome, Failed) and outcome.error.code == "bad_result"
     assert outcome.error.type == "PayloadError" and not site.bench.recorded and site.rows() == 0
 
 
 def test_a_transaction_moves_a_pipeline_on_as_the_instance_knows_it(site: Site) -> None:
     """The child has loaded a function; which phase follows is told by the instance."""
-    first = site.bench.define(handlers.advance_in_transaction, kind="pipe", label="one")
+    first = site.bench.define(store_handlers.advance_in_transaction, kind="pipe", label="one")
     site.bench.define(handlers.echo, kind="pipe", label="two")
     lease = site.claim(first)
     assert site.bench.outcome(site.bench.start(first, lease=lease)) is None
@@ -123,18 +126,18 @@ def test_a_transaction_moves_a_pipeline_on_as_the_instance_knows_it(site: Site) 
 
 
 def test_a_job_without_its_lease_writes_nothing(site: Site) -> None:
-    lease = site.claim(site.bench.define(handlers.end_in_transaction))
+    lease = site.claim(site.bench.define(store_handlers.end_in_transaction))
     site.holder.release(lease)
-    outcome = site.bench.outcome(site.bench.start(handlers.end_in_transaction, lease=lease))
+    outcome = site.bench.outcome(site.bench.start(store_handlers.end_in_transaction, lease=lease))
     assert isinstance(outcome, Retried) and outcome.error.code == "lease_lost"
     assert site.holder.record([outcome]) == [Verdict.LOST]
     assert not site.bench.recorded and site.rows() == 0
 
 
 def test_a_checkpoint_that_finds_a_cancel_stops_the_job(site: Site) -> None:
-    lease = site.claim(site.bench.define(handlers.use_context))
+    lease = site.claim(site.bench.define(store_handlers.use_context))
     site.store.jobs.cancel(lease.id, "not needed")
-    running = site.bench.start(handlers.use_context, lease=lease)
+    running = site.bench.start(store_handlers.use_context, lease=lease)
     outcome = site.bench.outcome(running)
     assert isinstance(outcome, Cancelled) and running.stop is None
     site.holder.record([outcome])
@@ -156,6 +159,6 @@ def test_a_crash_is_recorded_and_counted(site: Site) -> None:
 
 def test_without_a_database_the_context_says_so() -> None:
     bench = ProcessBench()
-    outcome = bench.run(handlers.use_context)
+    outcome = bench.run(store_handlers.use_context)
     bench.close()
     assert isinstance(outcome, Retried) and "database" in outcome.error.message

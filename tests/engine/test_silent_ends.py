@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.engine import process_handlers as handlers
+from tests.engine import process_store_handlers as store_handlers
 from tests.engine.shop import Shop
 from tests.waiting import PATIENCE
 from windlass.handlers.context import Context
@@ -45,7 +46,7 @@ def test_an_exception_after_the_end_is_logged_and_changes_nothing(
             tx.complete("x")
         raise ValueError("too late")
 
-    process = shop.app.job(name="process", executor="process", retry=fixed(1))(handlers.raise_after_end)
+    process = shop.app.job(name="process", executor="process", retry=fixed(1))(store_handlers.raise_after_end)
     kinds: dict[str, Any] = {"async": coroutine, "plain": plain, "process": process}
     job = kinds[colour].enqueue()
     shop.drained(shop.serve())
@@ -100,7 +101,7 @@ def test_a_returned_value_that_is_not_stored_is_named(shop: Shop, records: Any, 
             pass
         return "value"
 
-    process = shop.app.job(name="process", executor="process")(handlers.return_after_end)
+    process = shop.app.job(name="process", executor="process")(store_handlers.return_after_end)
     kinds: dict[str, Any] = {"async": coroutine, "process": process}
     job = kinds[colour].enqueue()
     shop.drained(shop.serve())

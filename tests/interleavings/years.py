@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 import psycopg
 from psycopg import errors as pg
@@ -126,3 +126,8 @@ def two_months_ago(now: datetime) -> tuple[date, date]:
     """The first and the last day of a month that can be made."""
     last = (now - months.AGE - timedelta(days=1)).date().replace(day=1) - timedelta(days=1)
     return last.replace(day=1), last
+
+
+FIRST, LAST = two_months_ago(datetime.now(UTC))
+LAST_USED = FIRST + timedelta(days=5)
+MONTH = partitions.month_of(FIRST)

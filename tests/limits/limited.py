@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.bystanders import rows
+from tests.conformance.bystanders import prefix, rows
 from tests.conformance.life import assert_counts_are_true, enqueue
 from windlass.features import Store
 from windlass.model import (
@@ -52,3 +52,9 @@ def always_true(store: Store) -> Any:
 def places(store: Store) -> int:
     """Jobs that are let in, by the tables themselves."""
     return len(rows(store, "job")) + len(rows(store, "job_later", "reason = 'paced'"))
+
+
+def spoil(store: Store, statement: str) -> None:
+    """Execute a statement that makes rows of limits wrong; ``{}`` is the prefix of the tables."""
+    with store.db.effect(5) as tx:
+        tx.connection.execute(statement.format(prefix(store)))

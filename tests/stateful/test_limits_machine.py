@@ -7,27 +7,17 @@ that can go on does, and every job ends.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from tests.conformance.bystanders import rows
 from tests.conformance.life import BOOM, assert_counts_are_true, every_job
 from tests.servers.postgres import PostgresServers
-from windlass.clock import ManualClock
-from windlass.features import Store, open_store
+from tests.stateful.machine import StoreMachine, run_lives, sqlite_files
 from windlass.limits import store as limits
 from windlass.model import (
     Advanced,
@@ -52,33 +42,19 @@ PHASES = ("first", "second")
 RATE = Rate(1, 2)
 
 
-class LimitsMachine(RuleBasedStateMachine):
+class LimitsMachine(StoreMachine):
     """One database, up to two instances, a pipeline of two limited phases, the second one with a rate."""
-
-    make_url: Callable[[], str]
-    free_url: Callable[[str], None]
 
     @initialize()
     def open(self) -> None:
-        self.clock = ManualClock()
-        self.url = type(self).make_url()
-        self.store: Store = open_store(self.url, clock=self.clock)
-        self.store.upkeep.maintain()
+        self.open_store()
         self.holders: list[Holder] = []
-        self.leases: list[tuple[Lease, int]] = []
         self.limit = dict.fromkeys(PHASES, 2)
         self.store.limits.tell(
             [Flow(phase="first", limit=2, age=LEASE), Flow(phase="second", limit=2, rate=RATE)]
         )
         self.most: Counter[tuple[str, str]] = Counter()
         self.let_in_at: list[float] = []
-        self.now = 0.0
-
-    def teardown(self) -> None:
-        if hasattr(self, "store"):
-            self.finish_everything()
-            self.store.close()
-            type(self).free_url(self.url)
 
     # ------------------------------------------------------------------ rules
 
@@ -188,8 +164,7 @@ class LimitsMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([0.5, 3.0, 16.0, 31.0]))
     def pass_time(self, seconds: float) -> None:
-        self.clock.advance(seconds)
-        self.now += seconds
+        self.move_clock(seconds)
 
     @rule()
     def promote(self) -> None:
@@ -249,23 +224,6 @@ class LimitsMachine(RuleBasedStateMachine):
         assert rows(self.store, "job_limit") == []
 
 
-def _run(make_url: Callable[[], str], free_url: Callable[[str], None], examples: int) -> None:
-    machine = type(
-        "Machine", (LimitsMachine,), {"make_url": staticmethod(make_url), "free_url": staticmethod(free_url)}
-    )
-    run_state_machine_as_test(
-        machine,
-        settings=settings(
-            max_examples=examples,
-            stateful_step_count=30,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-            print_blob=True,
-            report_multiple_bugs=False,
-        ),
-    )
-
-
 @pytest.fixture(autouse=True)
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is left over from one page to the next is common, not rare."""
@@ -275,14 +233,8 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_random_lives_of_limited_jobs_on_sqlite(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    numbers = iter(range(10**9))
-
-    def remove(url: str) -> None:
-        for path in tmp_path.glob(f"{url.rpartition('/')[2]}*"):
-            path.unlink()
-
     examples = int(request.config.getoption("--lives") or 12)
-    _run(lambda: f"sqlite:///{tmp_path}/{next(numbers)}.db", remove, examples)
+    run_lives(LimitsMachine, *sqlite_files(tmp_path), examples=examples, steps=30)
 
 
 @pytest.mark.slow
@@ -291,4 +243,5 @@ def test_random_lives_of_limited_jobs_on_postgres(
     pg_servers: PostgresServers, request: pytest.FixtureRequest
 ) -> None:
     databases = pg_servers.get()
-    _run(databases.fresh, databases.drop, int(request.config.getoption("--lives") or 8))
+    examples = int(request.config.getoption("--lives") or 8)
+    run_lives(LimitsMachine, databases.fresh, databases.drop, examples=examples, steps=30)

@@ -8,38 +8,25 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
-from tests.conformance.life import BOOM, every_job
+from tests.conformance.life import every_job
 from tests.servers.postgres import PostgresServers
+from tests.stateful.machine import StoreMachine, record, run_lives, sqlite_files
 from tests.stateful.model import ModelHolder, ModelJob
-from windlass.clock import ManualClock
 from windlass.errors import IllegalTransitionError, LeaseLost
-from windlass.features import Store, open_store
 from windlass.model import (
     After,
     CancelAnswer,
     Counts,
     DependencyPolicy,
-    Lease,
     NewJob,
     Retention,
-    Retried,
     State,
     Verdict,
 )
@@ -51,33 +38,21 @@ KEEP = timedelta(hours=1)
 DAY = timedelta(days=1)
 
 
-class StoreMachine(RuleBasedStateMachine):
+class JobsMachine(StoreMachine):
     """One database, up to three instances, any number of jobs of one phase."""
 
     spacing: float  # how far apart the jobs of one call become ready while the clock stands still
-    make_url: Callable[[], str]
-    free_url: Callable[[str], None]
 
     @initialize()
     def open(self) -> None:
-        self.clock = ManualClock()
-        self.url = type(self).make_url()
-        self.store: Store = open_store(self.url, clock=self.clock)
-        self.store.upkeep.maintain()
-        self.now = 0.0
+        self.open_store()
         self.jobs: dict[str, ModelJob] = {}
         self.order: dict[str, int] = {}
         self.holders: list[tuple[Holder, ModelHolder]] = []
-        self.leases: list[tuple[Lease, int]] = []
         self.tokens: set[int] = set()
         self.ended_at: dict[str, float] = {}
         self.children: dict[str, list[str]] = {}
         self.family: dict[str, list[str]] = {}
-
-    def teardown(self) -> None:
-        if hasattr(self, "store"):
-            self.store.close()
-            type(self).free_url(self.url)
 
     # ------------------------------------------------------------------ rules
 
@@ -173,7 +148,7 @@ class StoreMachine(RuleBasedStateMachine):
             how = "complete"  # each phase is visited once
         job = self.jobs.get(lease.id)
         is_mine = job is not None and job.token == lease.token
-        verdict = self._finish(holder, lease, how)
+        verdict = record(holder, lease, how)
         if not is_mine or job is None:
             assert verdict in (Verdict.LOST, Verdict.ALREADY_RECORDED)
             return
@@ -260,8 +235,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([0.5, 5.0, 16.0, 31.0, 200.0]))
     def pass_time(self, seconds: float) -> None:
-        self.clock.advance(seconds)
-        self.now += seconds
+        self.move_clock(seconds)
 
     @rule()
     def promote(self) -> None:
@@ -357,23 +331,6 @@ class StoreMachine(RuleBasedStateMachine):
     def _some_holder(self, data: st.DataObject) -> tuple[Holder, ModelHolder]:
         return data.draw(st.sampled_from(self.holders), label="holder")
 
-    def _finish(self, holder: Holder, lease: Lease, how: str) -> Verdict:
-        with suppress(LeaseLost):
-            match how:
-                case "complete":
-                    return holder.complete(lease, how)
-                case "fail":
-                    return holder.fail(lease, BOOM)
-                case "cancel":
-                    return holder.cancel(lease)
-                case "release":
-                    return holder.release(lease)
-                case "advance":
-                    return holder.advance(lease, "next", how, max_attempts=2)
-                case _:
-                    return holder.record([Retried(lease, BOOM, timedelta(seconds=10))])[0]
-        return Verdict.LOST
-
     def _end(self, job: ModelJob, state: State) -> None:
         job.end(state)
         self.ended_at[job.id] = self.now
@@ -407,49 +364,22 @@ class StoreMachine(RuleBasedStateMachine):
             child.is_for_parent = True
 
 
-def _run(make_url: Callable[[], str], free_url: Callable[[str], None], examples: int, spacing: float) -> None:
-    machine = type(
-        "Machine",
-        (StoreMachine,),
-        {"make_url": staticmethod(make_url), "free_url": staticmethod(free_url), "spacing": spacing},
-    )
-    run_state_machine_as_test(
-        machine,
-        settings=settings(
-            max_examples=examples,
-            stateful_step_count=40,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-            print_blob=True,
-            report_multiple_bugs=False,
-            phases=[phase for phase in Phase if phase is not Phase.shrink] if examples > 100 else list(Phase),
-        ),
-    )
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory() as name:
-        yield Path(name)
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_random_lives_on_sqlite(folder: Path, request: pytest.FixtureRequest) -> None:
-    numbers = iter(range(10**9))
-
-    def remove(url: str) -> None:
-        for path in folder.glob(f"{url.rpartition('/')[2]}*"):
-            path.unlink()
-
-    _run(lambda: f"sqlite:///{folder}/{next(numbers)}.db", remove, _examples(request, 30), spacing=1e-6)
+def test_random_lives_on_sqlite(request: pytest.FixtureRequest) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        run_lives(
+            JobsMachine, *sqlite_files(Path(folder)), examples=_examples(request, 30), steps=40, spacing=1e-6
+        )
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_random_lives_on_postgres(pg_servers: PostgresServers, request: pytest.FixtureRequest) -> None:
     databases = pg_servers.get()
-    _run(databases.fresh, databases.drop, _examples(request, 20), spacing=0.0)
+    run_lives(
+        JobsMachine, databases.fresh, databases.drop, examples=_examples(request, 20), steps=40, spacing=0.0
+    )
 
 
 def _examples(request: pytest.FixtureRequest, usual: int) -> int:
