@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from chaos.ledger import CREATE_EFFECTS, FOLDER, Ledger
 from chaos.workers import Worker
+from windlass.closing import Closing
 from windlass.errors import StoreUnreachableError
 from windlass.examples.embedded.postgres import PostgresServer
 from windlass.features import open_store
@@ -32,7 +32,7 @@ class StuckError(Exception):
     """What was waited for did not happen."""
 
 
-class Bed:
+class Bed(Closing):
     """Ends its workers with itself. ``server`` is there where an experiment may stop the database."""
 
     def __init__(
@@ -189,14 +189,6 @@ class Bed:
             connection.close()
         self.store.close()
         self.ledger.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def scratch() -> Path:

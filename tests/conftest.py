@@ -7,12 +7,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psycopg
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.servers import postgres
+from tests.waiting import PATIENCE
 from windlass.clock import ManualClock
 from windlass.features import Store, open_store
+from windlass.store.database import CHANNEL
 
 if TYPE_CHECKING:
     from tests.servers.plugin import FreshPostgres
@@ -92,6 +95,24 @@ def stores() -> Iterator[Callable[[str], Store]]:
     yield open_one
     for store in made:
         store.close()
+
+
+@pytest.fixture
+def heard(postgres_dsn: str) -> Iterator[Callable[[], list[str]]]:
+    """Returns the payloads that PostgreSQL notified so far, in order."""
+    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
+        connection.execute(f"LISTEN {CHANNEL}")
+
+        def hear() -> list[str]:
+            connection.execute(f"NOTIFY {CHANNEL}, 'last'")
+            payloads = []
+            for notification in connection.notifies(timeout=PATIENCE):
+                if notification.payload == "last":
+                    break
+                payloads.append(notification.payload)
+            return payloads
+
+        yield hear
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

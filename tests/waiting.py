@@ -28,3 +28,13 @@ def eventually(
             raise AssertionError(f"did not happen within {seconds:g} s: {what() if callable(what) else what}")
         time.sleep(min(max(FIRST_PAUSE, waited / 10), LONGEST_PAUSE))
     return found
+
+
+class Time:
+    """A monotonic clock that stands still until a test sets ``now``."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now

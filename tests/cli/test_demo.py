@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
 import signal
 import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
 import pytest
 
+from tests.cli.demos import Start, demos, finish
 from tests.waiting import PATIENCE, eventually
 from windlass.features import open_store
 from windlass.model import JobFilter, State
@@ -23,40 +22,8 @@ MANY = "2000"  # twenty seconds of work: whoever interrupts a demo of so many fi
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Starts the demo in a folder of its own; whatever still runs is ended after the test."""
-    started: list[subprocess.Popen[str]] = []
-
-    def run(*arguments: str) -> subprocess.Popen[str]:
-        command = [
-            sys.executable,
-            "-m",
-            "windlass",
-            "demo",
-            "--once",
-            "--kill",
-            "--jobs",
-            str(JOBS),
-            "-o",
-            "jsonl",
-            *arguments,
-        ]
-        demo = subprocess.Popen(
-            command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        started.append(demo)
-        return demo
-
-    yield run
-    for demo in started:
-        demo.kill()
-        demo.communicate()
-
-
-def _finish(demo: subprocess.Popen[str]) -> tuple[dict[str, float], str]:
-    out, err = demo.communicate(timeout=PATIENCE)
-    assert demo.returncode == 0, err
-    return {row["what"]: row["count"] for row in map(json.loads, out.splitlines())}, err
+def start(tmp_path: Path) -> Iterator[Start]:
+    yield from demos(tmp_path, "--kill", "--jobs", str(JOBS))
 
 
 def _is_right(facts: dict[str, float]) -> None:
@@ -94,7 +61,7 @@ def _runs(pid: int) -> bool:
 @pytest.mark.parametrize("arguments", [[], ["--postgres"]], ids=["sqlite", "postgres"])
 def test_a_killed_worker_loses_and_repeats_nothing(start, arguments: list[str]) -> None:
     demo = start(*arguments)
-    facts, err = _finish(demo)
+    facts, err = finish(demo)
     _is_right(facts)
     assert facts["workers killed"] == 1
     assert facts["jobs recovered"] >= 1
@@ -116,10 +83,10 @@ def test_the_killed_demo_goes_on_where_it_was(start, tmp_path: Path) -> None:
         assert first.wait() == -signal.SIGKILL, "it was at work"
         eventually(lambda: _are_gone(workers), "the end of the workers")
         assert store.jobs.list(JobFilter(state=State.QUEUED), limit=1).jobs
-    facts, err = _finish(start())
+    facts, err = finish(start())
     assert "going on with" in err
     _is_right(facts)
-    again, _ = _finish(start())  # all done: a new round in the same file
+    again, _ = finish(start())  # all done: a new round in the same file
     _is_right(again)
 
 

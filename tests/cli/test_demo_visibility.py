@@ -2,47 +2,30 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.cli.demos import Start, demos, finish
 from tests.waiting import PATIENCE
 from windlass.examples.visibility.reading import read_page
 from windlass.features import open_store
 from windlass.model import JobFilter
 
 pytestmark = [pytest.mark.slow, pytest.mark.timing]
-Start = Callable[..., subprocess.Popen[str]]
 RIGHT = {"jobs": 14, "completed": 14, "phase outputs": 24, "records": 50_000, "records twice": 0}
 
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    started: list[subprocess.Popen[str]] = []
-
-    def run(*arguments: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "windlass", "demo", "--once", "-o", "jsonl", *arguments]
-        demo = subprocess.Popen(
-            command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        started.append(demo)
-        return demo
-
-    yield run
-    for demo in started:
-        demo.kill()
-        demo.communicate()
+    yield from demos(tmp_path)
 
 
 def finished(demo: subprocess.Popen[str]) -> dict[str, float]:
-    out, err = demo.communicate(timeout=PATIENCE)
-    assert demo.returncode == 0, err
-    facts = {row["what"]: row["count"] for row in map(json.loads, out.splitlines())}
+    facts, _ = finish(demo)
     facts.pop("seconds")
     return facts
 

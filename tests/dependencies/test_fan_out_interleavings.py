@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import psycopg
 import pytest
@@ -13,7 +13,7 @@ from tests.waiting import PATIENCE
 from windlass.dependencies import linking as dependencies
 from windlass.features import Store
 from windlass.model import After
-from windlass.store.database import CHANNEL, LATER
+from windlass.store.database import LATER
 from windlass.store.ids import SMALLEST
 
 PAGE = 2
@@ -69,24 +69,6 @@ def test_nobody_waits_for_an_instance_that_is_at_it(postgres_dsn: str, store: St
         return Waiting(lambda: other.dependencies.settle(1)).result(PATIENCE)
 
     assert store.db.transact(look) is False
-
-
-@pytest.fixture
-def heard(postgres_dsn: str) -> Iterator[Callable[[], list[str]]]:
-    """What was notified so far, in order."""
-    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
-        connection.execute(f"LISTEN {CHANNEL}")
-
-        def hear() -> list[str]:
-            connection.execute(f"NOTIFY {CHANNEL}, 'last'")
-            payloads = []
-            for notification in connection.notifies(timeout=PATIENCE):
-                if notification.payload == "last":
-                    break
-                payloads.append(notification.payload)
-            return payloads
-
-        yield hear
 
 
 @pytest.mark.parametrize(("seconds", "told"), [(60, [LATER]), (-1, [])])

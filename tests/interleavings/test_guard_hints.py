@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
 import psycopg
 import pytest
 
 from tests.interleavings.sessions import Open, enqueue
-from tests.waiting import PATIENCE, eventually
+from tests.waiting import eventually
 from windlass.features import Store
 from windlass.model import After, DependencyPolicy, Want
 from windlass.model.rule import Rule
-from windlass.store.database import CHANNEL, LATER, NUDGE
+from windlass.store.database import LATER, NUDGE
 from windlass.store.ids import new_id
 
 pytestmark = pytest.mark.timing
@@ -29,24 +29,6 @@ def store(postgres_dsn: str, stores: Open) -> Store:
     store.db.wait(["a", "b"], 60)
     store.db.wait(["late"], -1)
     return store
-
-
-@pytest.fixture
-def heard(postgres_dsn: str) -> Iterator[Callable[[], list[str]]]:
-    """What was notified so far, in order."""
-    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
-        connection.execute(f"LISTEN {CHANNEL}")
-
-        def hear() -> list[str]:
-            connection.execute(f"NOTIFY {CHANNEL}, 'last'")
-            payloads = []
-            for notification in connection.notifies(timeout=PATIENCE):
-                if notification.payload == "last":
-                    break
-                payloads.append(notification.payload)
-            return payloads
-
-        yield hear
 
 
 def row(phase: str, *, notify: bool, pending: int = 0) -> dict[str, object]:

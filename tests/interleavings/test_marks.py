@@ -6,19 +6,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from tests.waiting import Time
 from windlass.store.jobs.low_water import FULL_EVERY, FULL_SHARE, RECENT, RECENT_EVERY, LowWaterMarks, Scan
 
 pytestmark = pytest.mark.timing
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-
-
-class Time:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

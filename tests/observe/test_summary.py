@@ -5,16 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.observe.lines import written
+from tests.waiting import Time
 from windlass.engine.stats import Stats
 from windlass.observe.summary import Summary
-
-
-class Time:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

@@ -6,17 +6,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from tests.waiting import Time
 from windlass.store.jobs.low_water import FULL_EVERY, RECENT, LowWaterMarks, Scan, as_text
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
-
-
-class Time:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

@@ -187,10 +187,9 @@ class Decorators(OwningApp):
         passes correlation id and principal on. Kinds that another application serves need ``elsewhere``, and the child's ``phase`` if that
         is not named like it. Rules are put into the database by workers when they start, or by ``sync``.
         """
-        parents = [_name_of(parent)]
-        self.registry.rules.add(
-            parents,
-            _name_of(create),
+        self._add_rule(
+            [parent],
+            create,
             source=written_in(sys._getframe(1)),
             args=args,
             name=name,
@@ -201,7 +200,6 @@ class Decorators(OwningApp):
             phase=phase,
             elsewhere=elsewhere,
         )
-        self.registry.store_defaults(parents)
 
     def when_all(
         self,
@@ -228,10 +226,9 @@ class Decorators(OwningApp):
         kinds = [parents] if isinstance(parents, str) else list(parents)
         if len(kinds) < 2:
             raise ConfigError("parents", kinds, "two kinds or more; for one, use when()")
-        names = [_name_of(parent) for parent in kinds]
-        self.registry.rules.add(
-            names,
-            _name_of(create),
+        self._add_rule(
+            kinds,
+            create,
             source=written_in(sys._getframe(1)),
             key=key,
             args=args,
@@ -243,6 +240,10 @@ class Decorators(OwningApp):
             phase=phase,
             elsewhere=elsewhere,
         )
+
+    def _add_rule(self, parents: Iterable[Kindly], create: Kindly, **options: Any) -> None:
+        names = [_name_of(parent) for parent in parents]
+        self.registry.rules.add(names, _name_of(create), **options)
         self.registry.store_defaults(names)
 
     def unknown_kind(self, kind: str) -> ConfigError:

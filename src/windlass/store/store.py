@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from types import TracebackType
 from typing import Any, Self
 
+from windlass.closing import Closing
 from windlass.errors import ConfigError, did_you_mean
 from windlass.model import Enqueued, Lease, NewJob, Output, Progress
 from windlass.store.database import Database, Listener
@@ -31,7 +31,7 @@ OPTIONS: Mapping[str, frozenset[str]] = {
 """The options of a database beside its URL."""
 
 
-class CoreStore:
+class CoreStore(Closing):
     """Everything durable. Safe to share between threads; close it when done.
 
     >>> with open_store("sqlite:///jobs.db") as store:
@@ -108,11 +108,3 @@ class CoreStore:
 
     def close(self) -> None:
         self.db.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()

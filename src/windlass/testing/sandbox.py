@@ -11,13 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from windlass.app.app import App
 from windlass.arguments.asyncness import is_async
 from windlass.arguments.encoding import decode, encode
 from windlass.clock import ManualClock
+from windlass.closing import Closing
 from windlass.config import Config, load
 from windlass.engine.attempt import AttemptRunner, Call
 from windlass.engine.running_attempt import Processor, RunningAttempt
@@ -35,7 +35,7 @@ LEASE = timedelta(seconds=30)
 MOST_RUNS = 10_000
 
 
-class Sandbox:
+class Sandbox(Closing):
     """Runs jobs in the caller's thread. ``app`` is the application on the sandbox's database: enqueue through it."""
 
     def __init__(self, app: App, *, url: str | None = None, start: datetime | None = None) -> None:
@@ -177,11 +177,8 @@ class Sandbox:
         self.store.recovery.recover()
 
     def _next(self) -> Lease | None:
-        for phase in self.app.registry.phases:
-            claimed = self._held.claim(phase, 1)
-            if claimed:
-                return claimed[0]
-        return None
+        phases = self.app.registry.phases
+        return next((lease for phase in phases for lease in self._held.claim(phase, 1)), None)
 
     def _run(self, lease: Lease) -> None:
         self._lease = lease
@@ -239,14 +236,6 @@ class Sandbox:
         self.store.close()
         if self._folder is not None:
             self._folder.cleanup()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _called(call: Call) -> Any:

@@ -17,21 +17,35 @@ from windlass.transactions.protocols import Caller, Execute, no_transaction
 T = TypeVar("T")
 
 
-class PsycopgCaller:
-    """A connection. Our cursors are our own: what kind of cursor and row its owner likes does not matter."""
+class _Connected:
+    """What sync and async connections have in common."""
 
     dialect = "postgres"
     style = Style.PYFORMAT
 
-    def __init__(self, connection: Connection[Any]) -> None:
+    def __init__(self, connection: Any) -> None:
         self._connection = connection
 
     def require_transaction(self) -> None:
-        _require_transaction(self._connection)
+        idle = TransactionStatus.IDLE
+        if self._connection.autocommit and self._connection.info.transaction_status is idle:
+            raise no_transaction("a psycopg connection with autocommit", "`with connection.transaction():`")
 
     @property
     def is_two_phase(self) -> bool:
-        return _is_two_phase(self._connection)
+        """Whether it was begun with ``tpc_begin``."""
+        return getattr(self._connection, "_tpc", None) is not None
+
+
+class PsycopgCaller(_Connected):
+    """A connection. Our cursors are our own: what kind of cursor and row its owner likes does not matter. ``execute`` replaces the
+    cursor where the connection is an async one."""
+
+    def __init__(
+        self, connection: Connection[Any] | AsyncConnection[Any], execute: Execute | None = None
+    ) -> None:
+        super().__init__(connection)
+        self.execute = execute or self._execute
 
     def begin(self) -> None:
         """The driver begins before the first statement, whichever it is."""
@@ -39,27 +53,14 @@ class PsycopgCaller:
     def flush(self) -> None:
         """Nothing is kept back."""
 
-    def execute(self, text: str, values: Any) -> list[Row] | None:
+    def _execute(self, text: str, values: Any) -> list[Row] | None:
         with Cursor(self._connection, row_factory=tuple_row) as cursor:
             cursor.execute(text.encode(), values)
             return cursor.fetchall() if cursor.description is not None else None
 
 
-class AsyncPsycopgCaller:
+class AsyncPsycopgCaller(_Connected):
     """An async connection."""
-
-    dialect = "postgres"
-    style = Style.PYFORMAT
-
-    def __init__(self, connection: AsyncConnection[Any]) -> None:
-        self._connection = connection
-
-    def require_transaction(self) -> None:
-        _require_transaction(self._connection)
-
-    @property
-    def is_two_phase(self) -> bool:
-        return _is_two_phase(self._connection)
 
     async def execute(self, text: str, values: Any) -> list[Row] | None:
         async with AsyncCursor(self._connection, row_factory=tuple_row) as cursor:
@@ -67,23 +68,6 @@ class AsyncPsycopgCaller:
             return await cursor.fetchall() if cursor.description is not None else None
 
     async def lend(self, work: Callable[[Caller], T]) -> T:
-        return await run_in_thread(self.execute, lambda execute: work(_Bridged(self._connection, execute)))
-
-
-class _Bridged(PsycopgCaller):
-    def __init__(self, connection: Any, execute: Execute) -> None:
-        super().__init__(connection)
-        self._execute = execute
-
-    def execute(self, text: str, values: Any) -> list[Row] | None:
-        return self._execute(text, values)
-
-
-def _is_two_phase(connection: Connection[Any] | AsyncConnection[Any]) -> bool:
-    """Whether it was begun with ``tpc_begin``."""
-    return getattr(connection, "_tpc", None) is not None
-
-
-def _require_transaction(connection: Connection[Any] | AsyncConnection[Any]) -> None:
-    if connection.autocommit and connection.info.transaction_status is TransactionStatus.IDLE:
-        raise no_transaction("a psycopg connection with autocommit", "`with connection.transaction():`")
+        return await run_in_thread(
+            self.execute, lambda execute: work(PsycopgCaller(self._connection, execute))
+        )

@@ -18,38 +18,8 @@ from windlass.transactions.protocols import Caller, Execute, no_transaction
 T = TypeVar("T")
 
 
-class SqliteCaller:
-    """A connection of the standard library. Our cursors are our own: its owner's kind of row does not matter."""
-
-    dialect = "sqlite"
-    style = Style.NAMED
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-
-    def require_transaction(self) -> None:
-        require_transaction(self._connection)
-
-    def begin(self) -> None:
-        """Outside of a transaction a savepoint is one, and its release a commit; so begin before the driver would."""
-        if not self._connection.in_transaction:
-            self.execute("BEGIN IMMEDIATE", ())
-
-    def flush(self) -> None:
-        """Nothing is kept back."""
-
-    def execute(self, text: str, values: Any) -> list[Row] | None:
-        cursor = self._connection.cursor()
-        try:
-            cursor.row_factory = None
-            cursor.execute(text, values)
-            return cursor.fetchall() if cursor.description is not None else None
-        finally:
-            cursor.close()
-
-
-class AiosqliteCaller:
-    """A connection of aiosqlite, which keeps one of the standard library's on a thread."""
+class _Connected:
+    """What the connections of both libraries have in common."""
 
     dialect = "sqlite"
     style = Style.NAMED
@@ -60,6 +30,36 @@ class AiosqliteCaller:
     def require_transaction(self) -> None:
         require_transaction(self._connection)
 
+
+class SqliteCaller(_Connected):
+    """A connection of the standard library. Our cursors are our own: its owner's kind of row does not matter. ``execute`` replaces
+    the cursor where the connection is aiosqlite's."""
+
+    def __init__(self, connection: Any, execute: Execute | None = None) -> None:
+        super().__init__(connection)
+        self.execute = execute or self._execute
+
+    def begin(self) -> None:
+        """Outside of a transaction a savepoint is one, and its release a commit; so begin before the driver would."""
+        if not self._connection.in_transaction:
+            self.execute("BEGIN IMMEDIATE", ())
+
+    def flush(self) -> None:
+        """Nothing is kept back."""
+
+    def _execute(self, text: str, values: Any) -> list[Row] | None:
+        cursor = self._connection.cursor()
+        try:
+            cursor.row_factory = None
+            cursor.execute(text, values)
+            return cursor.fetchall() if cursor.description is not None else None
+        finally:
+            cursor.close()
+
+
+class AiosqliteCaller(_Connected):
+    """A connection of aiosqlite, which keeps one of the standard library's on a thread."""
+
     async def execute(self, text: str, values: Any) -> list[Row] | None:
         async with self._connection.cursor() as cursor:
             cursor.row_factory = None
@@ -67,16 +67,9 @@ class AiosqliteCaller:
             return list(await cursor.fetchall()) if cursor.description is not None else None
 
     async def lend(self, work: Callable[[Caller], T]) -> T:
-        return await run_in_thread(self.execute, lambda execute: work(_Bridged(self._connection, execute)))
-
-
-class _Bridged(SqliteCaller):
-    def __init__(self, connection: Any, execute: Execute) -> None:
-        super().__init__(connection)
-        self._execute = execute
-
-    def execute(self, text: str, values: Any) -> list[Row] | None:
-        return self._execute(text, values)
+        return await run_in_thread(
+            self.execute, lambda execute: work(SqliteCaller(self._connection, execute))
+        )
 
 
 def require_transaction(connection: Any) -> None:
