@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from windlass.cli.exit_codes import say
 from windlass.cli.output import output_option, show
+from windlass.cli.stores import existing_store
 from windlass.cli.urls import url_option
 from windlass.observe.safe_text import escaped
-from windlass.urls import dialect_of
 
 if TYPE_CHECKING:
-    from windlass.features import Store
     from windlass.model import Schedule
 
+FIELDS = (
+    *("name", "kind", "phase", "expression", "tz", "state", "next_at", "last_at", "last_job", "paused_at"),
+    *("pause_reason", "gone_at", "missed", "cap", "skipped", "jitter_seconds", "priority", "max_attempts"),
+    *("correlation_id", "due_as", "args", "source", "generation", "created_at", "updated_at"),
+)
 COLUMNS = ("name", "kind", "expression", "tz", "state", "next_at", "last_at", "skipped")
 
 
@@ -38,7 +41,7 @@ def ls(url: str, output: str) -> None:
     The state is active, paused (by an operator) or gone (from the code that defined it). `skipped` counts due times that got
     no job of their own. Times are UTC.
     """
-    with _store(url) as store:
+    with existing_store(url) as store:
         show([_record(item) for item in store.schedules.list()], COLUMNS, output)
 
 
@@ -57,7 +60,7 @@ def ls(url: str, output: str) -> None:
 @output_option
 def show_one(name: str, coming: int, url: str, output: str) -> None:
     """Show one schedule: its definition, the next due times and the last ticks."""
-    with _store(url) as store:
+    with existing_store(url) as store:
         found = store.schedules.get(name)
         record = {
             **_record(found),
@@ -89,7 +92,7 @@ def pause(name: str, reason: str, url: str) -> None:
 
     Existing jobs continue. Due times during the pause create no jobs.
     """
-    with _store(url) as store:
+    with existing_store(url) as store:
         store.schedules.pause(name, reason)
     say(f"{name} is paused")
 
@@ -99,7 +102,7 @@ def pause(name: str, reason: str, url: str) -> None:
 @url_option
 def resume(name: str, url: str) -> None:
     """Resume a paused schedule from its next due time on."""
-    with _store(url) as store:
+    with existing_store(url) as store:
         was_paused = store.schedules.resume(name)
         found = store.schedules.get(name)
     if not was_paused:
@@ -119,7 +122,7 @@ def run(name: str, url: str, output: str) -> None:
 
     This works for a paused schedule, too. The due times do not change.
     """
-    with _store(url) as store:
+    with existing_store(url) as store:
         made = store.schedules.run_now(name)
     show([{"job": made.id}], ("job",), output)
 
@@ -133,7 +136,7 @@ def rm(names: Sequence[str], url: str) -> None:
     A schedule that code defines comes back when a worker with that code starts. To stop it permanently, pause it or remove the
     code.
     """
-    with _store(url) as store:
+    with existing_store(url) as store:
         found = [store.schedules.get(name) for name in names]
         for item in found:
             store.schedules.remove(item.name)
@@ -141,49 +144,11 @@ def rm(names: Sequence[str], url: str) -> None:
             say(f"{item.name} is removed" + (f"; it comes back with {item.source}" if back else ""))
 
 
-@contextmanager
-def _store(url: str) -> Iterator[Store]:
-    """Open the store; a missing SQLite file is an error, not a new database."""
-    dialect = dialect_of(url)
-    from windlass.features import open_store
-    from windlass.store.migrate import status
-    from windlass.store.schema.migrations import available, require_current
-
-    require_current(
-        status(url), len(available(dialect)), url, "run `windlass db migrate`, or correct the URL"
-    )
-    with open_store(url) as store:
-        yield store
-
-
 def _record(schedule: Schedule) -> dict[str, Any]:
     """All fields of a schedule."""
     return {
-        "name": schedule.name,
-        "kind": schedule.kind,
-        "phase": schedule.phase,
-        "expression": schedule.expression,
-        "tz": schedule.tz,
-        "state": schedule.state,
-        "next_at": schedule.next_at,
-        "last_at": schedule.last_at,
-        "last_job": schedule.last_job,
-        "paused_at": schedule.paused_at,
-        "pause_reason": schedule.pause_reason,
-        "gone_at": schedule.gone_at,
-        "missed": str(schedule.missed),
-        "cap": schedule.cap,
-        "skipped": schedule.skipped,
-        "jitter_seconds": schedule.jitter.total_seconds(),
-        "priority": schedule.priority,
-        "max_attempts": schedule.max_attempts,
-        "correlation_id": schedule.correlation_id,
-        "due_as": schedule.due_as,
-        "args": schedule.args,
-        "source": schedule.source,
-        "generation": schedule.generation,
-        "created_at": schedule.created_at,
-        "updated_at": schedule.updated_at,
+        name: schedule.jitter.total_seconds() if name == "jitter_seconds" else getattr(schedule, name)
+        for name in FIELDS
     }
 
 

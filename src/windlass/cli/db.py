@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,16 @@ import click
 from windlass.cli.durations import Duration
 from windlass.cli.exit_codes import ExitCode, say
 from windlass.cli.output import output_option, show
+from windlass.cli.stores import existing_store
 from windlass.cli.urls import url_option
 from windlass.urls import dialect_of, without_secrets
+
+
+def _wait_option(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    seconds = click.FloatRange(min=0)
+    return click.option(
+        "--wait", type=seconds, default=120.0, show_default=True, metavar="SECONDS", help=text
+    )
 
 
 @click.group()
@@ -22,14 +31,7 @@ def db() -> None:
 
 @db.command()
 @url_option
-@click.option(
-    "--wait",
-    type=click.FloatRange(min=0),
-    default=120.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long to wait for other migrators and for locks.",
-)
+@_wait_option("How long to wait for other migrators and for locks.")
 def migrate(url: str, wait: float) -> None:
     """Apply pending migrations.
 
@@ -100,14 +102,7 @@ def sql(url: str, is_all: bool) -> None:
 
 @db.command()
 @url_option
-@click.option(
-    "--wait",
-    type=click.FloatRange(min=0),
-    default=120.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long to wait for other transactions and locks before giving up.",
-)
+@_wait_option("How long to wait for other transactions and locks before giving up.")
 @output_option
 def merge_history(url: str, wait: float, output: str) -> int:
     """Merge old days of history into months (PostgreSQL).
@@ -117,14 +112,8 @@ def merge_history(url: str, wait: float, output: str) -> int:
     continues. Merging needs as much disk space as the largest month. On SQLite there is nothing to do.
     """
     from windlass.cli.db_merge import merge_store
-    from windlass.features import open_store
-    from windlass.store.migrate import status as read
-    from windlass.store.schema.migrations import available, require_current
 
-    # Opening a SQLite file creates it; a mistyped name should be an error instead.
-    known = len(available(dialect_of(url)))
-    require_current(read(url), known, url, "run `windlass db migrate`, or correct the URL")
-    with open_store(url) as store:
+    with existing_store(url) as store:
         made, stuck = merge_store(store, wait)
         partitions = store.upkeep.partitions()
     show(made, ("month", "jobs"), output)
@@ -173,16 +162,10 @@ def prune(
     delayed; Ctrl-C stops between two of them and loses nothing. A job that a waiting job depends on stays. On PostgreSQL
     whole days of history are dropped first if every retention allows it and there is no archive to write.
     """
-    dialect = dialect_of(url)
     from windlass.cli.db_prune import prune_store
-    from windlass.features import open_store
     from windlass.model import Retention
-    from windlass.store.migrate import status as read
-    from windlass.store.schema.migrations import available, require_current
 
-    # Opening a SQLite file creates it; a mistyped name should be an error instead.
-    require_current(read(url), len(available(dialect)), url, "run `windlass db migrate`, or correct the URL")
     keep = Retention(completed=completed, failed=failed, cancelled=cancelled)
-    with open_store(url) as store:
+    with existing_store(url) as store:
         removed = prune_store(store, keep, archive)
     show([removed], ("removed", "archived"), output)

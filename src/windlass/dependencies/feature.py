@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from graphlib import CycleError, TopologicalSorter
 
 from windlass.dependencies.linking import Dependencies, Ended, counts, settle
 from windlass.errors import ConfigError, DependencyCycleError, StoreError
@@ -186,22 +187,13 @@ def _check_after(parents: Sequence[object]) -> None:
 def _refuse_cycles(jobs: Sequence[CheckedJob]) -> None:
     """Jobs of one call may wait for each other, but not in a circle. Parents outside the call exist already, so no
     circle can pass through them."""
+    waits: TopologicalSorter[str] = TopologicalSorter({job.id: () for job in jobs})
     own = {job.id for job in jobs}
-    waits: dict[str, list[str]] = defaultdict(list)
     for job in jobs:
-        waits[job.id] = [after.parent for after in job.job.after if after.parent in own]
-    done: set[str] = set()
-    for start in waits:
-        path: list[str] = []
-        stack: list[tuple[str, bool]] = [(start, False)]
-        while stack:
-            job_id, is_leaving = stack.pop()
-            if is_leaving:
-                path.pop()
-                done.add(job_id)
-            elif job_id in path:
-                raise DependencyCycleError([*path[path.index(job_id) :], job_id])
-            elif job_id not in done:
-                path.append(job_id)
-                stack.append((job_id, True))
-                stack.extend((parent, False) for parent in waits[job_id])
+        for after in job.job.after:
+            if after.parent in own:
+                waits.add(after.parent, job.id)
+    try:
+        waits.prepare()
+    except CycleError as error:
+        raise DependencyCycleError(error.args[1]) from None

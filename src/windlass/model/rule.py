@@ -16,6 +16,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
 from typing import Any
 
 from windlass.errors import ConfigError, RuleCycleError
@@ -159,26 +161,16 @@ def default_name(parents: Sequence[str], create: str) -> str:
 
 def refuse_cycles(rules: Iterable[Rule]) -> None:
     """Refuse rules that would make jobs forever: a cycle of kinds that create each other."""
-    made_of: dict[str, list[tuple[str, str]]] = {}
-    for rule in rules:
-        for parent in rule.parents:
-            made_of.setdefault(parent, []).append((rule.create, rule.name))
-    done: set[str] = set()
-    for start in made_of:
-        path: list[tuple[str, str]] = []  # kinds on the way here, each with the rule that created it
-        stack: list[tuple[str, str, bool]] = [(start, "", False)]
-        while stack:
-            kind, by, is_leaving = stack.pop()
-            if is_leaving:
-                path.pop()
-                done.add(kind)
-            elif kind in (kinds := [item[0] for item in path]):
-                circle = [*path[kinds.index(kind) :], (kind, by)]
-                raise RuleCycleError([item[0] for item in circle], [item[1] for item in circle[1:]])
-            elif kind not in done:
-                path.append((kind, by))
-                stack.append((kind, by, True))
-                stack.extend((child, name, False) for child, name in made_of.get(kind, ()))
+    made_by = {(parent, rule.create): rule.name for rule in rules for parent in rule.parents}
+    kinds: TopologicalSorter[str] = TopologicalSorter()
+    for parent, child in made_by:
+        kinds.add(parent)
+        kinds.add(child, parent)
+    try:
+        kinds.prepare()
+    except CycleError as error:
+        cycle = error.args[1]
+        raise RuleCycleError(cycle, [made_by[step] for step in pairwise(cycle)]) from None
 
 
 def find(path: str, facts: Mapping[str, Any]) -> Any:

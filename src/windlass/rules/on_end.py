@@ -56,6 +56,12 @@ def to_rule(row: Row) -> Rule:
     )
 
 
+_HIT_COLUMNS = (
+    *("parent", "generation", "kind", "state", "fan_in", "round"),
+    *("counts", "asked", "child", "error", "data"),
+)
+
+
 @dataclass(slots=True)
 class _Hit:
     """One end that one rule has to process."""
@@ -77,22 +83,7 @@ class _Hit:
     data: Mapping[str, Any] | None = None
 
     def as_row(self) -> str:
-        return json.dumps(
-            {
-                "parent": self.parent,
-                "rule": self.rule.name,
-                "generation": self.generation,
-                "kind": self.kind,
-                "state": self.state,
-                "fan_in": self.fan_in,
-                "round": self.round,
-                "counts": self.counts,
-                "asked": self.asked,
-                "child": self.child,
-                "error": self.error,
-                "data": self.data,
-            }
-        )
+        return json.dumps({"rule": self.rule.name, **{name: getattr(self, name) for name in _HIT_COLUMNS}})
 
     def as_key(self) -> str:
         return json.dumps({"parent": self.parent, "rule": self.rule.name, "generation": self.generation})
