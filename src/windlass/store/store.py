@@ -32,14 +32,7 @@ OPTIONS: Mapping[str, frozenset[str]] = {
 
 
 class CoreStore(Closing):
-    """Everything durable. Safe to share between threads; close it when done.
-
-    >>> with open_store("sqlite:///jobs.db") as store:
-    ...     store.enqueue([NewJob(kind="welcome", args={"user_id": 7})])
-    ...     holder = store.join()
-    ...     for lease in holder.claim("welcome", limit=10):
-    ...         holder.complete(lease, result="sent")
-    """
+    """The store without features; ``windlass.features.Store`` is the whole. Safe to share between threads; close it when done."""
 
     def __init__(self, db: Database, options: Mapping[str, Any] | None = None) -> None:
         self.db = db
