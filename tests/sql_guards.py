@@ -25,6 +25,8 @@ DIALECTS = ("sqlite", "postgres")
 MIGRATION = "migration"
 """The verb under which the mutants of migrations are listed."""
 
+ONLY_POSTGRES = ("lock", "skip locked")
+"""Guards that a text for both dialects has on PostgreSQL alone."""
 ORDERED = ("step", "claim", "promote")
 _BELT = re.compile(r"--\s*belt:\s*(.+?)\s*$")
 _BLOCK = re.compile(r"^-- (?:name|fragment|column): ([\w.]+)", re.MULTILINE)
@@ -98,7 +100,10 @@ class Mutant:
         key = key.replace(".SQL", ".sql")
         sources = statements.sources(self.dialect)
         assert key in sources, key
-        return sources | {key: self.applied()}
+        text = self.applied()
+        return sources | {
+            key: statements.spelled(text, self.dialect) if statements.is_for_both(key) else text
+        }
 
     def changed(self) -> dict[str, Verb]:
         """The verbs that are not what they were: the one that the guard stands in, or all that use the fragment it stands in."""
@@ -141,13 +146,16 @@ class _Found:
 def find(dialect: str) -> list[Mutant]:
     """Every mutant of a dialect, in the order of its files."""
     mutants: list[Mutant] = []
-    core = PACKAGE / "store" / "sql" / dialect
+    core = PACKAGE / "store" / "sql"
     for path in (
-        *sorted(core.glob("*.sql")),
+        *sorted(core.glob("both/*.sql")),
+        *sorted(core.glob(f"{dialect}/*.sql")),
+        *sorted(PACKAGE.glob("*/both.sql")),
         *sorted(PACKAGE.glob(f"*/{dialect}.sql")),
-        *sorted(core.glob("migrations/*.sql")),
+        *sorted(core.glob(f"{dialect}/migrations/*.sql")),
     ):
-        mutants += find_in(path.read_text("utf-8"), dialect, path.relative_to(PACKAGE).as_posix())
+        found = find_in(path.read_text("utf-8"), dialect, path.relative_to(PACKAGE).as_posix())
+        mutants += [mutant for mutant in found if mutant.kind not in ONLY_POSTGRES or dialect == "postgres"]
     return mutants
 
 

@@ -18,7 +18,7 @@ import pytest
 from tests.mutate_sql import arguments
 from tests.sql_guards import DIALECTS, MIGRATION, find, find_in
 from tests.waiting import PATIENCE
-from windlass.store.schema.statements import sources
+from windlass.store.schema.statements import is_for_both, sources
 
 pytestmark = pytest.mark.timing
 
@@ -213,6 +213,17 @@ def test_the_list_can_be_read_without_a_server() -> None:
         for _ in range(2)
     )
     assert first == second and first.count("→") == 5
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_guard_of_a_text_for_both_dialects_is_one_of_each(dialect: str) -> None:
+    """Row locks are guards on PostgreSQL alone: SQLite's text has none."""
+    of_both = [mutant for mutant in find(dialect) if is_for_both(mutant.file) and mutant.belt is None]
+    assert {"retry.edges", "checkpoint.flag", "is_waited_for"} <= {mutant.verb for mutant in of_both}
+    assert ("lock" in {mutant.kind for mutant in of_both}) is (dialect == "postgres")
+    for mutant in of_both:
+        changed = mutant.changed()
+        assert mutant.is_fragment or list(changed) == [mutant.verb], mutant.describe()
 
 
 def test_a_mutant_is_not_made_of_a_file_that_changed() -> None:

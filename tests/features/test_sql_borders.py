@@ -19,7 +19,7 @@ TABLES = {
 OF_FEATURES = set().union(*TABLES.values())
 
 
-@pytest.mark.parametrize("dialect", ["postgres", "sqlite"])
+@pytest.mark.parametrize("dialect", ["both", "postgres", "sqlite"])
 def test_sql_names_only_tables_of_its_own_folder(dialect: str) -> None:
     files = {path: set[str]() for path in (PACKAGE / "store" / "sql" / dialect).glob("*.sql")}
     files |= {PACKAGE / feature / f"{dialect}.sql": tables for feature, tables in TABLES.items()}

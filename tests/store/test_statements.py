@@ -8,7 +8,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from windlass.store.schema.statements import Statement, Verb, compose, load
+from windlass.store.schema import statements
+from windlass.store.schema.statements import Statement, Verb, compose, load, sources, spelled
 from windlass.store.sqlite.migrate import migrate_sqlite
 
 # Verbs of one dialect only, and why the other has none of that name.
@@ -79,6 +80,53 @@ def test_comments_reach_no_server() -> None:
 def test_a_name_that_stands_twice_is_refused() -> None:
     with pytest.raises(ValueError, match="verb x stands twice"):
         compose(["-- name: x\nSELECT 1;\n-- name: x\nSELECT 2;\n"])
+
+
+def test_a_name_for_both_dialects_and_for_one_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = sources("sqlite") | {"windlass.store:sql/sqlite/more.sql": "-- name: checkpoint.get\nSELECT 1;\n"}
+    monkeypatch.setattr(statements, "sources", lambda dialect: found)
+    load.cache_clear()
+    try:
+        with pytest.raises(ValueError, match=r"verb checkpoint\.get stands twice"):
+            load("sqlite")
+    finally:
+        load.cache_clear()
+
+
+def test_a_text_for_both_dialects_is_spelled_for_each() -> None:
+    text = """-- name: x
+UPDATE windlass.job AS j
+SET flags = g.flags, args = g.args
+FROM {{given(:rows, g, id uuid, flags smallint,
+    args jsonb
+)}}
+WHERE j.id = g.id::uuid
+    AND EXISTS (SELECT 1 FROM windlass.claim AS c WHERE c.at < :at::double precision OFFSET 0)
+    AND j.tokens = :tokens::bigint[];
+SELECT j.id
+FROM windlass.job AS j
+ORDER BY j.id
+FOR NO KEY UPDATE OF j SKIP LOCKED;
+"""
+    postgres, sqlite = spelled(text, "postgres"), spelled(text, "sqlite")
+    assert "FROM json_to_recordset(:rows::json) AS g (id uuid, flags smallint,\n    args jsonb)\n" in postgres
+    assert postgres.split("json_to_recordset")[0] == text.split("{{given")[0]
+    assert postgres.split("args jsonb)")[1] == text.split("jsonb\n)}}")[1]
+    assert (
+        sqlite
+        == """-- name: x
+UPDATE windlass_job AS j
+SET flags = g.flags, args = g.args
+FROM (SELECT e.value ->> '$.id' AS id, e.value ->> '$.flags' AS flags, NULLIF(e.value -> '$.args', 'null') AS args \
+FROM json_each(:rows) AS e) AS g
+WHERE j.id = g.id
+    AND EXISTS (SELECT 1 FROM windlass_claim AS c WHERE c.at < :at)
+    AND j.tokens = :tokens;
+SELECT j.id
+FROM windlass_job AS j
+ORDER BY j.id;
+"""
+    )
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,6 @@
 -- ones; a flagged parent's end reads its edges in a statement of its own, with a fresh snapshot. Counters go down on the
 -- locked child row, each edge once.
 
--- name: enqueue.edges
--- Inserts edges.
-INSERT INTO windlass.job_dep (parent, child, policy)
-SELECT g.parent, g.child, g.policy
-FROM json_to_recordset(:edges::json) AS g (parent uuid, child uuid, policy text);
-
 -- name: link.pick
 -- Locks children whose edges are not linked yet and returns all their edges.
 WITH child AS MATERIALIZED (
@@ -50,14 +44,6 @@ SET flags = l.flags | {DEPENDENTS}
 FROM parent AS p
 WHERE l.id = ANY(ARRAY[p.id])
 RETURNING l.id;
-
--- name: link.ended
--- Parents that ended already; a statement of its own, so that it sees every parent that ended before the flags were set. The lock
--- keeps a retry by hand from reviving the parent before its end is noted on the edges.
-SELECT d.id, d.state, d.finished_at
-FROM windlass.job_done AS d
-WHERE d.id = ANY(:parents::uuid[])
-FOR KEY SHARE SKIP LOCKED;
 
 -- name: link.mark
 -- Notes the end of parents on the edges of children that are being linked; one whose time is not known any more ends now.
@@ -177,12 +163,6 @@ USING picked AS p
 WHERE s.parent = ANY(ARRAY[p.parent])
 RETURNING s.parent, s.state, s.after;
 
--- name: settle.left
--- Which of these jobs have ended, and have edges left.
-SELECT s.parent
-FROM windlass.settling AS s
-WHERE s.parent = ANY(:ids::uuid[]);
-
 -- name: settle.lock
 -- Locks, in id order, the children that are counted down and those that are cancelled: one after the other they would be
 -- locked in two orders, and two parents' ends could wait for each other.
@@ -280,27 +260,6 @@ FROM windlass.wake AS w
 WHERE w.phase IN (SELECT m.phase FROM moved AS m UNION ALL SELECT '@later' FROM parked AS p)
     AND w.waiting_until > clock_timestamp();
 
--- name: retry.edges
--- Parents that live again are open again for the children that were left waiting and for those that were cancelled because of a
--- parent, even if another retry revives these; returns the children. Edges of children that ran, or that were satisfied, are not touched.
-UPDATE windlass.job_dep AS d
-SET parent_state = NULL,
-    parent_ended_at = NULL
-WHERE d.parent = ANY(:ids::uuid[])
-    AND d.parent_state <> 'completed'
-    AND d.policy <> 'run'
-    AND (
-        EXISTS (SELECT FROM windlass.job_later AS l WHERE l.id = d.child AND l.reason = 'waiting' OFFSET 0)
-        OR EXISTS (
-            SELECT FROM windlass.job_done AS e
-            WHERE e.id = d.child
-                AND e.state || '' = 'cancelled'
-                AND e.error ->> 'code' = 'parent_not_completed'
-            OFFSET 0
-        )
-    )
-RETURNING d.child;
-
 -- name: revive.edges
 -- What the edges of these children say now. The lock makes a parent that ends meanwhile wait, and then find the child waiting;
 -- and of two parents that are retried at once the second one see the first.
@@ -343,40 +302,6 @@ WITH taken AS (
 SELECT t.id, t.kind, t.flags, t.args, t.key
 FROM taken AS t;
 
--- name: dependencies
--- What a job waits for or was made of (as child), and the jobs that wait for it or were made of it (as parent).
-SELECT d.parent, d.child, d.policy, d.parent_state, NULL::text AS rule
-FROM windlass.job_dep AS d
-WHERE d.child = :id::uuid
-UNION ALL
-SELECT d.parent, d.child, d.policy, d.parent_state, NULL
-FROM windlass.job_dep AS d
-WHERE d.parent = :id::uuid
-{{further_edges}};
-
--- name: prune.edges
--- Removes consumed edges of parents and children that are gone.
-DELETE FROM windlass.job_dep AS e
-WHERE e.parent_state IS NOT NULL
-    AND NOT EXISTS (SELECT FROM windlass.job_later AS l WHERE l.id = e.child)
-    AND NOT EXISTS (SELECT FROM windlass.job AS j WHERE j.id = e.child)
-    AND NOT EXISTS (SELECT FROM windlass.job_done AS d WHERE d.id = e.child);
-
--- column: agenda.unlinked
--- Whether there are children to link.
-EXISTS (SELECT FROM windlass.job_later AS l WHERE l.reason = 'unlinked')
-
--- column: agenda.settling
--- Whether there are ended parents whose children are still to be settled.
-EXISTS (SELECT FROM windlass.settling)
-
--- fragment: further_edges
--- Edges of other features, as further SELECTs: "UNION ALL SELECT ...".
-
--- fragment: revived_flags(job)
--- A job that is retried has dependents where edges name it as parent.
-| CASE WHEN EXISTS (SELECT FROM windlass.job_dep AS e WHERE e.parent = {job}.id OFFSET 0) THEN {DEPENDENTS} ELSE 0 END
-
 -- fragment: cancel_details(job)
 -- A job that ends because of a parent names the first parent that did not complete; the edge was marked before, in the same transaction.
 (
@@ -392,26 +317,6 @@ EXISTS (SELECT FROM windlass.settling)
             ORDER BY d.parent_ended_at, d.parent
             LIMIT 1
         ),
-
--- fragment: is_waited_for(edge)
--- Whether the child of an edge waits for the end of the parent, or for its retry.
-(
-    {edge}.parent_state IS NULL
-    OR (
-        {edge}.policy = 'wait'
-        AND {edge}.parent_state <> 'completed'
-        AND EXISTS (SELECT FROM windlass.job_later AS l WHERE l.id = {edge}.child AND l.reason IN ('waiting', 'unlinked'))
-    )
-)
-
--- fragment: kept(job)
--- A job is not pruned while a child waits for it.
-AND NOT EXISTS (
-    SELECT FROM windlass.job_dep AS e
-    WHERE e.parent = {job}.id
-        AND {{is_waited_for(e)}}
-    OFFSET 0
-)
 
 -- fragment: needed(table)
 -- The same for a whole table of history: whether a child waits for one of its jobs.

@@ -1,12 +1,6 @@
 -- Jobs that wait for jobs; the PostgreSQL file describes the protocol. With one writer at a time no parent can end between
 -- two statements here, so nothing is left out and linking always succeeds at once.
 
--- name: enqueue.edges
--- Inserts edges.
-INSERT INTO windlass_job_dep (parent, child, policy)
-SELECT g.value ->> '$.parent', g.value ->> '$.child', g.value ->> '$.policy'
-FROM json_each(:edges) AS g;
-
 -- name: link.pick
 -- Children whose edges are not linked yet, with all their edges.
 SELECT d.child, d.parent, d.policy, d.parent_state
@@ -35,12 +29,6 @@ UPDATE windlass_job_later
 SET flags = flags | {DEPENDENTS}
 WHERE id IN (SELECT g.value FROM json_each(:parents) AS g)
 RETURNING id;
-
--- name: link.ended
--- Parents that ended already.
-SELECT d.id, d.state, d.finished_at
-FROM windlass_job_done AS d
-WHERE d.id IN (SELECT g.value FROM json_each(:parents) AS g);
 
 -- name: link.mark
 -- Notes the end of parents on the edges of children that are being linked; one whose time is not known any more ends now.
@@ -111,12 +99,6 @@ WHERE parent IN (
     )
 RETURNING parent, state, after;
 
--- name: settle.left
--- Which of these jobs have ended, and have edges left.
-SELECT s.parent
-FROM windlass_settling AS s
-WHERE s.parent IN (SELECT g.value FROM json_each(:ids) AS g);
-
 -- name: settle.lock
 -- Nothing to lock: there is one writer at a time.
 SELECT NULL AS id
@@ -172,26 +154,6 @@ WHERE id IN (SELECT g.value FROM json_each(:ids) AS g)
     AND reason = 'scheduled'
     AND run_at <= :now; -- what is left of them has a limit
 
--- name: retry.edges
--- Parents that live again are open again for the children that were left waiting and for those that were cancelled because of a
--- parent, even if another retry revives these; returns the children. Edges of children that ran, or that were satisfied, are not touched.
-UPDATE windlass_job_dep
-SET parent_state = NULL,
-    parent_ended_at = NULL
-WHERE parent IN (SELECT g.value FROM json_each(:ids) AS g)
-    AND parent_state <> 'completed'
-    AND policy <> 'run'
-    AND (
-        EXISTS (SELECT 1 FROM windlass_job_later AS l WHERE l.id = child AND l.reason = 'waiting')
-        OR EXISTS (
-            SELECT 1 FROM windlass_job_done AS e
-            WHERE e.id = child
-                AND e.state = 'cancelled'
-                AND e.error ->> '$.code' = 'parent_not_completed'
-        )
-    )
-RETURNING child;
-
 -- name: revive.edges
 -- What the edges of these children say now.
 SELECT d.child, d.policy, d.parent_state
@@ -226,40 +188,6 @@ WHERE id IN (SELECT g.value ->> '$.id' FROM json_each(:children) AS g)
     AND error ->> '$.code' = 'parent_not_completed'
 RETURNING id, kind, flags, args, key;
 
--- name: dependencies
--- What a job waits for or was made of (as child), and the jobs that wait for it or were made of it (as parent).
-SELECT d.parent, d.child, d.policy, d.parent_state, NULL AS rule
-FROM windlass_job_dep AS d
-WHERE d.child = :id
-UNION ALL
-SELECT d.parent, d.child, d.policy, d.parent_state, NULL
-FROM windlass_job_dep AS d
-WHERE d.parent = :id
-{{further_edges}};
-
--- name: prune.edges
--- Removes consumed edges of parents and children that are gone.
-DELETE FROM windlass_job_dep
-WHERE parent_state IS NOT NULL
-    AND NOT EXISTS (SELECT 1 FROM windlass_job_later AS l WHERE l.id = windlass_job_dep.child)
-    AND NOT EXISTS (SELECT 1 FROM windlass_job AS j WHERE j.id = windlass_job_dep.child)
-    AND NOT EXISTS (SELECT 1 FROM windlass_job_done AS d WHERE d.id = windlass_job_dep.child);
-
--- column: agenda.unlinked
--- Whether there are children to link.
-EXISTS (SELECT 1 FROM windlass_job_later AS l WHERE l.reason = 'unlinked')
-
--- column: agenda.settling
--- Whether there are ended parents whose children are still to be settled.
-EXISTS (SELECT 1 FROM windlass_settling)
-
--- fragment: further_edges
--- Edges of other features, as further SELECTs: "UNION ALL SELECT ...".
-
--- fragment: revived_flags(job)
--- A job that is retried has dependents where edges name it as parent.
-| CASE WHEN EXISTS (SELECT 1 FROM windlass_job_dep AS e WHERE e.parent = {job}.id) THEN {DEPENDENTS} ELSE 0 END
-
 -- fragment: cancel_details(job)
 -- A job that ends because of a parent names the first parent that did not complete; the edge was marked before, in the same transaction.
 (
@@ -275,25 +203,6 @@ EXISTS (SELECT 1 FROM windlass_settling)
             ORDER BY d.parent_ended_at, d.parent
             LIMIT 1
         ),
-
--- fragment: is_waited_for(edge)
--- Whether the child of an edge waits for the end of the parent, or for its retry.
-(
-    {edge}.parent_state IS NULL
-    OR (
-        {edge}.policy = 'wait'
-        AND {edge}.parent_state <> 'completed'
-        AND EXISTS (SELECT 1 FROM windlass_job_later AS l WHERE l.id = {edge}.child AND l.reason IN ('waiting', 'unlinked'))
-    )
-)
-
--- fragment: kept(job)
--- A job is not pruned while a child waits for it.
-AND NOT EXISTS (
-    SELECT 1 FROM windlass_job_dep AS e
-    WHERE e.parent = {job}.id
-        AND {{is_waited_for(e)}}
-)
 
 -- fragment: pruned
 -- The edges of a pruned child go with it.

@@ -5,31 +5,6 @@
 -- place frees it and admits the next one. Jobs are put at a gate, places are taken and freed only under the lock of the gate's row. The
 -- lock is the last of a transaction (jobs.sql), rows of job_later are then taken as they are free (SKIP LOCKED), so no cycle can form.
 
--- name: flow.all
--- What every phase with flow control allows.
-SELECT f.phase, f.lim, f.key, f.rate, f.burst, f.age
-FROM windlass.flow AS f
-ORDER BY f.phase;
-
--- name: flow.put
--- Notes what phases allow from now on, where it is not what is stored; returns those that changed. A bucket keeps what it holds.
-INSERT INTO windlass.flow AS f (phase, told_at, filled_at, tokens, rate, age, lim, burst, key)
-SELECT g.phase, c.at, c.at, COALESCE(g.burst, 0), g.rate, g.age, g.lim, g.burst, g.key
-FROM json_to_recordset(:phases::json) AS g (phase text, rate double precision, age double precision, lim integer, burst integer, key text)
-CROSS JOIN (SELECT {{now}} AS at) AS c
-ORDER BY g.phase
-ON CONFLICT (phase) DO UPDATE
-SET told_at = excluded.told_at,
-    filled_at = CASE WHEN f.rate IS NULL THEN excluded.filled_at ELSE f.filled_at END,
-    tokens = CASE WHEN f.rate IS NULL THEN excluded.tokens ELSE f.tokens END,
-    rate = excluded.rate,
-    age = excluded.age,
-    lim = excluded.lim,
-    burst = excluded.burst,
-    key = excluded.key
-WHERE (f.rate, f.age, f.lim, f.burst, f.key) IS DISTINCT FROM (excluded.rate, excluded.age, excluded.lim, excluded.burst, excluded.key)
-RETURNING f.phase;
-
 -- name: flow.first
 -- Notes what the first limited jobs of phases say of them, where nothing is stored yet.
 INSERT INTO windlass.flow (phase, told_at, filled_at, tokens, rate, lim, burst)
@@ -38,17 +13,6 @@ FROM json_to_recordset(:phases::json) AS g (phase text, rate double precision, l
 CROSS JOIN (SELECT {{now}} AS at) AS c
 ORDER BY g.phase
 ON CONFLICT (phase) DO NOTHING;
-
--- name: enqueue.limits
--- Inserts the limits of new jobs.
-INSERT INTO windlass.job_limit (job, phase, key, lim, rate, burst)
-SELECT g.job, g.phase, g.key, g.lim, g.rate, g.burst
-FROM json_to_recordset(:limits::json) AS g (job uuid, phase text, key text, lim integer, rate double precision, burst integer);
-
--- name: limits.forget
--- Removes the limits of jobs that have no place.
-DELETE FROM windlass.job_limit AS t
-WHERE t.job = ANY(:ids::uuid[]);
 
 -- name: park
 -- Parks queued jobs that have moved to a phase where they are limited; returns how many.
@@ -72,28 +36,6 @@ WITH parked AS (
 )
 SELECT count(*)
 FROM parked;
-
--- name: gate.pick
--- Locks limited jobs that are at no gate yet, a page of them in id order, and returns what limits they have in their phase.
-SELECT l.id, l.phase, t.key, t.lim, t.rate, t.burst, f.phase IS NOT NULL AS is_known
-FROM windlass.job_later AS l
-LEFT JOIN windlass.job_limit AS t ON t.job = ANY(ARRAY[l.id]) AND t.phase = l.phase
-LEFT JOIN windlass.flow AS f ON f.phase = ANY(ARRAY[l.phase])
-WHERE l.reason = 'limited'
-    AND l.gate IS NULL
-    AND t.gone IS NOT TRUE
-    AND l.id > :after::uuid
-ORDER BY l.id
-LIMIT :limit
-FOR UPDATE OF l SKIP LOCKED;
-
--- name: gate.assign
--- Puts jobs at their gates; those without one go on to wait for their phase's rate.
-UPDATE windlass.job_later AS l
-SET gate = g.gate,
-    reason = CASE WHEN g.gate IS NULL THEN 'paced' ELSE 'limited' END
-FROM json_to_recordset(:jobs::json) AS g (id uuid, gate text)
-WHERE l.id = ANY(ARRAY[g.id]);
 
 -- name: gate.open
 -- Makes the gates that are missing. Those that are there are left out first: an insert that conflicts waits for a session that is updating the row.
@@ -344,18 +286,6 @@ SELECT m.phase, count(*) AS moved, (SELECT count(*) FROM notified) AS notified
 FROM moved AS m
 GROUP BY m.phase;
 
--- name: pace.phases
--- Phases where jobs wait for the rate, those that are paused left out.
-SELECT f.phase
-FROM windlass.flow AS f
-WHERE EXISTS (SELECT FROM windlass.job_later AS l WHERE l.reason = 'paced' AND l.phase = f.phase OFFSET 0)
-    AND NOT EXISTS (
-        SELECT FROM windlass.phase AS p
-        WHERE p.name = f.phase
-            AND (p.paused_until IS NULL OR p.paused_until > (SELECT {{now}}))
-    )
-ORDER BY f.phase;
-
 -- name: pace.lock
 -- Locks a phase's bucket and returns what it holds now, and how many jobs of the phase are queued already (counted up to the burst: a queue
 -- that is not served must not fill up and then run all at once). No row if another session has it.
@@ -369,23 +299,6 @@ CROSS JOIN LATERAL (
 ) AS q
 WHERE f.phase = :phase
 FOR UPDATE OF f SKIP LOCKED;
-
--- name: pace.pick
--- Locks the next jobs of a phase that wait for its rate, highest priority first, then oldest first.
-SELECT l.id
-FROM windlass.job_later AS l
-WHERE l.reason = 'paced'
-    AND l.phase = :phase
-ORDER BY l.lane, l.run_at, l.id
-LIMIT :limit
-FOR UPDATE SKIP LOCKED;
-
--- name: pace.spend
--- Notes what a phase's bucket held at a time.
-UPDATE windlass.flow AS f
-SET tokens = :tokens::double precision,
-    filled_at = :at::timestamptz
-WHERE f.phase = :phase;
 
 -- name: age
 -- Moves queued jobs of a phase up one lane for every :age seconds they have waited, a page of them; they keep their ready_at. Returns how many.
@@ -443,29 +356,6 @@ WITH clock AS MATERIALIZED (
 )
 SELECT count(*)
 FROM raised;
-
--- name: gates
--- The gates of a phase (of all, without one): places, jobs that have one, jobs that wait.
-SELECT g.phase, g.key, f.lim, g.admitted,
-    (SELECT count(*) FROM windlass.job_later AS l WHERE l.reason = 'limited' AND l.phase = g.phase AND l.gate = g.key) AS waiting
-FROM windlass.gate AS g
-LEFT JOIN windlass.flow AS f ON f.phase = g.phase
-WHERE (:phase::text IS NULL OR g.phase = :phase)
-ORDER BY g.phase, g.key
-LIMIT :limit;
-
--- name: gates.room
--- Gates with a free place and a job that waits for one: the safety net for jobs that should have been admitted.
-SELECT g.phase, g.key
-FROM windlass.gate AS g
-LEFT JOIN windlass.flow AS f ON f.phase = g.phase
-WHERE (
-        f.lim IS NULL
-        OR g.admitted < f.lim
-    )
-    AND EXISTS (SELECT FROM windlass.job_later AS l WHERE l.reason = 'limited' AND l.phase = g.phase AND l.gate = g.key)
-ORDER BY g.phase, g.key
-LIMIT :limit;
 
 -- name: gates.check
 -- Gates whose count is not the number of jobs that have a place there and are paced, queued or processing, and gates where a job is admitted
@@ -563,16 +453,6 @@ FROM json_to_recordset(:gates::json) AS w (phase text, key text)
 WHERE g.phase = w.phase
     AND g.key = w.key;
 
--- name: gates.idle
--- Locks gates that were not used for an hour.
-SELECT g.phase, g.key
-FROM windlass.gate AS g
-WHERE g.admitted = 0
-    AND g.used_at < (SELECT {{now}}) - interval '1 hour'
-ORDER BY g.phase, g.key
-LIMIT :limit
-FOR UPDATE SKIP LOCKED;
-
 -- name: gates.sweep
 -- Removes locked gates where no job waits. A statement of its own: it sees jobs that were put there before the lock was given.
 DELETE FROM windlass.gate AS g
@@ -589,10 +469,6 @@ WHERE g.phase = w.phase
 -- column: agenda.paced
 -- Whether jobs wait for the rate of their phase.
 (SELECT l.phase FROM windlass.job_later AS l WHERE l.reason = 'paced' ORDER BY l.phase LIMIT 1) IS NOT NULL
-
--- column: agenda.flowing
--- Whether any phase has flow control.
-EXISTS (SELECT FROM windlass.flow)
 
 -- column: history.limits(job)
 -- The limits of a job that ends, so that a retry by hand stores them again.

@@ -1,48 +1,12 @@
 -- Flow control; the PostgreSQL file of the same name describes the protocol. With one writer at a time there is nothing to lock: a gate is
 -- always free to use.
 
--- name: flow.all
--- What every phase with flow control allows.
-SELECT f.phase, f.lim, f.key, f.rate, f.burst, f.age
-FROM windlass_flow AS f
-ORDER BY f.phase;
-
--- name: flow.put
--- Notes what phases allow from now on, where it is not what is stored; returns those that changed. A bucket keeps what it holds.
-INSERT INTO windlass_flow AS f (phase, told_at, filled_at, tokens, rate, age, lim, burst, key)
-SELECT g.value ->> '$.phase', :now, :now, COALESCE(g.value ->> '$.burst', 0), g.value ->> '$.rate', g.value ->> '$.age', g.value ->> '$.lim',
-    g.value ->> '$.burst', g.value ->> '$.key'
-FROM json_each(:phases) AS g
-WHERE TRUE -- belt: SQLite's grammar needs a WHERE between SELECT and ON CONFLICT
-ON CONFLICT (phase) DO UPDATE
-SET told_at = excluded.told_at,
-    filled_at = CASE WHEN f.rate IS NULL THEN excluded.filled_at ELSE f.filled_at END,
-    tokens = CASE WHEN f.rate IS NULL THEN excluded.tokens ELSE f.tokens END,
-    rate = excluded.rate,
-    age = excluded.age,
-    lim = excluded.lim,
-    burst = excluded.burst,
-    key = excluded.key
-WHERE (f.rate, f.age, f.lim, f.burst, f.key) IS NOT (excluded.rate, excluded.age, excluded.lim, excluded.burst, excluded.key)
-RETURNING phase;
-
 -- name: flow.first
 -- Notes what the first limited jobs of phases say of them, where nothing is stored yet.
 INSERT INTO windlass_flow (phase, told_at, filled_at, tokens, rate, lim, burst)
 SELECT g.value ->> '$.phase', :now, :now, COALESCE(g.value ->> '$.burst', 0), g.value ->> '$.rate', g.value ->> '$.lim', g.value ->> '$.burst'
 FROM json_each(:phases) AS g
 WHERE NOT EXISTS (SELECT 1 FROM windlass_flow AS f WHERE f.phase = g.value ->> '$.phase');
-
--- name: enqueue.limits
--- Inserts the limits of new jobs.
-INSERT INTO windlass_job_limit (job, phase, key, lim, rate, burst)
-SELECT g.value ->> '$.job', g.value ->> '$.phase', g.value ->> '$.key', g.value ->> '$.lim', g.value ->> '$.rate', g.value ->> '$.burst'
-FROM json_each(:limits) AS g;
-
--- name: limits.forget
--- Removes the limits of jobs that have no place.
-DELETE FROM windlass_job_limit
-WHERE job IN (SELECT g.value FROM json_each(:ids) AS g);
 
 -- name: park
 -- Parks queued jobs that have moved to a phase where they are limited; returns how many.
@@ -66,27 +30,6 @@ WHERE id IN (SELECT g.value FROM json_each(:ids) AS g)
     AND token IS NULL
     AND EXISTS (SELECT 1 FROM windlass_job_limit AS t WHERE t.job = windlass_job.id AND t.phase = windlass_job.phase);
 SELECT changes();
-
--- name: gate.pick
--- Limited jobs that are at no gate yet, a page of them in id order, and what limits they have in their phase.
-SELECT l.id, l.phase, t.key, t.lim, t.rate, t.burst, f.phase IS NOT NULL AS is_known
-FROM windlass_job_later AS l
-LEFT JOIN windlass_job_limit AS t ON t.job = l.id AND t.phase = l.phase
-LEFT JOIN windlass_flow AS f ON f.phase = l.phase
-WHERE l.reason = 'limited'
-    AND l.gate IS NULL
-    AND t.gone IS NOT TRUE
-    AND l.id > :after
-ORDER BY l.id
-LIMIT :limit;
-
--- name: gate.assign
--- Puts jobs at their gates; those without one go on to wait for their phase's rate.
-UPDATE windlass_job_later
-SET gate = g.value ->> '$.gate',
-    reason = CASE WHEN g.value ->> '$.gate' IS NULL THEN 'paced' ELSE 'limited' END
-FROM json_each(:jobs) AS g
-WHERE windlass_job_later.id = g.value ->> '$.id';
 
 -- name: gate.open
 -- Makes the gates that are missing.
@@ -255,18 +198,6 @@ DELETE FROM windlass_job_later
 WHERE id IN (SELECT g.value FROM json_each(:ids) AS g)
     AND reason = 'paced';
 
--- name: pace.phases
--- Phases where jobs wait for the rate, those that are paused left out.
-SELECT f.phase
-FROM windlass_flow AS f
-WHERE EXISTS (SELECT 1 FROM windlass_job_later AS l WHERE l.reason = 'paced' AND l.phase = f.phase)
-    AND NOT EXISTS (
-        SELECT 1 FROM windlass_phase AS p
-        WHERE p.name = f.phase
-            AND (p.paused_until IS NULL OR p.paused_until > :now)
-    )
-ORDER BY f.phase;
-
 -- name: pace.lock
 -- What a phase's bucket holds now, and how many jobs of the phase are queued already (a queue that is not served must not fill up and then
 -- run all at once).
@@ -275,22 +206,6 @@ SELECT f.rate, f.burst, min(f.burst, f.tokens + max(0, :now - f.filled_at) / 100
     (SELECT count(*) FROM windlass_job AS j WHERE j.phase = f.phase AND j.token IS NULL) AS queued
 FROM windlass_flow AS f
 WHERE f.phase = :phase;
-
--- name: pace.pick
--- The next jobs of a phase that wait for its rate, highest priority first, then oldest first.
-SELECT l.id
-FROM windlass_job_later AS l
-WHERE l.reason = 'paced'
-    AND l.phase = :phase
-ORDER BY l.lane, l.run_at, l.id
-LIMIT :limit;
-
--- name: pace.spend
--- Notes what a phase's bucket held at a time.
-UPDATE windlass_flow
-SET tokens = :tokens,
-    filled_at = :at
-WHERE phase = :phase;
 
 -- name: age
 -- Moves queued jobs of a phase up one lane for every :age seconds they have waited, a page of them; they keep their ready_at. Returns how many.
@@ -334,29 +249,6 @@ WHERE rowid IN (
         LIMIT :limit
     );
 SELECT changes();
-
--- name: gates
--- The gates of a phase (of all, without one): places, jobs that have one, jobs that wait.
-SELECT g.phase, g.key, f.lim, g.admitted,
-    (SELECT count(*) FROM windlass_job_later AS l WHERE l.reason = 'limited' AND l.phase = g.phase AND l.gate = g.key) AS waiting
-FROM windlass_gate AS g
-LEFT JOIN windlass_flow AS f ON f.phase = g.phase
-WHERE (:phase IS NULL OR g.phase = :phase)
-ORDER BY g.phase, g.key
-LIMIT :limit;
-
--- name: gates.room
--- Gates with a free place and a job that waits for one: the safety net for jobs that should have been admitted.
-SELECT g.phase, g.key
-FROM windlass_gate AS g
-LEFT JOIN windlass_flow AS f ON f.phase = g.phase
-WHERE (
-        f.lim IS NULL
-        OR g.admitted < f.lim
-    )
-    AND EXISTS (SELECT 1 FROM windlass_job_later AS l WHERE l.reason = 'limited' AND l.phase = g.phase AND l.gate = g.key)
-ORDER BY g.phase, g.key
-LIMIT :limit;
 
 -- name: gates.check
 -- Gates whose count is not the number of jobs that have a place there and are paced, queued or processing, and gates where a job is admitted
@@ -442,15 +334,6 @@ SET admitted = (
     )
 WHERE (phase, key) IN (SELECT w.value ->> '$.phase', w.value ->> '$.key' FROM json_each(:gates) AS w);
 
--- name: gates.idle
--- Gates that were not used for an hour.
-SELECT g.phase, g.key
-FROM windlass_gate AS g
-WHERE g.admitted = 0
-    AND g.used_at < :now - 3600000000
-ORDER BY g.phase, g.key
-LIMIT :limit;
-
 -- name: gates.sweep
 -- Removes gates where no job waits.
 DELETE FROM windlass_gate
@@ -470,10 +353,6 @@ EXISTS (SELECT 1 FROM windlass_job_later AS l WHERE l.reason = 'limited' AND l.g
 -- column: agenda.paced
 -- Whether jobs wait for the rate of their phase.
 EXISTS (SELECT 1 FROM windlass_job_later AS l WHERE l.reason = 'paced')
-
--- column: agenda.flowing
--- Whether any phase has flow control.
-EXISTS (SELECT 1 FROM windlass_flow)
 
 -- column: history.limits(job)
 -- The limits of a job that ends, so that a retry by hand stores them again.

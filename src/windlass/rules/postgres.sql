@@ -55,23 +55,6 @@ SET changed_at = excluded.changed_at,
     key = excluded.key,
     args = excluded.args;
 
--- name: rule.mark_gone
--- Notes that the code of these rules is gone. They go on firing.
-UPDATE windlass.rule AS r
-SET gone_at = {{now}}
-WHERE r.name = ANY(:names::text[]);
-
--- name: rule.remove
--- Removes a rule.
-DELETE FROM windlass.rule AS r
-WHERE r.name = :name
-RETURNING r.name;
-
--- name: rule.kinds
--- The kinds whose jobs some rule waits for.
-SELECT k.kind
-FROM windlass.rule_kind AS k;
-
 -- name: rule.kinds.sync
 -- Makes the kinds those of the rules: new ones from now on, and no others.
 DELETE FROM windlass.rule_kind AS k
@@ -81,22 +64,6 @@ SELECT DISTINCT p.kind, {{now}}
 FROM windlass.rule AS r
 CROSS JOIN unnest(r.parents) AS p (kind)
 ON CONFLICT (kind) DO NOTHING;
-
--- name: rule.kinds.new
--- Kinds whose earlier jobs are to be scanned: at once, and again (for the last time) when every enqueue that did not know the
--- kind has committed.
-SELECT k.kind, k.since, k.looks
-FROM windlass.rule_kind AS k
-WHERE k.looks = 0
-    OR (k.looks = 1 AND k.since < (SELECT {{now}} - interval '15 seconds'))
-ORDER BY k.since, k.looks, k.kind;
-
--- name: rule.kinds.scanned
--- Notes that the jobs of kinds were scanned, unless the kinds have changed since.
-UPDATE windlass.rule_kind AS k
-SET looks = :looks
-WHERE k.kind = ANY(:kinds::text[])
-    AND k.since = :since::timestamptz;
 
 -- name: rule.flag_live
 -- Flags jobs of these kinds that are queued or processing, a page of the table at a time, leaving out locked ones; returns where the page
@@ -160,17 +127,6 @@ SELECT CASE WHEN count(*) = :limit THEN (SELECT p.id FROM page AS p ORDER BY p.i
     (SELECT count(*) FROM meant) - (SELECT count(*) FROM found) AS left_out
 FROM page;
 
--- name: rule.missed
--- A page of jobs of these kinds that ended since a time; with :unflagged those that ended without their rules being fired.
-SELECT d.id
-FROM windlass.job_done AS d
-WHERE d.kind = ANY(:kinds::text[])
-    AND d.finished_at >= :since::timestamptz
-    AND d.id > :after::uuid
-    AND (d.flags & {RULES} = 0 OR NOT :unflagged)
-ORDER BY d.id
-LIMIT :limit;
-
 -- name: rule.ended
 -- Ended jobs as their rules see them.
 SELECT d.id, d.kind, d.generation, d.state, d.flags & {PRINCIPAL} <> 0 AS asked, d.correlation, d.args::text, d.result::text
@@ -178,19 +134,6 @@ FROM windlass.job_done AS d
 WHERE d.id = ANY(:ids::uuid[])
     AND d.finished_at >= COALESCE(:since::timestamptz, (SELECT {{now}} - interval '1 hour')) -- belt: prunes partitions
 ORDER BY d.id;
-
--- name: hit.put
--- Notes ends that rules have seen, each once; returns those that were not known.
-INSERT INTO windlass.rule_hit (parent, child, at, fan_in, round, generation, counts, asked, rule, kind, state, error, data)
-SELECT g.parent, g.child, {{now}}, g.fan_in, g.round, g.generation, g.counts, g.asked, g.rule,
-    g.kind, g.state, g.error, g.data
-FROM json_to_recordset(:hits::json) AS g (
-    parent uuid, child uuid, fan_in bigint, round integer, generation smallint, counts boolean, asked boolean, rule text, kind text, state text,
-    error text, data jsonb
-)
-ORDER BY g.parent, g.rule
-ON CONFLICT (parent, rule, generation) DO NOTHING
-RETURNING parent, rule;
 
 -- name: hit.drop_earlier
 -- Removes what was left of earlier generations of jobs that have made their child now.
@@ -200,16 +143,6 @@ WHERE h.parent = ANY(ARRAY[g.parent])
     AND h.rule = g.rule
     AND h.generation < g.generation
     AND h.child IS NULL;
-
--- name: fan_in.open
--- Locks the fan-ins of these keys, in order, making those that are not there; returns their counts.
-INSERT INTO windlass.fan_in AS f (rule, key, missing)
-SELECT g.rule, g.key, g.width
-FROM json_to_recordset(:fan_ins::json) AS g (rule text, key text, width smallint)
-ORDER BY g.rule, g.key
-ON CONFLICT (rule, key) DO UPDATE
-SET round = f.round
-RETURNING f.id, f.rule, f.key, f.round, f.missing, f.bad;
 
 -- name: fan_in.counting
 -- The hits that count for these kinds in these rounds.
@@ -231,24 +164,6 @@ SELECT h.parent, h.rule, h.generation, h.fan_in, h.round
 FROM json_to_recordset(:hits::json) AS g (parent uuid, rule text)
 CROSS JOIN LATERAL (SELECT t.* FROM windlass.rule_hit AS t WHERE t.parent = g.parent AND t.rule = g.rule OFFSET 0) AS h
 WHERE h.fan_in IS NOT NULL;
-
--- name: fan_in.supersede
--- These hits no longer count: another one of their kind does.
-UPDATE windlass.rule_hit AS h
-SET counts = FALSE
-FROM json_to_recordset(:hits::json) AS g (parent uuid, rule text, generation smallint)
-WHERE h.parent = ANY(ARRAY[g.parent])
-    AND h.rule = g.rule
-    AND h.generation = g.generation;
-
--- name: fan_in.count
--- How many kinds locked fan-ins still miss, and how many of those ended badly.
-UPDATE windlass.fan_in AS f
-SET missing = g.missing,
-    bad = g.bad,
-    opened_at = COALESCE(f.opened_at, :now::timestamptz, clock_timestamp())
-FROM json_to_recordset(:fan_ins::json) AS g (id bigint, missing smallint, bad smallint)
-WHERE f.id = ANY(ARRAY[g.id]);
 
 -- name: fan_in.parts
 -- What counts in the rounds of these fan-ins, and whether its principal was erased.
@@ -312,14 +227,6 @@ WHERE h.fan_in = g.id
     AND h.round = g.round
 RETURNING h.parent;
 
--- name: hit.forget
--- Forgets ends that a rule has made no child of; returns the parents, to be scanned again.
-DELETE FROM windlass.rule_hit AS h
-WHERE h.rule = :rule
-    AND h.child IS NULL
-    AND (h.fan_in IS NULL OR h.error IS NOT NULL)
-RETURNING h.parent;
-
 -- name: fan_in.list
 -- Fan-ins that at least one parent has reached, oldest first, a row for each hit that counts.
 SELECT f.id, f.rule, f.key, f.round, f.bad, f.opened_at, r.policy, to_jsonb(r.parents)::text AS parents, h.kind, h.parent, h.state, h.at
@@ -335,17 +242,6 @@ JOIN windlass.rule AS r ON r.name = f.rule
 JOIN windlass.rule_hit AS h ON h.fan_in = f.id AND h.round = f.round
 WHERE h.counts
 ORDER BY f.id, h.at, h.kind;
-
--- name: hit.left
--- Ends whose child was not made: of rules with one parent those that wait for a retry, of all rules those that could not.
-SELECT h.rule, h.fan_in, COALESCE(h.round, h.generation) AS round, f.key, h.parent, h.kind, h.state, h.at, h.error
-FROM windlass.rule_hit AS h
-LEFT JOIN windlass.fan_in AS f ON f.id = h.fan_in
-WHERE h.child IS NULL
-    AND (h.fan_in IS NULL OR h.error IS NOT NULL)
-    AND (:rule::text IS NULL OR h.rule = :rule)
-ORDER BY h.rule, h.fan_in, h.round, h.parent, h.generation
-LIMIT :limit;
 
 -- name: prune.fan_ins
 -- Removes idle fan-ins that have no hits left, and those that were cancelled when the parent that failed them can no longer be retried.
@@ -379,14 +275,6 @@ DELETE FROM windlass.fan_in AS f
 USING old AS o
 WHERE f.id = o.id;
 
--- name: prune.hits
--- Removes hits of jobs that are gone, but those that a fan-in counts on.
-DELETE FROM windlass.rule_hit AS h
-WHERE NOT EXISTS (SELECT FROM windlass.job_done AS d WHERE d.id = h.parent)
-    AND NOT EXISTS (SELECT FROM windlass.job AS j WHERE j.id = h.parent)
-    AND NOT EXISTS (SELECT FROM windlass.job_later AS l WHERE l.id = h.parent)
-    AND NOT EXISTS (SELECT FROM windlass.fan_in AS f WHERE f.id = h.fan_in AND f.round = h.round);
-
 -- column: agenda.new_kinds
 -- Whether kinds have new rules, so that their jobs are to be scanned (as rule.kinds.new judges it).
 EXISTS (
@@ -394,19 +282,3 @@ EXISTS (
         WHERE k.looks = 0
             OR (k.looks = 1 AND k.since < clock.at - interval '15 seconds')
     )
-
--- fragment: new_flags(kind)
--- A job is flagged whose kind is the parent of a rule.
-| CASE WHEN {kind} IN (SELECT k.kind FROM windlass.rule_kind AS k) THEN {RULES} ELSE 0 END
-
--- fragment: further_edges
--- The jobs that a rule made a job of, and those that it made of a job.
-UNION ALL
-SELECT h.parent, h.child, NULL, h.state, h.rule
-FROM windlass.rule_hit AS h
-WHERE h.child = :id::uuid
-UNION ALL
-SELECT h.parent, h.child, NULL, h.state, h.rule
-FROM windlass.rule_hit AS h
-WHERE h.parent = :id::uuid
-    AND h.child IS NOT NULL

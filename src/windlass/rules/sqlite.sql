@@ -44,23 +44,6 @@ SET changed_at = excluded.changed_at,
     key = excluded.key,
     args = excluded.args;
 
--- name: rule.mark_gone
--- Notes that the code of these rules is gone. They go on firing.
-UPDATE windlass_rule
-SET gone_at = :now
-WHERE name IN (SELECT g.value FROM json_each(:names) AS g);
-
--- name: rule.remove
--- Removes a rule.
-DELETE FROM windlass_rule
-WHERE name = :name
-RETURNING name;
-
--- name: rule.kinds
--- The kinds whose jobs some rule waits for.
-SELECT k.kind
-FROM windlass_rule_kind AS k;
-
 -- name: rule.kinds.sync
 -- Makes the kinds those of the rules: new ones from now on, and no others.
 DELETE FROM windlass_rule_kind
@@ -71,22 +54,6 @@ FROM windlass_rule AS r
 CROSS JOIN json_each(r.parents) AS p
 WHERE TRUE -- belt: SQLite's grammar needs a WHERE between SELECT and ON CONFLICT
 ON CONFLICT (kind) DO NOTHING;
-
--- name: rule.kinds.new
--- Kinds whose earlier jobs are to be scanned. One scan would do, since no enqueue is running while a kind is added; the second
--- keeps both databases alike.
-SELECT k.kind, k.since, k.looks
-FROM windlass_rule_kind AS k
-WHERE k.looks = 0
-    OR (k.looks = 1 AND k.since < :now - 15000000)
-ORDER BY k.since, k.looks, k.kind;
-
--- name: rule.kinds.scanned
--- Notes that the jobs of kinds were scanned, unless the kinds have changed since.
-UPDATE windlass_rule_kind
-SET looks = :looks
-WHERE kind IN (SELECT g.value FROM json_each(:kinds) AS g)
-    AND since = :since;
 
 -- name: rule.flag_live
 -- Flags jobs of these kinds that are queued or processing, a page of the table at a time; returns where the page ends (NULL at the end of
@@ -109,34 +76,12 @@ WHERE id IN (SELECT l.id FROM windlass_job_later AS l WHERE l.id > :after ORDER 
 SELECT CASE WHEN count(*) = :limit THEN max(p.id) END AS next, NULL AS phases, 0 AS left_out
 FROM (SELECT l.id FROM windlass_job_later AS l WHERE l.id > :after ORDER BY l.id LIMIT :limit) AS p;
 
--- name: rule.missed
--- A page of jobs of these kinds that ended since a time; with :unflagged those that ended without their rules being fired.
-SELECT d.id
-FROM windlass_job_done AS d
-WHERE d.kind IN (SELECT g.value FROM json_each(:kinds) AS g)
-    AND d.finished_at >= :since
-    AND d.id > :after
-    AND (d.flags & {RULES} = 0 OR NOT :unflagged)
-ORDER BY d.id
-LIMIT :limit;
-
 -- name: rule.ended
 -- Ended jobs as their rules see them.
 SELECT d.id, d.kind, d.generation, d.state, d.flags & {PRINCIPAL} <> 0 AS asked, d.correlation, d.args, d.result
 FROM windlass_job_done AS d
 WHERE d.id IN (SELECT g.value FROM json_each(:ids) AS g)
 ORDER BY d.id;
-
--- name: hit.put
--- Notes ends that rules have seen, each once; returns those that were not known.
-INSERT INTO windlass_rule_hit (parent, child, at, fan_in, round, generation, counts, asked, rule, kind, state, error, data)
-SELECT g.value ->> '$.parent', g.value ->> '$.child', :now, g.value ->> '$.fan_in', g.value ->> '$.round', g.value ->> '$.generation',
-    g.value ->> '$.counts', g.value ->> '$.asked', g.value ->> '$.rule', g.value ->> '$.kind', g.value ->> '$.state',
-    g.value ->> '$.error', g.value -> '$.data'
-FROM json_each(:hits) AS g
-WHERE TRUE -- belt: SQLite's grammar needs a WHERE between SELECT and ON CONFLICT
-ON CONFLICT (parent, rule, generation) DO NOTHING
-RETURNING parent, rule;
 
 -- name: hit.drop_earlier
 -- Removes what was left of earlier generations of jobs that have made their child now.
@@ -149,16 +94,6 @@ WHERE child IS NULL
             AND g.value ->> '$.rule' = windlass_rule_hit.rule
             AND g.value ->> '$.generation' > windlass_rule_hit.generation
     );
-
--- name: fan_in.open
--- The fan-ins of these keys, those made that are not there; returns their counts.
-INSERT INTO windlass_fan_in AS f (rule, key, missing)
-SELECT g.value ->> '$.rule', g.value ->> '$.key', g.value ->> '$.width'
-FROM json_each(:fan_ins) AS g
-WHERE TRUE -- belt: SQLite's grammar needs a WHERE between SELECT and ON CONFLICT
-ON CONFLICT (rule, key) DO UPDATE
-SET round = f.round
-RETURNING id, rule, key, round, missing, bad;
 
 -- name: fan_in.counting
 -- The hits that count for these kinds in these rounds.
@@ -174,24 +109,6 @@ SELECT h.parent, h.rule, h.generation, h.fan_in, h.round
 FROM json_each(:hits) AS g
 CROSS JOIN windlass_rule_hit AS h ON h.parent = g.value ->> '$.parent' AND h.rule = g.value ->> '$.rule'
 WHERE h.fan_in IS NOT NULL;
-
--- name: fan_in.supersede
--- These hits no longer count: another one of their kind does.
-UPDATE windlass_rule_hit
-SET counts = FALSE
-FROM json_each(:hits) AS g
-WHERE windlass_rule_hit.parent = g.value ->> '$.parent'
-    AND windlass_rule_hit.rule = g.value ->> '$.rule'
-    AND windlass_rule_hit.generation = g.value ->> '$.generation';
-
--- name: fan_in.count
--- How many kinds fan-ins still miss, and how many of those ended badly.
-UPDATE windlass_fan_in
-SET missing = g.value ->> '$.missing',
-    bad = g.value ->> '$.bad',
-    opened_at = COALESCE(opened_at, :now)
-FROM json_each(:fan_ins) AS g
-WHERE windlass_fan_in.id = g.value ->> '$.id';
 
 -- name: fan_in.parts
 -- What counts in the rounds of these fan-ins, and whether its principal was erased.
@@ -239,14 +156,6 @@ DELETE FROM windlass_fan_in
 WHERE rule = :rule
     AND opened_at IS NOT NULL;
 
--- name: hit.forget
--- Forgets ends that a rule has made no child of; returns the parents, to be scanned again.
-DELETE FROM windlass_rule_hit
-WHERE rule = :rule
-    AND child IS NULL
-    AND (fan_in IS NULL OR error IS NOT NULL)
-RETURNING parent;
-
 -- name: fan_in.list
 -- Fan-ins that at least one parent has reached, oldest first, a row for each hit that counts.
 SELECT f.id, f.rule, f.key, f.round, f.bad, f.opened_at, r.policy, r.parents, h.kind, h.parent, h.state, h.at
@@ -262,17 +171,6 @@ JOIN windlass_rule AS r ON r.name = f.rule
 JOIN windlass_rule_hit AS h ON h.fan_in = f.id AND h.round = f.round
 WHERE h.counts
 ORDER BY f.id, h.at, h.kind;
-
--- name: hit.left
--- Ends whose child was not made: of rules with one parent those that wait for a retry, of all rules those that could not.
-SELECT h.rule, h.fan_in, COALESCE(h.round, h.generation) AS round, f.key, h.parent, h.kind, h.state, h.at, h.error
-FROM windlass_rule_hit AS h
-LEFT JOIN windlass_fan_in AS f ON f.id = h.fan_in
-WHERE h.child IS NULL
-    AND (h.fan_in IS NULL OR h.error IS NOT NULL)
-    AND (:rule IS NULL OR h.rule = :rule)
-ORDER BY h.rule, h.fan_in, h.round, h.parent, h.generation
-LIMIT :limit;
 
 -- name: prune.fan_ins
 -- Removes idle fan-ins that have no hits left, and those that were cancelled when the parent that failed them can no longer be retried.
@@ -296,14 +194,6 @@ WHERE NOT EXISTS (SELECT 1 FROM windlass_rule_hit AS h WHERE h.fan_in = windlass
         )
     );
 
--- name: prune.hits
--- Removes hits of jobs that are gone, but those that a fan-in counts on.
-DELETE FROM windlass_rule_hit
-WHERE NOT EXISTS (SELECT 1 FROM windlass_job_done AS d WHERE d.id = windlass_rule_hit.parent)
-    AND NOT EXISTS (SELECT 1 FROM windlass_job AS j WHERE j.id = windlass_rule_hit.parent)
-    AND NOT EXISTS (SELECT 1 FROM windlass_job_later AS l WHERE l.id = windlass_rule_hit.parent)
-    AND NOT EXISTS (SELECT 1 FROM windlass_fan_in AS f WHERE f.id = windlass_rule_hit.fan_in AND f.round = windlass_rule_hit.round);
-
 -- column: agenda.new_kinds
 -- Whether kinds have new rules, so that their jobs are to be scanned (as rule.kinds.new judges it).
 EXISTS (
@@ -311,19 +201,3 @@ EXISTS (
         WHERE k.looks = 0
             OR (k.looks = 1 AND k.since < :now - 15000000)
     )
-
--- fragment: new_flags(kind)
--- A job is flagged whose kind is the parent of a rule.
-| CASE WHEN {kind} IN (SELECT k.kind FROM windlass_rule_kind AS k) THEN {RULES} ELSE 0 END
-
--- fragment: further_edges
--- The jobs that a rule made a job of, and those that it made of a job.
-UNION ALL
-SELECT h.parent, h.child, NULL, h.state, h.rule
-FROM windlass_rule_hit AS h
-WHERE h.child = :id
-UNION ALL
-SELECT h.parent, h.child, NULL, h.state, h.rule
-FROM windlass_rule_hit AS h
-WHERE h.parent = :id
-    AND h.child IS NOT NULL

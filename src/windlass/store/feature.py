@@ -8,7 +8,7 @@ Features are called in the order in which they are registered (``windlass.featur
 rows of its own tables only after those of the features before it.
 
 A feature also has SQL: ``postgres.sql`` and ``sqlite.sql`` in its folder, with verbs of its own and texts for the slots of the core's verbs
-(``sql/*/fragments.sql``).
+(``sql/both/slots.sql``).
 """
 
 from __future__ import annotations

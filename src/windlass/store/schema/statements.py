@@ -7,6 +7,10 @@ A file is a sequence of blocks, each with a line that says what it is and, as co
     -- column: SLOT.NAME(a)          an expression that a feature adds to each verb that has the slot:
                                      ``{{SLOT.names}}``, ``{{SLOT.values(x)}}`` or ``{{SLOT.columns}}``
 
+Files for both dialects (``sql/both/`` of the core, ``both.sql`` of a feature) have the words of PostgreSQL, and fragments for what
+SQLite writes in another way (``sql/*/words.sql``). For SQLite, ``spelled`` changes the names of tables and leaves out casts, row locks and
+``OFFSET 0``. ``{{given(:edges, g, parent uuid, policy text)}}`` stands for the rows of a JSON array, with these columns.
+
 A fragment that several files define is all of these texts, one after the other, in the order of the features. So a verb of the
 core names a slot, and a feature fills the slot without the core naming a table of the feature. ``{LIMIT}`` is the number of that
 flag (``model.Flag``).
@@ -34,6 +38,11 @@ _FLAG = re.compile(r"\{([A-Z_]+)\}")
 # A colon that begins a parameter: not a cast (::), not inside a word.
 PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)")
 _COMMENT = re.compile(r"--[^\n]*")
+_GIVEN = re.compile(r"\{\{given\((:\w+), (\w+),\s+([^{}]*?)\s*\)\}\}")
+_CAST = re.compile(r"::(?:double precision|\w+)(?:\[\])?")
+_LOCK = re.compile(
+    r"\s+(?:FOR (?:NO KEY UPDATE|UPDATE|KEY SHARE|SHARE)(?: OF \w+)?(?: SKIP LOCKED)?|OFFSET 0)(?=[;)\s])"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +152,25 @@ def _read(sources: Sequence[str]) -> _Source:
     return source
 
 
+def spelled(text: str, dialect: str) -> str:
+    """The text of a file for both dialects, in the words of one."""
+    if dialect == "sqlite":
+        text = _CAST.sub("", _LOCK.sub("", text.replace("windlass.", "windlass_")))
+        return _GIVEN.sub(lambda found: _json_rows(found[1], found[2], found[3].split(",")), text)
+    return _GIVEN.sub(r"json_to_recordset(\1::json) AS \2 (\3)", text)
+
+
+def _json_rows(parameter: str, alias: str, columns: Sequence[str]) -> str:
+    """What SQLite has for json_to_recordset: JSON null is NULL in every column."""
+    values = []
+    for name, kind in (column.split(maxsplit=1) for column in columns):
+        value = f"NULLIF(e.value -> '$.{name}', 'null')" if kind == "jsonb" else f"e.value ->> '$.{name}'"
+        values.append(f"{value} AS {name}")
+    return f"(SELECT {', '.join(values)} FROM json_each({parameter}) AS e) AS {alias}"  # noqa: S608  words of our own files
+
+
 def add_folder(package: str) -> None:
-    """Read the verbs of a feature, too: ``postgres.sql`` and ``sqlite.sql`` of this package. Before a database is opened."""
+    """Read the verbs of a feature, too: ``both.sql``, ``postgres.sql`` and ``sqlite.sql`` of this package. Before a database is opened."""
     if package not in _folders:
         _folders.append(package)
         load.cache_clear()
@@ -154,15 +180,22 @@ def add_folder(package: str) -> None:
 
 
 def sources(dialect: str) -> dict[str, str]:
-    """All .sql files of a dialect, by package and name: those of the core first, then those of the features in their order."""
+    """All texts of a dialect, by package and name of the file: those of the core first, then those of the features in their order."""
     found = {}
-    folder = files(CORE).joinpath("sql", dialect)
-    for entry in sorted(folder.iterdir(), key=lambda item: item.name):
-        if entry.name.endswith(".sql"):
-            found[f"{CORE}:sql/{dialect}/{entry.name}"] = entry.read_text("utf-8")
+    for folder in ("both", dialect):
+        for entry in sorted(files(CORE).joinpath("sql", folder).iterdir(), key=lambda item: item.name):
+            if entry.name.endswith(".sql"):
+                found[f"{CORE}:sql/{folder}/{entry.name}"] = entry.read_text("utf-8")
     for package in _folders:
-        found[f"{package}:{dialect}.sql"] = files(package).joinpath(f"{dialect}.sql").read_text("utf-8")
-    return found
+        for name in ("both", dialect):
+            if (entry := files(package).joinpath(f"{name}.sql")).is_file():
+                found[f"{package}:{name}.sql"] = entry.read_text("utf-8")
+    return {name: spelled(text, dialect) if is_for_both(name) else text for name, text in found.items()}
+
+
+def is_for_both(file: str) -> bool:
+    """Whether a file, by its path, has texts for both dialects."""
+    return file.endswith("both.sql") or "/both/" in file
 
 
 def on_change(reload: Callable[[], None]) -> None:

@@ -4,12 +4,6 @@
 -- claim at 1M queued rows, before PostgreSQL 18), and without OFFSET 0 or a LIMIT the join is turned round and reads all
 -- of `job`.
 
--- name: join
--- Makes a new instance known; its lease starts now.
-INSERT INTO windlass.instance (id, started_at, heartbeat_at, lease, info)
-SELECT :instance::uuid, c.at, c.at, :lease::double precision * interval '1 second', :info::jsonb
-FROM (SELECT {{now}} AS at) AS c;
-
 -- name: beat
 -- Renews all leases of a living instance; no row means it was declared dead and holds nothing any more. Returns the
 -- tokens of own claims that the instance does not know (their reply was lost), once they are older than the grace.
@@ -248,12 +242,6 @@ LEFT JOIN LATERAL (
     LIMIT 1
 ) AS u ON TRUE
 ORDER BY p.id;
-
--- name: instances
--- The instances known to the database, newest first.
-SELECT i.id, i.started_at, i.heartbeat_at, i.dead_at, EXTRACT(EPOCH FROM i.lease)::double precision AS lease_seconds, i.info
-FROM windlass.instance AS i
-ORDER BY i.started_at DESC, i.id;
 
 -- name: wait
 -- Registers that an instance waits for these phases for a while, so that enqueues notify.

@@ -532,19 +532,6 @@ WITH held AS MATERIALIZED (
 SELECT h.flags, h.cancel_at IS NOT NULL AS cancel_asked, EXISTS (SELECT FROM saved) AS saved
 FROM held AS h;
 
--- name: checkpoint.flag
--- Notes on the job row that a checkpoint exists, once per job, so that its end folds it into history.
-UPDATE windlass.job AS j
-SET flags = j.flags | {CHECKPOINT}
-WHERE j.id = :id::uuid
-    AND j.token = :token::bigint;
-
--- name: checkpoint.get
--- The saved position of a job.
-SELECT p.done, p.total, p.position, p.at
-FROM windlass.checkpoint AS p
-WHERE p.job = :id::uuid;
-
 -- name: cancel.live
 -- Locks a queued or processing job and, where it is held, notes that it should stop and notifies its holder. Two statements:
 -- one alone would go on with the row as it was before a claim that the lock had to wait for, and the cancel would be lost.
@@ -702,13 +689,6 @@ WITH clock AS MATERIALIZED (
 SELECT t.id, t.kind, t.phase, t.flags, t.args, t.key
 FROM taken AS t;
 
--- name: retry.peek
--- The state of an ended job, locked so that no other session retries it.
-SELECT d.state
-FROM windlass.job_done AS d
-WHERE d.id = :id::uuid
-FOR UPDATE;
-
 -- name: get
 -- One job, wherever it is, with the progress and outputs it has now; of one that waits, the outcome of its last attempt.
 SELECT j.id, j.kind, j.phase, j.state, j.lane, j.generation, j.attempt, j.crashes, j.max_attempts, j.args, j.correlation,
@@ -743,37 +723,6 @@ LEFT JOIN LATERAL (
     LIMIT 1
 ) AS a ON j.reason IS NOT NULL
 WHERE j.id = :id::uuid;
-
--- name: attempts
--- The attempts of a job that did not end it, oldest first.
-SELECT a.job, a.generation, a.phase, a.attempt, a.outcome, a.started_at, a.ended_at, a.error, a.traceback, a.instance, a.processor
-FROM windlass.attempt AS a
-WHERE a.job = :id::uuid
-ORDER BY abs(a.token);
-
--- name: timeline
--- All attempts of a job, oldest first: those that did not end it, the one that did, and the running one. One statement,
--- so that an attempt that ends meanwhile is seen once.
-SELECT t.phase, t.generation, t.attempt, t.instance, t.processor, t.waited_ms, t.ran_ms, t.claimed_at, t.ended_at, t.outcome, t.error
-FROM (
-    SELECT abs(a.token) AS token, a.phase, a.generation, a.attempt, a.instance, a.processor, a.waited_ms, a.ran_ms,
-        a.started_at AS claimed_at, a.ended_at, a.outcome, a.error
-    FROM windlass.attempt AS a
-    WHERE a.job = :id::uuid
-    UNION ALL
-    SELECT abs(d.token), d.phase, d.generation, d.attempt, d.instance, d.processor, d.waited_ms, d.ran_ms,
-        d.claimed_at, d.finished_at, d.state, d.error
-    FROM windlass.job_done AS d
-    WHERE d.id = :id::uuid
-        AND d.token IS NOT NULL
-    UNION ALL
-    SELECT j.token, j.phase, j.generation, j.attempt, h.instance, NULL, NULL, NULL, j.claimed_at, NULL, 'processing', NULL
-    FROM windlass.job AS j
-    LEFT JOIN windlass.claim AS h ON h.token = j.token
-    WHERE j.id = :id::uuid
-        AND j.token IS NOT NULL
-) AS t
-ORDER BY t.token;
 
 -- name: claim.one
 -- Claims one job by its id, if it is queued, its phase is not paused, and this instance is not dead. Returns it as `step` does. A
@@ -821,12 +770,3 @@ WITH clock AS MATERIALIZED (
 )
 SELECT *
 FROM claimed;
-
--- name: make_due
--- Makes a scheduled or retrying job due now; returns its id, or no row if there is none.
-UPDATE windlass.job_later AS l
-SET run_at = {{now}}
-WHERE l.id = :id::uuid
-    AND l.reason IN ('scheduled', 'retry')
-    AND l.run_at > {{now}}
-RETURNING l.id;

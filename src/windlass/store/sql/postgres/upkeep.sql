@@ -82,18 +82,6 @@ SET waiting = y.waiting + excluded.waiting,
     cancelled = y.cancelled + excluded.cancelled
 RETURNING y.phase;
 
--- name: counts
--- Jobs per phase and state, without touching a job: tally plus what is not folded yet.
-SELECT s.phase, sum(s.waiting)::bigint, sum(s.scheduled)::bigint, sum(s.queued)::bigint, sum(s.processing)::bigint,
-    sum(s.completed)::bigint, sum(s.failed)::bigint, sum(s.cancelled)::bigint
-FROM (
-    SELECT * FROM windlass.tally
-    UNION ALL
-    SELECT * FROM windlass.delta
-) AS s
-GROUP BY s.phase
-ORDER BY s.phase;
-
 -- name: oldest
 -- Seconds since the oldest queued job of each phase became ready; NULL if none is queued.
 SELECT s.phase, EXTRACT(epoch FROM clock.at - (
@@ -117,16 +105,6 @@ FROM (
 CROSS JOIN (SELECT {{now}} AS at) AS clock
 ORDER BY s.phase;
 
--- name: pause
--- Stops claims of a phase until it is resumed or the time comes.
-INSERT INTO windlass.phase AS p (name, paused_at, paused_until, reason)
-SELECT :phase, c.at, c.at + :seconds::double precision * interval '1 second', :reason
-FROM (SELECT {{now}} AS at) AS c
-ON CONFLICT (name) DO UPDATE
-SET paused_at = excluded.paused_at,
-    paused_until = excluded.paused_until,
-    reason = excluded.reason;
-
 -- name: resume
 -- Lets claims of a phase go on; returns it if it was paused, and notifies waiting instances.
 WITH resumed AS (
@@ -136,13 +114,6 @@ WITH resumed AS (
 )
 SELECT r.name, pg_notify('windlass', r.name)::text
 FROM resumed AS r;
-
--- name: paused
--- Phases that are paused now.
-SELECT p.name, p.paused_at, p.paused_until, p.reason
-FROM windlass.phase AS p
-WHERE p.paused_until IS NULL OR p.paused_until > (SELECT {{now}})
-ORDER BY p.name;
 
 -- name: prune.page
 -- One page of ended jobs in id order that are past their time and that no child waits for, be it for their retry, and no key leads to; locks them.
@@ -159,23 +130,6 @@ WHERE d.id > :after::uuid
 ORDER BY d.id
 LIMIT :limit
 FOR UPDATE SKIP LOCKED;
-
--- name: prune.read
--- The whole jobs of a page, for the archive.
-SELECT d.id, d.kind, d.phase, d.state, d.lane, d.generation, d.attempt, d.crashes, d.max_attempts, d.args, d.correlation,
-    d.created_at, d.finished_at AS updated_at, NULL::timestamptz AS run_at, COALESCE(d.started_at, d.claimed_at) AS started_at,
-    d.claimed_at, d.finished_at, NULL::timestamptz AS cancel_at, NULL::text AS reason, 0 AS pending, d.result, d.error,
-    d.traceback, d.outputs, d.progress, d.finished_at AS error_at, NULL::timestamptz AS saved_at
-FROM windlass.job_done AS d
-WHERE d.id = ANY(:ids::uuid[])
-ORDER BY d.id;
-
--- name: prune.attempts
--- The attempts of a page's jobs, for the archive.
-SELECT a.job, a.generation, a.phase, a.attempt, a.outcome, a.started_at, a.ended_at, a.error, a.traceback, a.instance, a.processor
-FROM windlass.attempt AS a
-WHERE a.job = ANY(:ids::uuid[])
-ORDER BY a.job, abs(a.token);
 
 -- name: prune.delete
 -- Removes ended jobs with their attempts, edges and principals.
@@ -201,4 +155,3 @@ WITH gone AS (
 )
 SELECT count(*)
 FROM gone;
-

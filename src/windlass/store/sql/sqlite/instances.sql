@@ -2,11 +2,6 @@
 -- of the live table (SQLite makes an index of it for the one statement): it happens only when an instance died, and an
 -- index on token would cost every claim.
 
--- name: join
--- Makes a new instance known; its lease starts now.
-INSERT INTO windlass_instance (id, started_at, heartbeat_at, lease, info)
-VALUES (:instance, :now, :now, CAST(:lease * 1000000 AS INTEGER), :info);
-
 -- name: beat
 -- Renews all leases of a living instance; no row means it was declared dead and holds nothing any more. Returns the
 -- tokens of own claims that the instance does not know (their reply was lost), once they are older than the grace.
@@ -147,9 +142,3 @@ FROM (
 ) AS p
 LEFT JOIN windlass_output AS u ON u.job = p.id AND u.generation = p.generation AND u.phase = p.phase AND u.name = ''
 ORDER BY p.id;
-
--- name: instances
--- The instances known to the database, newest first.
-SELECT i.id, i.started_at, i.heartbeat_at, i.dead_at, i.lease / 1000000.0 AS lease_seconds, i.info
-FROM windlass_instance AS i
-ORDER BY i.started_at DESC, i.id;

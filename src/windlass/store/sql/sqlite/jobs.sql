@@ -421,19 +421,6 @@ FROM windlass_job AS j
 WHERE j.id = :id
     AND j.token = :token;
 
--- name: checkpoint.flag
--- Notes on the job row that a checkpoint exists, once per job, so that its end folds it into history.
-UPDATE windlass_job
-SET flags = flags | {CHECKPOINT}
-WHERE id = :id
-    AND token = :token;
-
--- name: checkpoint.get
--- The saved position of a job.
-SELECT p.done, p.total, p.position, p.at
-FROM windlass_checkpoint AS p
-WHERE p.job = :id;
-
 -- name: cancel.live
 -- Notes on a held job that it should stop; returns token and flags of a queued or processing job.
 UPDATE windlass_job
@@ -555,12 +542,6 @@ DELETE FROM windlass_job_done
 WHERE id = :id
 RETURNING id, kind, phase, flags, args, key;
 
--- name: retry.peek
--- The state of an ended job.
-SELECT d.state
-FROM windlass_job_done AS d
-WHERE d.id = :id;
-
 -- name: get
 -- One job, wherever it is, with the progress and outputs it has now; of one that waits, the outcome of its last attempt.
 SELECT j.id, j.kind, j.phase, j.state, j.lane, j.generation, j.attempt, j.crashes, j.max_attempts, j.args, j.correlation,
@@ -597,37 +578,6 @@ LEFT JOIN windlass_attempt AS a ON j.reason IS NOT NULL AND a.job = j.id AND a.t
     )
 WHERE j.id = :id;
 
--- name: attempts
--- The attempts of a job that did not end it, oldest first.
-SELECT a.job, a.generation, a.phase, a.attempt, a.outcome, a.started_at, a.ended_at, a.error, a.traceback, a.instance, a.processor
-FROM windlass_attempt AS a
-WHERE a.job = :id
-ORDER BY abs(a.token);
-
--- name: timeline
--- All attempts of a job, oldest first: those that did not end it, the one that did, and the running one. One statement,
--- so that an attempt that ends meanwhile is seen once.
-SELECT t.phase, t.generation, t.attempt, t.instance, t.processor, t.waited_ms, t.ran_ms, t.claimed_at, t.ended_at, t.outcome, t.error
-FROM (
-    SELECT abs(a.token) AS token, a.phase, a.generation, a.attempt, a.instance, a.processor, a.waited_ms, a.ran_ms,
-        a.started_at AS claimed_at, a.ended_at, a.outcome, a.error
-    FROM windlass_attempt AS a
-    WHERE a.job = :id
-    UNION ALL
-    SELECT abs(d.token), d.phase, d.generation, d.attempt, d.instance, d.processor, d.waited_ms, d.ran_ms,
-        d.claimed_at, d.finished_at, d.state, d.error
-    FROM windlass_job_done AS d
-    WHERE d.id = :id
-        AND d.token IS NOT NULL
-    UNION ALL
-    SELECT j.token, j.phase, j.generation, j.attempt, h.instance, NULL, NULL, NULL, j.claimed_at, NULL, 'processing', NULL
-    FROM windlass_job AS j
-    LEFT JOIN windlass_claim AS h ON h.token = j.token
-    WHERE j.id = :id
-        AND j.token IS NOT NULL
-) AS t
-ORDER BY t.token;
-
 -- name: claim.one
 -- Claims one job by its id, if it is queued, its phase is not paused, and this instance is not dead. Returns it as `claim` does. A
 -- correlation id that is given becomes the job's. Each statement acts only if the one before it did (changes()): there is no
@@ -654,12 +604,3 @@ WHERE id = :id
     AND changes() = 1
 RETURNING id, token, kind, phase, lane, generation, attempt, max_attempts, crashes, flags, args, correlation, created_at,
     ready_at, claimed_at;
-
--- name: make_due
--- Makes a scheduled or retrying job due now; returns its id, or no row if there is none.
-UPDATE windlass_job_later
-SET run_at = :now
-WHERE id = :id
-    AND reason IN ('scheduled', 'retry')
-    AND run_at > :now
-RETURNING id;

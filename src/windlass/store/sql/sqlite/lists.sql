@@ -51,34 +51,3 @@ WHERE l.id < :before
     AND (:correlation IS NULL OR COALESCE(l.correlation, l.id) = :correlation)
 ORDER BY l.id DESC
 LIMIT :limit;
-
--- name: list.completed
--- Completed jobs before a cursor.
-SELECT d.id, d.kind, d.phase, d.state, d.lane, d.generation, d.attempt, d.crashes, d.max_attempts, d.args, d.correlation,
-    d.created_at, d.finished_at AS updated_at, NULL AS run_at, COALESCE(d.started_at, d.claimed_at) AS started_at, d.claimed_at,
-    d.finished_at, NULL AS cancel_at, NULL AS reason, 0 AS pending, d.result, d.error, d.traceback, d.outputs, d.progress,
-    d.finished_at AS error_at, NULL AS saved_at
-FROM windlass_job_done AS d
-WHERE d.id < :before
-    AND d.state = 'completed'
-    AND (:kind IS NULL OR d.kind = :kind)
-    AND (:phase IS NULL OR d.phase = :phase)
-    AND (:correlation IS NULL OR COALESCE(d.correlation, d.id) = :correlation)
-ORDER BY d.id DESC
-LIMIT :limit;
-
--- name: list.ended_badly
--- Failed or cancelled jobs before a cursor; the literal condition is what lets the partial index serve it.
-SELECT d.id, d.kind, d.phase, d.state, d.lane, d.generation, d.attempt, d.crashes, d.max_attempts, d.args, d.correlation,
-    d.created_at, d.finished_at AS updated_at, NULL AS run_at, COALESCE(d.started_at, d.claimed_at) AS started_at, d.claimed_at,
-    d.finished_at, NULL AS cancel_at, NULL AS reason, 0 AS pending, d.result, d.error, d.traceback, d.outputs, d.progress,
-    d.finished_at AS error_at, NULL AS saved_at
-FROM windlass_job_done AS d
-WHERE d.id < :before
-    AND d.state <> 'completed' -- belt: implied by the next line; the planner needs it to prove the partial index
-    AND d.state = :state
-    AND (:kind IS NULL OR d.kind = :kind)
-    AND (:phase IS NULL OR d.phase = :phase)
-    AND (:correlation IS NULL OR COALESCE(d.correlation, d.id) = :correlation)
-ORDER BY d.id DESC
-LIMIT :limit;

@@ -29,10 +29,3 @@ SET flags = flags | {OUTPUT}
 FROM json_each(:outputs) AS g
 WHERE windlass_job.id = g.value ->> '$.id'
     AND windlass_job.token = g.value ->> '$.token';
-
--- name: outputs
--- All outputs of a job so far, in the order they were stored.
-SELECT o.phase, o.name, o.value
-FROM windlass_output AS o
-WHERE o.job = :id
-ORDER BY o.at, o.phase, o.name;

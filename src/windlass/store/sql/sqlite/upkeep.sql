@@ -100,18 +100,6 @@ DELETE FROM windlass_delta
 WHERE rowid IN (SELECT t.rowid FROM windlass_delta AS t ORDER BY t.rowid LIMIT :limit)
 RETURNING phase;
 
--- name: counts
--- Jobs per phase and state, without touching a job: tally plus what is not folded yet.
-SELECT s.phase, sum(s.waiting), sum(s.scheduled), sum(s.queued), sum(s.processing), sum(s.completed), sum(s.failed),
-    sum(s.cancelled)
-FROM (
-    SELECT * FROM windlass_tally
-    UNION ALL
-    SELECT * FROM windlass_delta
-) AS s
-GROUP BY s.phase
-ORDER BY s.phase;
-
 -- name: oldest
 -- Seconds since the oldest queued job of each phase became ready; NULL if none is queued.
 SELECT s.phase, (:now - (
@@ -133,27 +121,11 @@ FROM (
 ) AS s
 ORDER BY s.phase;
 
--- name: pause
--- Stops claims of a phase until it is resumed or the time comes.
-INSERT INTO windlass_phase AS p (name, paused_at, paused_until, reason)
-VALUES (:phase, :now, CAST(:now + :seconds * 1000000 AS INTEGER), :reason)
-ON CONFLICT (name) DO UPDATE
-SET paused_at = excluded.paused_at,
-    paused_until = excluded.paused_until,
-    reason = excluded.reason;
-
 -- name: resume
 -- Lets claims of a phase go on; returns it if it was paused.
 DELETE FROM windlass_phase
 WHERE name = :phase
 RETURNING name, NULL;
-
--- name: paused
--- Phases that are paused now.
-SELECT p.name, p.paused_at, p.paused_until, p.reason
-FROM windlass_phase AS p
-WHERE p.paused_until IS NULL OR p.paused_until > :now
-ORDER BY p.name;
 
 -- name: prune.page
 -- One page of ended jobs, oldest end first, that are past their time and that no child waits for, be it for their retry, and no key leads to.
@@ -169,23 +141,6 @@ WHERE (
 ORDER BY d.id
 LIMIT :limit;
 
--- name: prune.read
--- The whole jobs of a page, for the archive.
-SELECT d.id, d.kind, d.phase, d.state, d.lane, d.generation, d.attempt, d.crashes, d.max_attempts, d.args, d.correlation,
-    d.created_at, d.finished_at AS updated_at, NULL AS run_at, COALESCE(d.started_at, d.claimed_at) AS started_at, d.claimed_at,
-    d.finished_at, NULL AS cancel_at, NULL AS reason, 0 AS pending, d.result, d.error, d.traceback, d.outputs, d.progress,
-    d.finished_at AS error_at, NULL AS saved_at
-FROM windlass_job_done AS d
-WHERE d.id IN (SELECT g.value FROM json_each(:ids) AS g)
-ORDER BY d.id;
-
--- name: prune.attempts
--- The attempts of a page's jobs, for the archive.
-SELECT a.job, a.generation, a.phase, a.attempt, a.outcome, a.started_at, a.ended_at, a.error, a.traceback, a.instance, a.processor
-FROM windlass_attempt AS a
-WHERE a.job IN (SELECT g.value FROM json_each(:ids) AS g)
-ORDER BY a.job, abs(a.token);
-
 -- name: prune.delete
 -- Removes ended jobs with their attempts, edges and principals.
 INSERT INTO windlass_delta (phase, completed, failed, cancelled)
@@ -199,4 +154,3 @@ WHERE job IN (SELECT g.value FROM json_each(:ids) AS g);
 DELETE FROM windlass_job_done
 WHERE id IN (SELECT g.value FROM json_each(:ids) AS g);
 SELECT json_array_length(:ids);
-

@@ -1,5 +1,6 @@
 -- The slots of the core: texts that features add to verbs of the core. A feature defines a fragment of the same name in its own file; the
 -- texts of all features are put there one after the other. Columns (agenda, history) are slots, too: see statements.py.
+-- Where a slot is for "further parts", PostgreSQL has CTEs there and SQLite statements.
 
 -- fragment: new_flags(kind)
 -- Flags that a job of this kind gets when it is stored or comes into its queue: "| expression".
@@ -8,19 +9,22 @@
 -- Further flags of a job that is retried by hand: "| expression".
 
 -- fragment: retried
--- Further statements of retry.take, while job :id still is in history.
+-- Further parts of retry.take, which brings a job of history back into its queue (rows of `taken`; on SQLite, the job :id still in history).
 
 -- fragment: revived
--- The same for children that come back with their parent.
+-- The same for children that come back with their parent (rows of `taken`; on SQLite, :children).
 
 -- fragment: cancel_details(job)
 -- A JSON object with further details for the error of a cancelled job, or NULL, and a comma.
 
 -- fragment: tidied
--- Further statements that remove rows of jobs that ended (:ids).
+-- Further parts that remove rows of jobs that ended (:ids).
 
 -- fragment: kept(job)
 -- Conditions under which an ended job may be pruned: "AND condition".
 
 -- fragment: pruned
--- Further statements that remove the rows of pruned jobs (:ids).
+-- Further parts that remove the rows of pruned jobs (rows of `gone`; on SQLite, :ids).
+
+-- fragment: needed(table)
+-- Conditions under which a whole table of history must not be dropped, the same as those of `kept`: "OR condition". On PostgreSQL alone.

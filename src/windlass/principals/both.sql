@@ -1,0 +1,68 @@
+-- Principals of jobs. A principal is inserted with its job, read by its handler and by jobs that inherit it, and erased some time after the
+-- job's end. It is never changed: no job gets more rights by waiting.
+
+-- name: enqueue.principals
+-- Stores the principals of jobs that are inserted by the same transaction.
+INSERT INTO windlass.principal (job, alive_at, expires_at, key_id, token, claims)
+SELECT g.job, {{now}}, g.expires_at, g.key_id, g.token, g.claims
+FROM {{given(:principals, g, job uuid, expires_at timestamptz, key_id text, token text, claims jsonb)}};
+
+-- name: principal.get
+-- The principal of a job, whether its time is over by this database's clock, and that clock.
+SELECT p.claims::text AS claims, COALESCE(p.expires_at <= c.at, FALSE) AS is_expired, c.at, p.key_id, p.token
+FROM windlass.principal AS p
+CROSS JOIN (SELECT {{now}} AS at) AS c
+WHERE p.job = :id::uuid;
+
+-- name: principal.list
+-- The principals of these jobs, those that have one.
+SELECT p.job::text AS job, p.claims::text AS claims
+FROM windlass.principal AS p
+WHERE {{one_of(p.job, :ids::uuid[])}};
+
+-- name: erase.due
+-- Whether there is any principal whose job may have ended before a time.
+SELECT 1
+FROM windlass.principal AS p
+WHERE p.alive_at < :before::timestamptz
+LIMIT 1;
+
+-- name: erase.pick
+-- Principals whose jobs may have ended before a time, longest ago first. Locked, so that each is checked by one instance.
+SELECT p.job
+FROM windlass.principal AS p
+WHERE p.alive_at < :before::timestamptz
+ORDER BY p.alive_at
+LIMIT :limit
+FOR UPDATE SKIP LOCKED;
+
+-- name: erase.ended
+-- When these jobs ended, those that did. The lock keeps a retry by hand from reviving one whose principal is about to be erased; one
+-- that is being retried is left out.
+SELECT d.id, d.finished_at
+FROM windlass.job_done AS d
+WHERE {{one_of(d.id, :ids::uuid[])}}
+FOR KEY SHARE SKIP LOCKED;
+
+-- name: erase.living
+-- Notes that these jobs live, those that do, and returns them.
+UPDATE windlass.principal AS p
+SET alive_at = {{now}}
+WHERE {{one_of(p.job, :ids::uuid[])}}
+    AND (
+        EXISTS (SELECT 1 FROM windlass.job AS j WHERE j.id = p.job OFFSET 0)
+        OR EXISTS (SELECT 1 FROM windlass.job_later AS l WHERE l.id = p.job OFFSET 0)
+    )
+RETURNING job;
+
+-- name: erase.note
+-- Notes when jobs ended, whose principals stay for now.
+UPDATE windlass.principal AS p
+SET alive_at = g.ended_at
+FROM {{given(:ended, g, job uuid, ended_at timestamptz)}}
+WHERE {{found_by(p.job, g.job)}};
+
+-- name: erase
+-- Removes principals, with the tokens kept beside them.
+DELETE FROM windlass.principal AS p
+WHERE {{one_of(p.job, :ids::uuid[])}};

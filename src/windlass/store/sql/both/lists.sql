@@ -1,0 +1,32 @@
+-- Lists of history. They go to the one table that can hold the asked state, by id from newest to oldest, never through the view.
+
+-- name: list.completed
+-- Completed jobs before a cursor.
+SELECT d.id, d.kind, d.phase, d.state, d.lane, d.generation, d.attempt, d.crashes, d.max_attempts, d.args, d.correlation,
+    d.created_at, d.finished_at AS updated_at, NULL::timestamptz AS run_at, COALESCE(d.started_at, d.claimed_at) AS started_at,
+    d.claimed_at, d.finished_at, NULL::timestamptz AS cancel_at, NULL::text AS reason, 0 AS pending, d.result, d.error,
+    d.traceback, d.outputs, d.progress, d.finished_at AS error_at, NULL::timestamptz AS saved_at
+FROM windlass.job_done AS d
+WHERE d.id < :before::uuid
+    AND d.state = 'completed'
+    AND (:kind::text IS NULL OR d.kind = :kind)
+    AND (:phase::text IS NULL OR d.phase = :phase)
+    AND (:correlation::text IS NULL OR COALESCE(d.correlation, d.id::text) = :correlation)
+ORDER BY d.id DESC
+LIMIT :limit;
+
+-- name: list.ended_badly
+-- Failed or cancelled jobs before a cursor; the literal condition is what lets the partial index serve it.
+SELECT d.id, d.kind, d.phase, d.state, d.lane, d.generation, d.attempt, d.crashes, d.max_attempts, d.args, d.correlation,
+    d.created_at, d.finished_at AS updated_at, NULL::timestamptz AS run_at, COALESCE(d.started_at, d.claimed_at) AS started_at,
+    d.claimed_at, d.finished_at, NULL::timestamptz AS cancel_at, NULL::text AS reason, 0 AS pending, d.result, d.error,
+    d.traceback, d.outputs, d.progress, d.finished_at AS error_at, NULL::timestamptz AS saved_at
+FROM windlass.job_done AS d
+WHERE d.id < :before::uuid
+    AND d.state <> 'completed' -- belt: implied by the next line; the planner needs it to prove the partial index
+    AND d.state = :state::text
+    AND (:kind::text IS NULL OR d.kind = :kind)
+    AND (:phase::text IS NULL OR d.phase = :phase)
+    AND (:correlation::text IS NULL OR COALESCE(d.correlation, d.id::text) = :correlation)
+ORDER BY d.id DESC
+LIMIT :limit;
