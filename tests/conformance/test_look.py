@@ -185,10 +185,10 @@ def test_an_agenda_knows_what_is_to_be_linked_and_folded(store: Store) -> None:
 # ------------------------------------------------------------------------------------------- is anything to recover?
 
 
-def is_due(store: Store) -> bool:
+def is_due(store: Store, own: str | None = None) -> bool:
     """Whether recovery would find something; an instance's agenda says the same, or it would never call it."""
-    answer = store.db.is_worth("recover", own=None)
-    assert store.upkeep.agenda().has_dead is answer
+    answer = store.db.is_worth("recover", own=own)
+    assert store.upkeep.agenda(own=own).has_dead is answer
     return answer
 
 
@@ -218,6 +218,21 @@ def test_a_late_instance_is_due_whatever_it_holds(
     store.recovery.recover()
     assert [item.dead_at is None for item in store.instances.list()] == [False]
     assert not is_due(store)
+
+
+def test_a_late_instance_is_not_due_for_itself(
+    store: Store, opened: Callable[[], Store], clock: ManualClock
+) -> None:
+    """It asks, so it is alive. Declared dead by another one, it is due for itself, too: its jobs are to be taken over."""
+    late, other = store.join(lease=LEASE), opened().join(lease=LONG)
+    one(store)
+    claim_one(late)
+    clock.advance(LEASE + timedelta(seconds=1))
+    assert not is_due(store, late.id) and is_due(store, other.id)
+    store.db.run("recover.declare_dead", own=late.id)
+    assert not is_due(store, late.id)
+    store.db.run("recover.declare_dead", own=other.id)
+    assert is_due(store, late.id) and is_due(store, other.id)
 
 
 def test_a_dead_instance_is_due_while_it_has_claims(

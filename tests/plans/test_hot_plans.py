@@ -197,7 +197,7 @@ def other_duties_are_bounded(watched: Watched, store: Store, holder: Holder, exp
     for verb, changed in (
         ("beat", {}),
         ("cancels", {}),
-        ("agenda", {}),
+        ("agenda", {"own": None}),
         ("recover.due", {"own": None}),
         ("recover.declare_dead", {"own": None}),
         ("recover.pick", {"tokens": [mixed[0].token], "limit": 500}),

@@ -88,7 +88,7 @@ FULL = json.dumps([{"phase": "work", "key": "full"}])
         ("pace.phases", {}, 10, 0, 0),
         ("free.gone", {"job": SMALLEST, "phase": "", "limit": 500}, 0, 5, 0),
         ("free.places", {"places": ONE}, 5, 10, 5),
-        ("agenda", {}, 10, 5, 0),
+        ("agenda", {"own": None}, 10, 5, 0),
         ("gates.check", {"limit": 500}, 10, 20, GATES + 10),
         ("gates.room", {"limit": 500}, GATES + 10, 0, GATES + 10),
     ],

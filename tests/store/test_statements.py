@@ -77,6 +77,22 @@ def test_comments_reach_no_server() -> None:
     assert "--" not in statement.text and statement.names == frozenset()
 
 
+def test_an_argument_of_a_fragment_may_have_brackets_commas_and_fragments() -> None:
+    source = """-- fragment: now
+f(1, 2)
+
+-- fragment: later(column, time)
+{column} > {time}
+
+-- name: x
+SELECT 1
+WHERE {{later(t.a, {{now}})}}
+    AND {{later(t.b, g((3), 4) + 5)}};
+"""
+    (statement,) = compose([source])["x"].statements
+    assert statement.text == "SELECT 1\nWHERE t.a > f(1, 2)\n    AND t.b > g((3), 4) + 5"
+
+
 def test_a_name_that_stands_twice_is_refused() -> None:
     with pytest.raises(ValueError, match="verb x stands twice"):
         compose(["-- name: x\nSELECT 1;\n-- name: x\nSELECT 2;\n"])

@@ -63,11 +63,7 @@ WHERE {{found_by(l.id, g.id)}};
 SELECT f.phase
 FROM windlass.flow AS f
 WHERE EXISTS (SELECT 1 FROM windlass.job_later AS l WHERE l.reason = 'paced' AND l.phase = f.phase OFFSET 0)
-    AND NOT EXISTS (
-        SELECT 1 FROM windlass.phase AS p
-        WHERE p.name = f.phase
-            AND (p.paused_until IS NULL OR p.paused_until > {{now_once}})
-    )
+    AND NOT {{is_paused(f.phase, {{now_once}})}}
 ORDER BY f.phase;
 
 -- name: pace.pick

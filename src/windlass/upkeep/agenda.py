@@ -52,7 +52,7 @@ class Agenda:
     def run(self) -> float:
         """Run every duty that is due; returns the seconds until there is more, as far as is known."""
         read_at = time.monotonic()
-        agenda = self._store.upkeep.agenda()
+        agenda = self._store.upkeep.agenda(own=self._recoverer.own)
         due_in, expires_in = agenda.due_in, agenda.expires_in
         self._resume(agenda.resume_in)
         if (tick_in := agenda.features["tick_in"]) is not None:
@@ -60,7 +60,7 @@ class Agenda:
         # First: no other duty takes over what a dead instance held.
         self._do("recovery", agenda.has_dead, self._recoverer.run)
         if self._do("promotion", due_in is not None and due_in <= 0, self._promote):
-            agenda = self._store.upkeep.agenda()
+            agenda = self._store.upkeep.agenda(own=self._recoverer.own)
             due_in = agenda.due_in
         elif due_in is not None and due_in <= 0:
             due_in = None  # it failed: no sooner than the rest

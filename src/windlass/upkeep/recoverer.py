@@ -52,6 +52,11 @@ class Recoverer:
         self._on_recovered = on_recovered
         self._on_crash = on_crash
 
+    @property
+    def own(self) -> str:
+        """The id of the instance that recovers."""
+        return self._instance.holder.id
+
     def run(self) -> None:
         """Recover until nothing is left to recover."""
         while True:

@@ -66,9 +66,9 @@ class Upkeep:
         """Make a scheduled or retrying job due now; False if it is neither."""
         return is_id(job_id) and bool(self._db.run("make_due", id=job_id))
 
-    def agenda(self) -> AgendaItems:
-        """Read what is due on this database, in one statement."""
-        ((due_in, dead, counted, resume_in, expires_in, *rest),) = self._db.read("agenda")
+    def agenda(self, *, own: str | None = None) -> AgendaItems:
+        """Read what is due on this database, in one statement. The instance ``own`` is alive, however late its heartbeat is."""
+        ((due_in, dead, counted, resume_in, expires_in, *rest),) = self._db.read("agenda", own=own)
         names = columns(self._db.dialect, "agenda")
         return AgendaItems(
             due_in, bool(dead), bool(counted), resume_in, expires_in, dict(zip(names, rest, strict=True))

@@ -33,7 +33,8 @@ CORE = "windlass.store"
 _folders: list[str] = []
 _on_change: list[Callable[[], None]] = []
 _BLOCK = re.compile(r"^-- (name|fragment|column): (\S.*?)\s*$", re.MULTILINE)
-_USE = re.compile(r"\{\{\s*([\w.]+)(?:\((.*?)\))?\s*\}\}")
+# The innermost use first: an argument may be a fragment.
+_USE = re.compile(r"\{\{([\w.]+)(?:\(((?:(?!\{\{|\}\}).)*)\))?\}\}", re.DOTALL)
 _FLAG = re.compile(r"\{([A-Z_]+)\}")
 # A colon that begins a parameter: not a cast (::), not inside a word.
 PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)")
@@ -114,7 +115,7 @@ class _Source:
 
     def _use(self, found: re.Match[str]) -> str:
         name, given = found[1], found[2]
-        arguments = [item.strip() for item in given.split(",")] if given else []
+        arguments = _arguments(given or "")
         slot, _, part = name.partition(".")
         if not part:
             if name not in self.fragments:
@@ -126,6 +127,18 @@ class _Source:
         if part == "values":
             return "".join(f",\n{fragment.filled(arguments)}" for fragment in columns.values())
         return "".join(f",\n{fragment.filled(arguments)} AS {column}" for column, fragment in columns.items())
+
+
+def _arguments(text: str) -> list[str]:
+    """The arguments of a fragment: what stands between commas that are not inside brackets."""
+    found, depth = [""] if text else [], 0
+    for sign in text:
+        depth += (sign == "(") - (sign == ")")
+        if sign == "," and not depth:
+            found.append("")
+        else:
+            found[-1] += sign
+    return [item.strip() for item in found]
 
 
 def compose(sources: Sequence[str]) -> dict[str, Verb]:

@@ -27,7 +27,7 @@ SET paused_at = excluded.paused_at,
 -- Phases that are paused now.
 SELECT p.name, p.paused_at, p.paused_until, p.reason
 FROM windlass.phase AS p
-WHERE p.paused_until IS NULL OR p.paused_until > {{now_once}}
+WHERE {{lasts(p, {{now_once}})}}
 ORDER BY p.name;
 
 -- name: prune.read
@@ -46,3 +46,11 @@ SELECT a.job, a.generation, a.phase, a.attempt, a.outcome, a.started_at, a.ended
 FROM windlass.attempt AS a
 WHERE {{one_of(a.job, :ids::uuid[])}}
 ORDER BY a.job, abs(a.token);
+
+-- fragment: lasts(pause, at)
+-- Whether a pause lasts at a time.
+({pause}.paused_until IS NULL OR {pause}.paused_until > {at})
+
+-- fragment: is_paused(phase, at)
+-- Whether a phase is paused at a time.
+EXISTS (SELECT 1 FROM windlass.phase AS p WHERE p.name = {phase} AND {{lasts(p, {at})}})

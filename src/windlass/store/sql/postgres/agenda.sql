@@ -2,7 +2,7 @@
 
 -- name: agenda
 -- Returns, in one row, what there is for an instance to do: seconds until the next job is due (NULL: none is scheduled), whether there is
--- anything to recover (as recover.due judges it, but the asking instance counts, too) and counts to fold, seconds until the next pause of
+-- anything to recover (as recover.due judges it) and counts to fold, seconds until the next pause of
 -- a phase is over (NULL: none ends by itself) and until the next lease of an instance can run out (NULL: no instance), and what the
 -- features have to do.
 SELECT EXTRACT(epoch FROM (
@@ -12,15 +12,7 @@ SELECT EXTRACT(epoch FROM (
         ORDER BY l.run_at
         LIMIT 1
     ) - clock.at)::double precision AS due_in,
-    EXISTS (
-        SELECT FROM windlass.instance AS i
-        WHERE (i.dead_at IS NULL AND i.heartbeat_at + i.lease < clock.at)
-            OR (i.dead_at IS NOT NULL AND EXISTS (SELECT FROM windlass.claim AS c WHERE c.instance = i.id))
-            OR i.dead_at < clock.at - interval '1 hour'
-    ) OR EXISTS (
-        SELECT FROM windlass.claim AS c
-        WHERE NOT EXISTS (SELECT FROM windlass.instance AS i WHERE i.id = c.instance)
-    ) AS dead,
+    {{is_recovery_due(clock.at)}} AS dead,
     EXISTS (SELECT FROM windlass.delta) AS counted,
     EXTRACT(epoch FROM (SELECT min(p.paused_until) FROM windlass.phase AS p WHERE p.paused_until > clock.at) - clock.at)::double precision AS resume_in,
     EXTRACT(epoch FROM (

@@ -58,42 +58,14 @@ WHERE i.id = :instance::uuid
 DELETE FROM windlass.claim AS c
 WHERE c.token = ANY(:tokens::bigint[])
     AND c.instance = :instance::uuid
-    AND NOT EXISTS (
-        SELECT FROM unnest(c.lanes, c.los, c.his) AS r (lane, lo, hi)
-        CROSS JOIN LATERAL (
-            SELECT FROM windlass.job AS j
-            WHERE j.phase = c.phase
-                AND j.lane = r.lane
-                AND j.ready_at BETWEEN r.lo AND r.hi
-                AND j.token = c.token
-            LIMIT 1
-        ) AS left_over
-    );
-
--- name: recover.due
--- Whether an instance is late, or a dead one still has claims or is to be forgotten, or a claim has no instance: one read, so that a
--- round of recovery with nothing to do costs one statement instead of four. The calling instance (:own) is left out: it is alive.
-SELECT 1
-FROM windlass.instance AS i
-CROSS JOIN (SELECT {{now}} AS at) AS clock
-WHERE (i.dead_at IS NULL AND i.heartbeat_at + i.lease < clock.at AND i.id IS DISTINCT FROM :own::uuid)
-    OR (i.dead_at IS NOT NULL AND EXISTS (SELECT FROM windlass.claim AS c WHERE c.instance = i.id))
-    OR i.dead_at < clock.at - interval '1 hour'
-UNION ALL
-SELECT 1
-FROM windlass.claim AS c
-WHERE NOT EXISTS (SELECT FROM windlass.instance AS i WHERE i.id = c.instance)
-LIMIT 1;
+    AND {{is_empty(c)}};
 
 -- name: recover.declare_dead
--- Declares instances dead whose heartbeat is older than their own lease, tested under the row's lock; never the calling one (:own):
--- after a pause or a step of the clock its recovery may run before its next beat.
+-- Declares late instances dead, tested under the row's lock.
 WITH late AS MATERIALIZED (
     SELECT i.id
     FROM windlass.instance AS i
-    WHERE i.dead_at IS NULL
-        AND i.heartbeat_at + i.lease < (SELECT {{now}})
-        AND i.id IS DISTINCT FROM :own::uuid
+    WHERE {{is_late(i, {{now_once}})}}
     ORDER BY i.id
     FOR UPDATE SKIP LOCKED
 )
@@ -112,14 +84,7 @@ SELECT j.id, j.token, j.kind, j.phase, j.lane, j.generation, j.attempt, j.max_at
     GREATEST(LEAST(j.ready_at, '9999-01-01'), '0002-01-01') AS ready_at,
     GREATEST(LEAST(j.claimed_at, '9999-01-01'), '0002-01-01') AS claimed_at, j.cancel_at IS NOT NULL AS cancel_asked,
     o.job IS NOT NULL AS has_output, o.value AS output, o.next_phase, o.next_max_attempts,
-    CASE WHEN j.flags & {RECOVERED} <> 0 THEN (
-        SELECT count(*)
-        FROM windlass.attempt AS a
-        WHERE a.job = j.id
-            AND a.generation = j.generation
-            AND a.phase = j.phase
-            AND a.error ->> 'code' = 'instance_died'
-    ) ELSE 0 END AS deaths
+    {{deaths(j)}} AS deaths
 FROM windlass.claim AS c
 CROSS JOIN LATERAL unnest(c.lanes, c.los, c.his) AS r (lane, lo, hi)
 CROSS JOIN LATERAL (
@@ -180,17 +145,7 @@ WITH dead AS MATERIALIZED (
     DELETE FROM windlass.claim AS c
     USING dead AS d
     WHERE c.token = ANY(ARRAY[d.token])
-        AND NOT EXISTS (
-            SELECT FROM unnest(c.lanes, c.los, c.his) AS r (lane, lo, hi)
-            CROSS JOIN LATERAL (
-                SELECT FROM windlass.job AS j
-                WHERE j.phase = c.phase
-                    AND j.lane = r.lane
-                    AND j.ready_at BETWEEN r.lo AND r.hi
-                    AND j.token = c.token
-                LIMIT 1
-            ) AS left_over
-        )
+        AND {{is_empty(c)}}
 )
 DELETE FROM windlass.instance AS i
 WHERE i.dead_at < (SELECT {{now}}) - interval '1 hour'
@@ -222,14 +177,7 @@ WITH page AS MATERIALIZED (
 SELECT p.id, o.token, o.kind, o.phase, o.lane, o.generation, o.attempt, o.max_attempts, o.crashes, o.flags, o.correlation,
     o.created_at, o.ready_at, o.claimed_at, o.cancel_asked, u.job IS NOT NULL AS has_output,
     u.value AS output, u.next_phase, u.next_max_attempts,
-    CASE WHEN o.flags & {RECOVERED} <> 0 THEN (
-        SELECT count(*)
-        FROM windlass.attempt AS a
-        WHERE a.job = o.id
-            AND a.generation = o.generation
-            AND a.phase = o.phase
-            AND a.error ->> 'code' = 'instance_died'
-    ) ELSE 0 END AS deaths
+    {{deaths(o)}} AS deaths
 FROM page AS p
 LEFT JOIN orphan AS o ON o.id = p.id
 LEFT JOIN LATERAL (
@@ -259,3 +207,17 @@ SELECT pg_notify('windlass', :prefix::text || p.phase)::text
 FROM unnest(:phases::text[]) AS p (phase)
 WHERE :prefix::text <> ''
     OR EXISTS (SELECT FROM windlass.wake AS w WHERE w.phase = p.phase AND w.waiting_until > clock_timestamp());
+
+-- fragment: is_empty(claim)
+-- Whether a claim covers no job any more.
+NOT EXISTS (
+    SELECT FROM unnest({claim}.lanes, {claim}.los, {claim}.his) AS r (lane, lo, hi)
+    CROSS JOIN LATERAL (
+        SELECT FROM windlass.job AS j
+        WHERE j.phase = {claim}.phase
+            AND j.lane = r.lane
+            AND j.ready_at BETWEEN r.lo AND r.hi
+            AND j.token = {claim}.token
+        LIMIT 1
+    ) AS left_over
+)

@@ -180,16 +180,8 @@ WITH clock AS MATERIALIZED (
         LIMIT :limit -- belt: the outer one decides; this one bounds what a plan that reads ahead may lock
         FOR UPDATE SKIP LOCKED
     ) AS ready
-    WHERE NOT EXISTS (
-            SELECT FROM windlass.phase AS p
-            WHERE p.name = :phase
-                AND (p.paused_until IS NULL OR p.paused_until > (SELECT at FROM clock))
-        )
-        AND EXISTS (
-            SELECT FROM windlass.instance AS i
-            WHERE i.id = :instance::uuid
-                AND i.dead_at IS NULL
-        )
+    WHERE NOT {{is_paused(:phase, (SELECT at FROM clock))}}
+        AND {{is_alive(:instance::uuid)}}
     LIMIT :limit
 ), held AS (
     INSERT INTO windlass.claim (instance, at, lanes, los, his, phase)
@@ -254,11 +246,7 @@ CROSS JOIN LATERAL (
     ORDER BY j.ready_at, j.id
     LIMIT 1
 ) AS ready
-WHERE NOT EXISTS (
-        SELECT FROM windlass.phase AS p
-        WHERE p.name = l.phase
-            AND (p.paused_until IS NULL OR p.paused_until > (SELECT {{now}}))
-    );
+WHERE NOT {{is_paused(l.phase, {{now_once}})}};
 
 -- name: record.resolve
 -- What became of attempts that a step did not finish: still held (its end needs the long way), recorded before, or lost.
@@ -700,7 +688,7 @@ SELECT j.id, j.kind, j.phase, j.state, j.lane, j.generation, j.attempt, j.crashe
         FROM windlass.phase AS w
         WHERE w.name = j.phase
             AND j.state = 'queued'
-            AND (w.paused_until IS NULL OR w.paused_until > clock.at)
+            AND {{lasts(w, clock.at)}}
     )) AS reason,
     j.pending, j.result, COALESCE(j.error, a.error) AS error, COALESCE(j.traceback, a.traceback) AS traceback,
     COALESCE(j.outputs, (
@@ -734,16 +722,8 @@ WITH clock AS MATERIALIZED (
     FROM windlass.job AS j
     WHERE j.id = :id::uuid
         AND j.token IS NULL
-        AND NOT EXISTS (
-            SELECT FROM windlass.phase AS p
-            WHERE p.name = j.phase
-                AND (p.paused_until IS NULL OR p.paused_until > (SELECT at FROM clock))
-        )
-        AND EXISTS (
-            SELECT FROM windlass.instance AS i
-            WHERE i.id = :instance::uuid
-                AND i.dead_at IS NULL
-        )
+        AND NOT {{is_paused(j.phase, (SELECT at FROM clock))}}
+        AND {{is_alive(:instance::uuid)}}
     FOR UPDATE OF j SKIP LOCKED
 ), held AS (
     INSERT INTO windlass.claim (instance, at, lanes, los, his, phase)

@@ -30,7 +30,7 @@ LEFT JOIN LATERAL (
     SELECT 'paused'::text AS reason
     FROM windlass.phase AS o
     WHERE o.name = j.phase
-        AND (o.paused_until IS NULL OR o.paused_until > (SELECT {{now}}))
+        AND {{lasts(o, {{now_once}})}}
     LIMIT 1 -- belt: the name is its key; keeps the look-up from becoming a join
 ) AS w ON j.token IS NULL
 ORDER BY j.id DESC;

@@ -2,7 +2,7 @@
 
 -- name: agenda
 -- Returns, in one row, what there is for an instance to do: seconds until the next job is due (NULL: none is scheduled), whether there is
--- anything to recover (as recover.due judges it, but the asking instance counts, too) and counts to fold, seconds until the next pause of
+-- anything to recover (as recover.due judges it) and counts to fold, seconds until the next pause of
 -- a phase is over (NULL: none ends by itself) and until the next lease of an instance can run out (NULL: no instance), and what the
 -- features have to do.
 SELECT ((
@@ -10,15 +10,7 @@ SELECT ((
         FROM windlass_job_later AS l
         WHERE l.reason IN ('scheduled', 'retry', 'inbox')
     ) - :now) / 1000000.0 AS due_in,
-    EXISTS (
-        SELECT 1 FROM windlass_instance AS i
-        WHERE (i.dead_at IS NULL AND i.heartbeat_at + i.lease < :now)
-            OR (i.dead_at IS NOT NULL AND EXISTS (SELECT 1 FROM windlass_claim AS c WHERE c.instance = i.id))
-            OR i.dead_at < :now - 3600000000
-    ) OR EXISTS (
-        SELECT 1 FROM windlass_claim AS c
-        WHERE NOT EXISTS (SELECT 1 FROM windlass_instance AS i WHERE i.id = c.instance)
-    ) AS dead,
+    {{is_recovery_due(:now)}} AS dead,
     EXISTS (SELECT 1 FROM windlass_delta) AS counted,
     ((SELECT min(p.paused_until) FROM windlass_phase AS p WHERE p.paused_until > :now) - :now) / 1000000.0 AS resume_in,
     ((

@@ -44,28 +44,11 @@ WHERE token IN (SELECT g.value FROM json_each(:tokens) AS g)
     AND instance = :instance
     AND token NOT IN (SELECT j.token FROM windlass_job AS j WHERE j.token IS NOT NULL);
 
--- name: recover.due
--- Whether an instance is late, or a dead one still has claims or is to be forgotten, or a claim has no instance: a read, so that
--- an idle instance never writes. The calling instance (:own) is left out: it is alive.
-SELECT 1
-FROM windlass_instance AS i
-WHERE (i.dead_at IS NULL AND i.heartbeat_at + i.lease < :now AND i.id IS NOT :own)
-    OR (i.dead_at IS NOT NULL AND EXISTS (SELECT 1 FROM windlass_claim AS c WHERE c.instance = i.id))
-    OR i.dead_at < :now - 3600000000
-UNION ALL
-SELECT 1
-FROM windlass_claim AS c
-WHERE NOT EXISTS (SELECT 1 FROM windlass_instance AS i WHERE i.id = c.instance)
-LIMIT 1;
-
 -- name: recover.declare_dead
--- Declares instances dead whose heartbeat is older than their own lease; never the calling one (:own): after a pause or a step
--- of the clock its recovery may run before its next beat.
-UPDATE windlass_instance
+-- Declares late instances dead.
+UPDATE windlass_instance AS i
 SET dead_at = :now
-WHERE dead_at IS NULL
-    AND heartbeat_at + lease < :now
-    AND id IS NOT :own
+WHERE {{is_late(i, :now)}}
 RETURNING id;
 
 -- name: recover.pick
@@ -74,14 +57,7 @@ RETURNING id;
 SELECT j.id, j.token, j.kind, j.phase, j.lane, j.generation, j.attempt, j.max_attempts, j.crashes, j.flags, j.args,
     j.correlation, j.created_at, j.ready_at, j.claimed_at, j.cancel_at IS NOT NULL AS cancel_asked, o.job IS NOT NULL AS has_output,
     o.value AS output, o.next_phase, o.next_max_attempts,
-    CASE WHEN j.flags & {RECOVERED} <> 0 THEN (
-        SELECT count(*)
-        FROM windlass_attempt AS a
-        WHERE a.job = j.id
-            AND a.generation = j.generation
-            AND a.phase = j.phase
-            AND a.error ->> '$.code' = 'instance_died'
-    ) ELSE 0 END AS deaths
+    {{deaths(j)}} AS deaths
 FROM windlass_claim AS c
 LEFT JOIN windlass_instance AS i ON i.id = c.instance
 CROSS JOIN windlass_job AS j ON j.token = c.token
@@ -125,14 +101,7 @@ WHERE dead_at < :now - 3600000000
 SELECT p.id, CASE WHEN p.orphan THEN p.token END AS token, p.kind, p.phase, p.lane, p.generation, p.attempt, p.max_attempts, p.crashes,
     p.flags, p.correlation, p.created_at, p.ready_at, p.claimed_at, p.cancel_at IS NOT NULL AS cancel_asked,
     u.job IS NOT NULL AS has_output, u.value AS output, u.next_phase, u.next_max_attempts,
-    CASE WHEN p.flags & {RECOVERED} <> 0 THEN (
-        SELECT count(*)
-        FROM windlass_attempt AS a
-        WHERE a.job = p.id
-            AND a.generation = p.generation
-            AND a.phase = p.phase
-            AND a.error ->> '$.code' = 'instance_died'
-    ) ELSE 0 END AS deaths
+    {{deaths(p)}} AS deaths
 FROM (
     SELECT j.*, j.token IS NOT NULL AND NOT EXISTS (SELECT 1 FROM windlass_claim AS c WHERE c.token = j.token) AS orphan
     FROM windlass_job AS j

@@ -93,19 +93,14 @@ WHERE EXISTS (
         WHERE j.phase = g.value
             AND j.token IS NULL
     )
-    AND NOT EXISTS (
-        SELECT 1
-        FROM windlass_phase AS p
-        WHERE p.name = g.value
-            AND (p.paused_until IS NULL OR p.paused_until > :now)
-    );
+    AND NOT {{is_paused(g.value, :now)}};
 
 -- name: claim.token
 -- A new fencing token.
 INSERT INTO windlass_claim (instance, at, phase)
 SELECT :instance, :now, :phase
-WHERE EXISTS (SELECT 1 FROM windlass_instance AS i WHERE i.id = :instance AND i.dead_at IS NULL)
-    AND NOT EXISTS (SELECT 1 FROM windlass_phase AS p WHERE p.name = :phase AND (p.paused_until IS NULL OR p.paused_until > :now))
+WHERE {{is_alive(:instance)}}
+    AND NOT {{is_paused(:phase, :now)}}
 RETURNING token;
 
 -- name: claim
@@ -556,7 +551,7 @@ SELECT j.id, j.kind, j.phase, j.state, j.lane, j.generation, j.attempt, j.crashe
         FROM windlass_phase AS w
         WHERE w.name = j.phase
             AND j.state = 'queued'
-            AND (w.paused_until IS NULL OR w.paused_until > :now)
+            AND {{lasts(w, :now)}}
     )) AS reason,
     j.pending, j.result, COALESCE(j.error, a.error) AS error, COALESCE(j.traceback, a.traceback) AS traceback,
     COALESCE(j.outputs, (
@@ -587,8 +582,8 @@ SELECT :instance, :now, j.phase
 FROM windlass_job AS j
 WHERE j.id = :id
     AND j.token IS NULL
-    AND EXISTS (SELECT 1 FROM windlass_instance AS i WHERE i.id = :instance AND i.dead_at IS NULL)
-    AND NOT EXISTS (SELECT 1 FROM windlass_phase AS p WHERE p.name = j.phase AND (p.paused_until IS NULL OR p.paused_until > :now));
+    AND {{is_alive(:instance)}}
+    AND NOT {{is_paused(j.phase, :now)}};
 INSERT INTO windlass_delta (phase, queued, processing)
 SELECT j.phase, -1, 1
 FROM windlass_job AS j

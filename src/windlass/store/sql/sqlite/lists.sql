@@ -11,7 +11,7 @@ SELECT j.id, j.kind, j.phase, CASE WHEN j.token IS NULL THEN 'queued' ELSE 'proc
     NULL AS error_at, p.at AS saved_at
 FROM windlass_job AS j
 LEFT JOIN windlass_checkpoint AS p ON p.job = j.id
-LEFT JOIN windlass_phase AS w ON w.name = j.phase AND j.token IS NULL AND (w.paused_until IS NULL OR w.paused_until > :now)
+LEFT JOIN windlass_phase AS w ON w.name = j.phase AND j.token IS NULL AND {{lasts(w, :now)}}
 WHERE j.id < :before
     AND (:held IS NULL OR (j.token IS NOT NULL) = :held)
     AND (:kind IS NULL OR j.kind = :kind)
