@@ -27,7 +27,7 @@ MIGRATION = "migration"
 
 ONLY_POSTGRES = ("lock", "skip locked")
 """Guards that a text for both dialects has on PostgreSQL alone."""
-ORDERED = ("step", "claim", "promote")
+ORDERED = ("step", "claim", "promote", "promote_page")
 _BELT = re.compile(r"--\s*belt:\s*(.+?)\s*$")
 _BLOCK = re.compile(r"^-- (?:name|fragment|column): ([\w.]+)", re.MULTILINE)
 # A fragment that says whether something holds is a condition, as behind WHERE.

@@ -75,16 +75,7 @@ WITH linked AS (
     WHERE l.id = ANY(ARRAY[g.id])
         AND l.reason || '' = 'unlinked'
     RETURNING l.id, l.pending, l.phase
-), counted AS (
-    INSERT INTO windlass.delta (phase, waiting, scheduled)
-    SELECT d.phase, -count(*), count(*)
-    FROM linked AS d
-    WHERE d.pending = 0
-    GROUP BY d.phase
-)
-SELECT d.id
-FROM linked AS d
-WHERE d.pending = 0;
+), {{due_now(linked)}};
 
 -- name: settle.edges
 -- Consumes open edges of ended parents, parent by parent and child by child, each parent's from the child `after` on, and at most :limit in
@@ -142,10 +133,7 @@ WITH left_over AS (
     ORDER BY g.id
     ON CONFLICT (parent) DO NOTHING
 )
-SELECT pg_notify('windlass', w.phase)::text
-FROM windlass.wake AS w
-WHERE w.phase = '@later'
-    AND w.waiting_until > clock_timestamp();
+{{notified('@later')}};
 
 -- name: settle.take
 -- Takes ended parents whose edges are left, with ids between two, leaving out those that another session has locked.
@@ -205,16 +193,7 @@ WITH given AS MATERIALIZED (
     FROM child AS c
     WHERE l.id = ANY(ARRAY[c.id])
     RETURNING l.id, l.pending, l.phase
-), counted AS (
-    INSERT INTO windlass.delta (phase, waiting, scheduled)
-    SELECT d.phase, -count(*), count(*)
-    FROM counted_down AS d
-    WHERE d.pending = 0
-    GROUP BY d.phase
-)
-SELECT d.id
-FROM counted_down AS d
-WHERE d.pending = 0;
+), {{due_now(counted_down)}};
 
 -- name: settle.promote
 -- Moves given children that are due into their queues and notifies waiting instances; one whose run_at is still to come stays, and one
@@ -237,11 +216,7 @@ WITH clock AS MATERIALIZED (
         AND l.flags & {LIMIT} <> 0
     RETURNING l.phase
 ), live AS (
-    INSERT INTO windlass.job (id, created_at, ready_at, started_at, lane, generation, attempt, crashes, max_attempts, flags,
-        kind, phase, correlation, args)
-    SELECT m.id, m.created_at, {{now}}, m.started_at, m.lane, m.generation, m.attempt,
-        m.crashes, m.max_attempts, m.flags {{new_flags(m.kind)}},
-        m.kind, m.phase, m.correlation, m.args
+    {{to_queue(m, {{now}})}}
     FROM moved AS m
     ORDER BY m.id
     ON CONFLICT (id) DO NOTHING
@@ -255,10 +230,7 @@ WITH clock AS MATERIALIZED (
     FROM parked AS p
     GROUP BY p.phase
 )
-SELECT w.phase, pg_notify('windlass', w.phase)::text
-FROM windlass.wake AS w
-WHERE w.phase IN (SELECT m.phase FROM moved AS m UNION ALL SELECT '@later' FROM parked AS p)
-    AND w.waiting_until > clock_timestamp();
+{{notified(SELECT m.phase FROM moved AS m UNION ALL SELECT '@later' FROM parked AS p)}};
 
 -- name: revive.edges
 -- What the edges of these children say now. The lock makes a parent that ends meanwhile wait, and then find the child waiting;
@@ -333,3 +305,16 @@ OR EXISTS (
     USING gone AS g
     WHERE e.child = g.id
 )
+
+-- fragment: due_now(children)
+-- The last parts of a verb that counts parents: counts the children that wait for none any more as scheduled, and returns them.
+counted AS (
+    INSERT INTO windlass.delta (phase, waiting, scheduled)
+    SELECT d.phase, -count(*), count(*)
+    FROM {children} AS d
+    WHERE d.pending = 0
+    GROUP BY d.phase
+)
+SELECT d.id
+FROM {children} AS d
+WHERE d.pending = 0

@@ -126,10 +126,7 @@ WHERE l.reason = 'scheduled';
 
 -- name: settle.promote
 -- Moves given children that are due into their queues; one whose run_at is still to come stays, and one with a limit is parked.
-INSERT INTO windlass_job (id, created_at, ready_at, started_at, lane, generation, attempt, crashes, max_attempts, flags, kind,
-    phase, correlation, args)
-SELECT l.id, l.created_at, :now, l.started_at, l.lane, l.generation, l.attempt, l.crashes, l.max_attempts, l.flags, l.kind, l.phase,
-    l.correlation, l.args
+{{to_queue(l, :now)}}
 FROM windlass_job_later AS l
 WHERE l.id IN (SELECT g.value FROM json_each(:ids) AS g)
     AND l.reason = 'scheduled'

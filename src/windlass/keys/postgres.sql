@@ -16,10 +16,8 @@ WITH replaced AS (
     RETURNING l.id
 )
 SELECT r.id::text, (
-        SELECT pg_notify('windlass', w.phase)::text
-        FROM windlass.wake AS w
-        WHERE w.phase = '@later'
-            AND w.waiting_until > clock_timestamp()
+        SELECT n.pg_notify
+        FROM ({{notified('@later')}}) AS n
     )
 FROM replaced AS r;
 

@@ -91,11 +91,7 @@ WITH ended AS (
         AND t.admitted::integer = 1
     RETURNING t.job
 )
-SELECT pg_notify('windlass', w.phase)::text
-FROM windlass.wake AS w
-WHERE w.phase = '@later'
-    AND w.waiting_until > clock_timestamp()
-    AND EXISTS (SELECT FROM gone);
+{{notified(SELECT '@later' FROM gone)}};
 
 -- name: free.gone
 -- Locks places that were given up so, a page of them from a place on, and returns their jobs and gates.
@@ -229,26 +225,7 @@ WITH clock AS MATERIALIZED (
     WHERE l.id = ANY(ARRAY[p.job])
         AND NOT p.is_paced
     RETURNING l.*, p.place
-), live AS (
-    INSERT INTO windlass.job (id, created_at, ready_at, started_at, lane, generation, attempt, crashes, max_attempts, flags,
-        kind, phase, correlation, args)
-    SELECT m.id, m.created_at, c.at + (m.place - 1) * interval '1 microsecond', m.started_at, m.lane, m.generation, m.attempt,
-        m.crashes, m.max_attempts, m.flags {{new_flags(m.kind)}},
-        m.kind, m.phase, m.correlation, m.args
-    FROM moved AS m
-    CROSS JOIN clock AS c
-    ON CONFLICT (id) DO NOTHING
-), changed AS (
-    INSERT INTO windlass.delta (phase, waiting, queued)
-    SELECT m.phase, -count(*), count(*)
-    FROM moved AS m
-    GROUP BY m.phase
-), notified AS MATERIALIZED (
-    SELECT w.phase, pg_notify('windlass', w.phase)
-    FROM windlass.wake AS w
-    WHERE w.phase IN (SELECT m.phase FROM moved AS m)
-        AND w.waiting_until > clock_timestamp()
-)
+), {{queued}}
 SELECT p.job AS id, p.phase, p.key, TRUE AS is_in, p.is_paced, p.places = :limit AS is_more, (SELECT count(*) FROM notified) AS notified
 FROM placed AS p;
 
@@ -262,26 +239,7 @@ WITH clock AS MATERIALIZED (
     WHERE l.id = ANY(ARRAY[g.id])
         AND l.reason || '' = 'paced'
     RETURNING l.*, g.place
-), live AS (
-    INSERT INTO windlass.job (id, created_at, ready_at, started_at, lane, generation, attempt, crashes, max_attempts, flags,
-        kind, phase, correlation, args)
-    SELECT m.id, m.created_at, c.at + (m.place - 1) * interval '1 microsecond', m.started_at, m.lane, m.generation, m.attempt,
-        m.crashes, m.max_attempts, m.flags {{new_flags(m.kind)}},
-        m.kind, m.phase, m.correlation, m.args
-    FROM moved AS m
-    CROSS JOIN clock AS c
-    ON CONFLICT (id) DO NOTHING
-), counted AS (
-    INSERT INTO windlass.delta (phase, waiting, queued)
-    SELECT m.phase, -count(*), count(*)
-    FROM moved AS m
-    GROUP BY m.phase
-), notified AS MATERIALIZED (
-    SELECT w.phase, pg_notify('windlass', w.phase)
-    FROM windlass.wake AS w
-    WHERE w.phase IN (SELECT m.phase FROM moved AS m)
-        AND w.waiting_until > clock_timestamp()
-)
+), {{queued}}
 SELECT m.phase, count(*) AS moved, (SELECT count(*) FROM notified) AS notified
 FROM moved AS m
 GROUP BY m.phase;
@@ -496,4 +454,20 @@ CASE WHEN {job}.flags & {LIMIT} <> 0 THEN (
     SELECT t.id, l.phase, l.key, l.lim, l.rate, l.burst
     FROM taken AS t
     CROSS JOIN LATERAL jsonb_to_recordset(t.limits) AS l (phase text, key text, lim integer, rate double precision, burst integer)
+)
+
+-- fragment: queued
+-- CTEs that put the rows of `moved` into their queues, in the order of their places, count them and notify waiting instances.
+live AS (
+    {{to_queue(m, c.at + (m.place - 1) * interval '1 microsecond')}}
+    FROM moved AS m
+    CROSS JOIN clock AS c
+    ON CONFLICT (id) DO NOTHING
+), changed AS (
+    INSERT INTO windlass.delta (phase, waiting, queued)
+    SELECT m.phase, -count(*), count(*)
+    FROM moved AS m
+    GROUP BY m.phase
+), notified AS MATERIALIZED (
+    {{notified(SELECT m.phase FROM moved AS m)}}
 )

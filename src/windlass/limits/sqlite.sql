@@ -149,16 +149,12 @@ SET admitted = admitted + 1,
     used_at = :now
 WHERE (phase, key) IN (
         SELECT t.phase, t.key
-        FROM json_each(:gates) AS w
-        CROSS JOIN windlass_job_limit AS t ON t.phase = w.value ->> '$.phase' AND t.key = w.value ->> '$.key'
-        CROSS JOIN windlass_job_later AS l ON l.id = t.job
+        FROM {{placed_jobs}}
         WHERE t.admitted
             AND l.gate IS NOT NULL
     );
 SELECT t.job AS id, t.phase, t.key, FALSE AS is_in, t.rate IS NOT NULL AND f.rate IS NOT NULL AS is_paced, TRUE AS is_more, 0 AS notified
-FROM json_each(:gates) AS w
-CROSS JOIN windlass_job_limit AS t ON t.phase = w.value ->> '$.phase' AND t.key = w.value ->> '$.key'
-CROSS JOIN windlass_job_later AS l ON l.id = t.job
+FROM {{placed_jobs}}
 LEFT JOIN windlass_flow AS f ON f.phase = t.phase
 WHERE t.admitted
     AND l.gate IS NOT NULL;
@@ -167,9 +163,7 @@ SET reason = 'paced',
     gate = NULL
 WHERE id IN (
         SELECT l.id
-        FROM json_each(:gates) AS w
-        CROSS JOIN windlass_job_limit AS t ON t.phase = w.value ->> '$.phase' AND t.key = w.value ->> '$.key'
-        CROSS JOIN windlass_job_later AS l ON l.id = t.job
+        FROM {{placed_jobs}}
         WHERE t.admitted
             AND l.gate IS NOT NULL
     );
@@ -181,10 +175,7 @@ FROM json_each(:ids) AS g
 CROSS JOIN windlass_job_later AS l ON l.id = g.value
 WHERE l.reason = 'paced'
 GROUP BY l.phase;
-INSERT INTO windlass_job (id, created_at, ready_at, started_at, lane, generation, attempt, crashes, max_attempts, flags, kind,
-    phase, correlation, args)
-SELECT l.id, l.created_at, :now + g.key, l.started_at, l.lane, l.generation, l.attempt, l.crashes, l.max_attempts, l.flags, l.kind,
-    l.phase, l.correlation, l.args
+{{to_queue(l, :now + g.key)}}
 FROM json_each(:ids) AS g
 CROSS JOIN windlass_job_later AS l ON l.id = g.value
 WHERE l.reason = 'paced';
@@ -380,3 +371,9 @@ CROSS JOIN windlass_job_done AS d ON d.id = g.value ->> '$.id'
 CROSS JOIN json_each(d.limits) AS l
 WHERE d.state = 'cancelled'
     AND d.error ->> '$.code' = 'parent_not_completed';
+
+-- fragment: placed_jobs
+-- The jobs of the :gates that have limits there; those that got a place just now are admitted and still at their gate.
+json_each(:gates) AS w
+CROSS JOIN windlass_job_limit AS t ON t.phase = w.value ->> '$.phase' AND t.key = w.value ->> '$.key'
+CROSS JOIN windlass_job_later AS l ON l.id = t.job

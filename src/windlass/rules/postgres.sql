@@ -9,8 +9,7 @@
 
 -- name: rule.list
 -- Rules by name, or the one of this name.
-SELECT r.name, to_jsonb(r.parents)::text AS parents, r.kind, r.phase, to_jsonb(r.key)::text AS key, r.args::text AS args, r.policy, r.lane, r.max_attempts, r.inherit, r.source,
-    r.defined_at, r.changed_at, r.gone_at
+SELECT {{rule_columns}}
 FROM windlass.rule AS r
 WHERE (:name::text IS NULL OR r.name = :name)
 ORDER BY r.name;
@@ -18,8 +17,7 @@ ORDER BY r.name;
 -- name: rule.of
 -- The rules that these kinds are parents of, kept as they are until the transaction ends.
 SELECT pg_advisory_xact_lock_shared(hashtextextended('windlass.rule', 0))::text;
-SELECT r.name, to_jsonb(r.parents)::text AS parents, r.kind, r.phase, to_jsonb(r.key)::text AS key, r.args::text AS args, r.policy, r.lane, r.max_attempts, r.inherit, r.source,
-    r.defined_at, r.changed_at, r.gone_at
+SELECT {{rule_columns}}
 FROM windlass.rule AS r
 WHERE r.parents && :kinds::text[] -- belt: rules of other kinds are passed over where they are read
 ORDER BY r.name;
@@ -69,24 +67,7 @@ ON CONFLICT (kind) DO NOTHING;
 -- Flags jobs of these kinds that are queued or processing, a page of the table at a time, leaving out locked ones; returns where the page
 -- ends (NULL at the end of the table), the phases of those that are queued (claims at the same moment pass over rows that are locked here,
 -- so they have to be notified to scan again), and how many were left out: they may be about to end, unflagged.
-WITH page AS MATERIALIZED (
-    SELECT j.id, j.kind, j.flags
-    FROM windlass.job AS j
-    WHERE j.id > :after::uuid
-    ORDER BY j.id
-    LIMIT :limit
-), meant AS MATERIALIZED (
-    SELECT p.id
-    FROM page AS p
-    WHERE p.kind = ANY(:kinds::text[])
-        AND p.flags & {RULES} = 0
-), found AS MATERIALIZED (
-    SELECT j.id
-    FROM windlass.job AS j
-    JOIN meant AS m ON m.id = j.id
-    ORDER BY j.id
-    FOR NO KEY UPDATE OF j SKIP LOCKED
-), flagged AS (
+WITH {{unflagged(windlass.job)}}, flagged AS (
     UPDATE windlass.job AS j
     SET flags = j.flags | {RULES}
     FROM found AS f
@@ -100,24 +81,7 @@ FROM page;
 
 -- name: rule.flag_later
 -- The same for jobs that wait or are scheduled, which are not claimed.
-WITH page AS MATERIALIZED (
-    SELECT l.id, l.kind, l.flags
-    FROM windlass.job_later AS l
-    WHERE l.id > :after::uuid
-    ORDER BY l.id
-    LIMIT :limit
-), meant AS MATERIALIZED (
-    SELECT p.id
-    FROM page AS p
-    WHERE p.kind = ANY(:kinds::text[])
-        AND p.flags & {RULES} = 0
-), found AS MATERIALIZED (
-    SELECT l.id
-    FROM windlass.job_later AS l
-    JOIN meant AS m ON m.id = l.id
-    ORDER BY l.id
-    FOR NO KEY UPDATE OF l SKIP LOCKED
-), flagged AS (
+WITH {{unflagged(windlass.job_later)}}, flagged AS (
     UPDATE windlass.job_later AS l
     SET flags = l.flags | {RULES}
     FROM found AS f
@@ -282,3 +246,30 @@ EXISTS (
         WHERE k.looks = 0
             OR (k.looks = 1 AND k.since < clock.at - interval '15 seconds')
     )
+
+-- fragment: unflagged(table)
+-- CTEs: a page of a table, the jobs of that page that are of these kinds and not flagged yet, and those of them that no session has locked.
+page AS MATERIALIZED (
+    SELECT j.id, j.kind, j.flags
+    FROM {table} AS j
+    WHERE j.id > :after::uuid
+    ORDER BY j.id
+    LIMIT :limit
+), meant AS MATERIALIZED (
+    SELECT p.id
+    FROM page AS p
+    WHERE p.kind = ANY(:kinds::text[])
+        AND p.flags & {RULES} = 0
+), found AS MATERIALIZED (
+    SELECT j.id
+    FROM {table} AS j
+    JOIN meant AS m ON m.id = j.id
+    ORDER BY j.id
+    FOR NO KEY UPDATE OF j SKIP LOCKED
+)
+
+-- fragment: rule_columns
+-- What is read of a rule.
+r.name, to_jsonb(r.parents)::text AS parents, r.kind, r.phase, to_jsonb(r.key)::text AS key, r.args::text AS args,
+    r.policy, r.lane, r.max_attempts, r.inherit, r.source,
+    r.defined_at, r.changed_at, r.gone_at

@@ -3,16 +3,14 @@
 
 -- name: rule.list
 -- Rules by name, or the one of this name.
-SELECT r.name, r.parents, r.kind, r.phase, r.key, r.args, r.policy, r.lane, r.max_attempts, r.inherit, r.source, r.defined_at,
-    r.changed_at, r.gone_at
+SELECT {{rule_columns}}
 FROM windlass_rule AS r
 WHERE (:name IS NULL OR r.name = :name)
 ORDER BY r.name;
 
 -- name: rule.of
 -- The rules that these kinds are parents of.
-SELECT r.name, r.parents, r.kind, r.phase, r.key, r.args, r.policy, r.lane, r.max_attempts, r.inherit, r.source, r.defined_at,
-    r.changed_at, r.gone_at
+SELECT {{rule_columns}}
 FROM windlass_rule AS r
 WHERE EXISTS (SELECT 1 FROM json_each(r.parents) AS p WHERE p.value IN (SELECT g.value FROM json_each(:kinds) AS g)) -- belt: rules of other kinds are passed over where they are read
 ORDER BY r.name;
@@ -201,3 +199,8 @@ EXISTS (
         WHERE k.looks = 0
             OR (k.looks = 1 AND k.since < :now - 15000000)
     )
+
+-- fragment: rule_columns
+-- What is read of a rule.
+r.name, r.parents, r.kind, r.phase, r.key, r.args, r.policy, r.lane, r.max_attempts, r.inherit, r.source, r.defined_at,
+    r.changed_at, r.gone_at

@@ -3,9 +3,7 @@
 
 -- name: schedule.list
 -- All schedules by name; with a name, that one.
-SELECT s.name, s.kind, s.phase, s.args, s.expression, s.tz, s.missed, s.cap, s.jitter, s.lane, s.max_attempts, s.correlation,
-    s.due_as, s.source, s.definition, s.generation, s.created_at, s.updated_at, s.next_at, s.last_at, s.last_job, s.paused_at,
-    s.pause_reason, s.gone_at, s.skipped, s.principal
+SELECT {{schedule_columns(s)}}
 FROM windlass.schedule AS s
 WHERE :name::text IS NULL OR s.name = :name
 ORDER BY s.name;
@@ -121,3 +119,9 @@ FROM windlass.tick AS t
 WHERE t.schedule = :name
 ORDER BY t.at DESC
 LIMIT :limit;
+
+-- fragment: schedule_columns(schedule)
+-- What is read of a schedule.
+{schedule}.name, {schedule}.kind, {schedule}.phase, {schedule}.args, {schedule}.expression, {schedule}.tz, {schedule}.missed, {schedule}.cap, {schedule}.jitter, {schedule}.lane, {schedule}.max_attempts, {schedule}.correlation,
+    {schedule}.due_as, {schedule}.source, {schedule}.definition, {schedule}.generation, {schedule}.created_at, {schedule}.updated_at, {schedule}.next_at, {schedule}.last_at, {schedule}.last_job, {schedule}.paused_at,
+    {schedule}.pause_reason, {schedule}.gone_at, {schedule}.skipped, {schedule}.principal

@@ -7,9 +7,7 @@ SELECT set_config('idle_in_transaction_session_timeout', '5000', true);
 WITH clock AS MATERIALIZED (
     SELECT {{now}} AS at
 )
-SELECT s.name, s.kind, s.phase, s.args, s.expression, s.tz, s.missed, s.cap, s.jitter, s.lane, s.max_attempts, s.correlation,
-    s.due_as, s.source, s.definition, s.generation, s.created_at, s.updated_at, s.next_at, s.last_at, s.last_job, s.paused_at,
-    s.pause_reason, s.gone_at, s.skipped, s.principal, c.at AS fired_at
+SELECT {{schedule_columns(s)}}, c.at AS fired_at
 FROM windlass.schedule AS s
 CROSS JOIN clock AS c
 WHERE s.next_at <= (SELECT at FROM clock)

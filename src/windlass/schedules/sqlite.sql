@@ -9,9 +9,7 @@ LIMIT 1;
 
 -- name: fire.pick
 -- Returns due schedules, longest due first, with the current time, except those that are left to others.
-SELECT s.name, s.kind, s.phase, s.args, s.expression, s.tz, s.missed, s.cap, s.jitter, s.lane, s.max_attempts, s.correlation,
-    s.due_as, s.source, s.definition, s.generation, s.created_at, s.updated_at, s.next_at, s.last_at, s.last_job, s.paused_at,
-    s.pause_reason, s.gone_at, s.skipped, s.principal, :now AS fired_at
+SELECT {{schedule_columns(s)}}, :now AS fired_at
 FROM windlass_schedule AS s
 WHERE s.next_at <= :now
     AND s.name NOT IN (SELECT g.value FROM json_each(:without) AS g)

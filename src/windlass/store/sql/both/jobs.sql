@@ -60,3 +60,22 @@ WHERE l.id = :id::uuid
     AND l.reason IN ('scheduled', 'retry')
     AND l.run_at > {{now}}
 RETURNING id;
+
+-- fragment: to_queue(row, ready)
+-- Puts rows of job_later into the queue, each ready from a time on. FROM follows.
+INSERT INTO windlass.job (id, created_at, ready_at, started_at, lane, generation, attempt, crashes, max_attempts, flags, kind, phase,
+    correlation, args)
+SELECT {row}.id, {row}.created_at, {ready}, {row}.started_at, {row}.lane, {row}.generation, {row}.attempt, {row}.crashes,
+    {row}.max_attempts, {{queued_flags({row})}}, {row}.kind, {row}.phase, {row}.correlation, {row}.args
+
+-- fragment: cancelled(row, error)
+-- Moves rows of job or job_later to history, cancelled. FROM follows.
+INSERT INTO windlass.job_done (id, created_at, finished_at, started_at, lane, generation, attempt, crashes, max_attempts, flags, state,
+    kind, phase, correlation, args, error, outputs, progress{{history.names}})
+SELECT {row}.id, {row}.created_at, {{now}}, {row}.started_at, {row}.lane, {row}.generation, {row}.attempt, {row}.crashes,
+    {row}.max_attempts, {row}.flags, 'cancelled', {row}.kind, {row}.phase, {row}.correlation, {row}.args, {error},
+    {{outputs_of({row})}}, {{progress_of({row})}}{{history.values({row})}}
+
+-- fragment: progress_of(job)
+-- The progress of a job that has a checkpoint, else NULL.
+(SELECT {{as_progress(p)}} FROM windlass.checkpoint AS p WHERE p.job = {job}.id)

@@ -2,31 +2,33 @@
 
 -- name: list.completed
 -- Completed jobs before a cursor.
-SELECT d.id, d.kind, d.phase, d.state, d.lane, d.generation, d.attempt, d.crashes, d.max_attempts, d.args, d.correlation,
-    d.created_at, d.finished_at AS updated_at, NULL::timestamptz AS run_at, COALESCE(d.started_at, d.claimed_at) AS started_at,
-    d.claimed_at, d.finished_at, NULL::timestamptz AS cancel_at, NULL::text AS reason, 0 AS pending, d.result, d.error,
-    d.traceback, d.outputs, d.progress, d.finished_at AS error_at, NULL::timestamptz AS saved_at
-FROM windlass.job_done AS d
+{{ended_jobs}}
 WHERE d.id < :before::uuid
     AND d.state = 'completed'
-    AND (:kind::text IS NULL OR d.kind = :kind)
-    AND (:phase::text IS NULL OR d.phase = :phase)
-    AND (:correlation::text IS NULL OR COALESCE(d.correlation, d.id::text) = :correlation)
+    AND {{is_listed(d)}}
 ORDER BY d.id DESC
 LIMIT :limit;
 
 -- name: list.ended_badly
 -- Failed or cancelled jobs before a cursor; the literal condition is what lets the partial index serve it.
+{{ended_jobs}}
+WHERE d.id < :before::uuid
+    AND d.state <> 'completed' -- belt: implied by the next line; the planner needs it to prove the partial index
+    AND d.state = :state::text
+    AND {{is_listed(d)}}
+ORDER BY d.id DESC
+LIMIT :limit;
+
+-- fragment: ended_jobs
+-- Jobs of history with the columns of `get`. WHERE follows.
 SELECT d.id, d.kind, d.phase, d.state, d.lane, d.generation, d.attempt, d.crashes, d.max_attempts, d.args, d.correlation,
     d.created_at, d.finished_at AS updated_at, NULL::timestamptz AS run_at, COALESCE(d.started_at, d.claimed_at) AS started_at,
     d.claimed_at, d.finished_at, NULL::timestamptz AS cancel_at, NULL::text AS reason, 0 AS pending, d.result, d.error,
     d.traceback, d.outputs, d.progress, d.finished_at AS error_at, NULL::timestamptz AS saved_at
 FROM windlass.job_done AS d
-WHERE d.id < :before::uuid
-    AND d.state <> 'completed' -- belt: implied by the next line; the planner needs it to prove the partial index
-    AND d.state = :state::text
-    AND (:kind::text IS NULL OR d.kind = :kind)
-    AND (:phase::text IS NULL OR d.phase = :phase)
-    AND (:correlation::text IS NULL OR COALESCE(d.correlation, d.id::text) = :correlation)
-ORDER BY d.id DESC
-LIMIT :limit;
+
+-- fragment: is_listed(job)
+-- Whether a job is of the kind, phase and correlation id that are asked for.
+(:kind::text IS NULL OR {job}.kind = :kind)
+AND (:phase::text IS NULL OR {job}.phase = :phase)
+AND (:correlation::text IS NULL OR COALESCE({job}.correlation, {job}.id::text) = :correlation)

@@ -32,11 +32,7 @@ ORDER BY p.name;
 
 -- name: prune.read
 -- The whole jobs of a page, for the archive.
-SELECT d.id, d.kind, d.phase, d.state, d.lane, d.generation, d.attempt, d.crashes, d.max_attempts, d.args, d.correlation,
-    d.created_at, d.finished_at AS updated_at, NULL::timestamptz AS run_at, COALESCE(d.started_at, d.claimed_at) AS started_at,
-    d.claimed_at, d.finished_at, NULL::timestamptz AS cancel_at, NULL::text AS reason, 0 AS pending, d.result, d.error,
-    d.traceback, d.outputs, d.progress, d.finished_at AS error_at, NULL::timestamptz AS saved_at
-FROM windlass.job_done AS d
+{{ended_jobs}}
 WHERE {{one_of(d.id, :ids::uuid[])}}
 ORDER BY d.id;
 

@@ -63,10 +63,7 @@ WITH given AS MATERIALIZED (
     FROM given AS g
     GROUP BY g.phase
 )
-SELECT w.phase, pg_notify('windlass', w.phase)::text
-FROM windlass.wake AS w
-WHERE w.phase IN (SELECT CASE WHEN g.place = 'job' THEN g.phase ELSE '@later' END FROM given AS g WHERE g.notify)
-    AND w.waiting_until > clock_timestamp();
+{{notified(SELECT CASE WHEN g.place = 'job' THEN g.phase ELSE '@later' END FROM given AS g WHERE g.notify)}};
 
 -- name: enqueue.copy
 -- The columns a bulk enqueue streams; both times are the defaults, each row's own moment.
@@ -86,10 +83,7 @@ WITH given AS MATERIALIZED (
     SELECT g.phase, g.n
     FROM given AS g
 )
-SELECT w.phase, pg_notify('windlass', w.phase)::text
-FROM windlass.wake AS w
-WHERE w.phase IN (SELECT g.phase FROM given AS g WHERE g.notify)
-    AND w.waiting_until > clock_timestamp();
+{{notified(SELECT g.phase FROM given AS g WHERE g.notify)}};
 
 -- name: enqueue.lock
 -- Makes enqueues that name the same ids take turns until their transactions end. Up to 64 ids are locked one by one. Beyond that 64 locks
@@ -298,18 +292,7 @@ WITH clock AS MATERIALIZED (
         f.lane, f.generation, f.attempt, LEAST(f.crashes, 32766) + COALESCE(f.crashed, 0), f.max_attempts, f.flags, f.state, f.kind,
         f.phase, f.correlation, f.args, f.result, f.error, f.traceback,
         h.instance, f.p, f.w, f.r,
-        (
-            SELECT jsonb_agg(jsonb_build_object('phase', o.phase, 'name', o.name, 'value', o.value) ORDER BY o.at, o.phase, o.name)
-            FROM windlass.output AS o
-            WHERE o.job = f.id
-                AND o.generation = f.generation -- belt: outputs of earlier generations left with their end
-        ),
-        (
-            SELECT jsonb_build_object('done', p.done, 'total', p.total, 'position', p.position)
-            FROM windlass.checkpoint AS p
-            WHERE p.job = f.id
-        )
-        {{history.values(f)}}
+        {{outputs_of(f)}}, {{progress_of(f)}}{{history.values(f)}}
     FROM finished AS f
     CROSS JOIN clock AS c
     LEFT JOIN windlass.claim AS h ON h.token = ANY(ARRAY[f.token])
@@ -547,22 +530,7 @@ WITH ended AS (
         AND j.token IS NULL
     RETURNING j.*
 ), history AS (
-    INSERT INTO windlass.job_done (id, created_at, finished_at, started_at, lane, generation, attempt, crashes, max_attempts,
-        flags, state, kind, phase, correlation, args, error, outputs, progress{{history.names}})
-    SELECT e.id, e.created_at, {{now}}, e.started_at, e.lane, e.generation, e.attempt,
-        e.crashes, e.max_attempts, e.flags, 'cancelled', e.kind, e.phase, e.correlation, e.args,
-        :error::jsonb || jsonb_build_object('phase', e.phase, 'attempt', e.attempt, 'correlation_id', COALESCE(e.correlation, e.id::text)),
-        (
-            SELECT jsonb_agg(jsonb_build_object('phase', o.phase, 'name', o.name, 'value', o.value) ORDER BY o.at, o.phase, o.name)
-            FROM windlass.output AS o
-            WHERE o.job = e.id
-        ),
-        (
-            SELECT jsonb_build_object('done', p.done, 'total', p.total, 'position', p.position)
-            FROM windlass.checkpoint AS p
-            WHERE p.job = e.id
-        )
-        {{history.values(e)}}
+    {{cancelled(e, {{cancel_error(e)}})}}
     FROM ended AS e
 ), counted AS (
     INSERT INTO windlass.delta (phase, queued, cancelled)
@@ -591,22 +559,7 @@ WITH found AS MATERIALIZED (
     WHERE l.id = ANY(ARRAY[f.id])
     RETURNING l.*
 ), history AS (
-    INSERT INTO windlass.job_done (id, created_at, finished_at, started_at, lane, generation, attempt, crashes, max_attempts,
-        flags, state, kind, phase, correlation, args, error, outputs, progress{{history.names}})
-    SELECT e.id, e.created_at, {{now}}, e.started_at, e.lane, e.generation, e.attempt,
-        e.crashes, e.max_attempts, e.flags, 'cancelled', e.kind, e.phase, e.correlation, e.args,
-        :error::jsonb || jsonb_build_object('phase', e.phase, 'attempt', e.attempt, 'correlation_id', COALESCE(e.correlation, e.id::text)) || COALESCE({{cancel_details(e)}} '{}'),
-        (
-            SELECT jsonb_agg(jsonb_build_object('phase', o.phase, 'name', o.name, 'value', o.value) ORDER BY o.at, o.phase, o.name)
-            FROM windlass.output AS o
-            WHERE o.job = e.id
-        ),
-        (
-            SELECT jsonb_build_object('done', p.done, 'total', p.total, 'position', p.position)
-            FROM windlass.checkpoint AS p
-            WHERE p.job = e.id
-        )
-        {{history.values(e)}}
+    {{cancelled(e, {{cancel_error(e)}} || COALESCE({{cancel_details(e)}} '{}'))}}
     FROM ended AS e
 ), counted AS (
     INSERT INTO windlass.delta (phase, waiting, scheduled, queued, cancelled)
@@ -691,25 +644,13 @@ SELECT j.id, j.kind, j.phase, j.state, j.lane, j.generation, j.attempt, j.crashe
             AND {{lasts(w, clock.at)}}
     )) AS reason,
     j.pending, j.result, COALESCE(j.error, a.error) AS error, COALESCE(j.traceback, a.traceback) AS traceback,
-    COALESCE(j.outputs, (
-        SELECT jsonb_agg(jsonb_build_object('phase', o.phase, 'name', o.name, 'value', o.value) ORDER BY o.at, o.phase, o.name)
-        FROM windlass.output AS o
-        WHERE o.job = j.id
-    )) AS outputs,
-    COALESCE(j.progress, CASE WHEN p.job IS NOT NULL THEN jsonb_build_object('done', p.done, 'total', p.total, 'position', p.position) END) AS progress,
+    COALESCE(j.outputs, {{outputs_of(j)}}) AS outputs,
+    COALESCE(j.progress, CASE WHEN p.job IS NOT NULL THEN {{as_progress(p)}} END) AS progress,
     COALESCE(j.finished_at, a.ended_at) AS error_at, p.at AS saved_at
 FROM windlass.jobs AS j
 CROSS JOIN (SELECT {{now}} AS at) AS clock
 LEFT JOIN windlass.checkpoint AS p ON p.job = j.id
-LEFT JOIN LATERAL (
-    SELECT t.ended_at, t.error, t.traceback
-    FROM windlass.attempt AS t
-    WHERE t.job = j.id
-        AND t.generation = j.generation
-        AND t.phase = j.phase -- belt: the attempt that left another phase has no error, and ended when the job came here
-    ORDER BY abs(t.token) DESC
-    LIMIT 1
-) AS a ON j.reason IS NOT NULL
+LEFT JOIN {{last_attempt(j)}} AS a ON j.reason IS NOT NULL
 WHERE j.id = :id::uuid;
 
 -- name: claim.one
@@ -750,3 +691,43 @@ WITH clock AS MATERIALIZED (
 )
 SELECT *
 FROM claimed;
+
+-- fragment: notified(phases)
+-- Hints, when the transaction commits, that phases have work, to the instances that wait for them; returns the phases.
+SELECT w.phase, pg_notify('windlass', w.phase)::text
+FROM windlass.wake AS w
+WHERE w.phase IN ({phases})
+    AND w.waiting_until > clock_timestamp()
+
+-- fragment: queued_flags(row)
+-- The flags of a job that comes into its queue: those of rules, too, that were defined while it waited or while the transaction that
+-- enqueued it was open.
+{row}.flags {{new_flags({row}.kind)}}
+
+-- fragment: cancel_error(job)
+-- The error of a cancelled job.
+:error::jsonb || jsonb_build_object('phase', {job}.phase, 'attempt', {job}.attempt, 'correlation_id', COALESCE({job}.correlation, {job}.id::text))
+
+-- fragment: outputs_of(job)
+-- The outputs of a job in the order they were stored, NULL if it has none. Those of earlier generations left with their end.
+(
+    SELECT jsonb_agg(jsonb_build_object('phase', o.phase, 'name', o.name, 'value', o.value) ORDER BY o.at, o.phase, o.name)
+    FROM windlass.output AS o
+    WHERE o.job = {job}.id
+)
+
+-- fragment: as_progress(checkpoint)
+-- A checkpoint as JSON.
+jsonb_build_object('done', {checkpoint}.done, 'total', {checkpoint}.total, 'position', {checkpoint}.position)
+
+-- fragment: last_attempt(job)
+-- The last attempt that a waiting job made in its phase, one row at most.
+LATERAL (
+    SELECT t.ended_at, t.error, t.traceback
+    FROM windlass.attempt AS t
+    WHERE t.job = {job}.id
+        AND t.generation = {job}.generation
+        AND t.phase = {job}.phase -- belt: the attempt that left another phase has no error, and ended when the job came here
+    ORDER BY abs(t.token) DESC
+    LIMIT 1
+)

@@ -14,14 +14,12 @@ FROM (
     FROM windlass.job AS l
     WHERE l.id < :before::uuid
         AND (:held::boolean IS NULL OR (l.token IS NOT NULL) = :held::boolean)
-        AND (:kind::text IS NULL OR l.kind = :kind)
-        AND (:phase::text IS NULL OR l.phase = :phase)
-        AND (:correlation::text IS NULL OR COALESCE(l.correlation, l.id::text) = :correlation)
+        AND {{is_listed(l)}}
     ORDER BY l.id DESC
     LIMIT :limit
 ) AS j
 LEFT JOIN LATERAL (
-    SELECT c.at, jsonb_build_object('done', c.done, 'total', c.total, 'position', c.position) AS progress
+    SELECT c.at, {{as_progress(c)}} AS progress
     FROM windlass.checkpoint AS c
     WHERE c.job = j.id
     LIMIT 1 -- belt: the job is its key; keeps the look-up from becoming a join
@@ -49,26 +47,16 @@ FROM (
     FROM windlass.job_later AS l
     WHERE l.id < :before::uuid
         AND l.reason = ANY(:reasons::text[])
-        AND (:kind::text IS NULL OR l.kind = :kind)
-        AND (:phase::text IS NULL OR l.phase = :phase)
-        AND (:correlation::text IS NULL OR COALESCE(l.correlation, l.id::text) = :correlation)
+        AND {{is_listed(l)}}
     ORDER BY l.id DESC
     LIMIT :limit
 ) AS j
 CROSS JOIN (SELECT {{now}} AS at) AS clock
 LEFT JOIN LATERAL (
-    SELECT c.at, jsonb_build_object('done', c.done, 'total', c.total, 'position', c.position) AS progress
+    SELECT c.at, {{as_progress(c)}} AS progress
     FROM windlass.checkpoint AS c
     WHERE c.job = j.id
     LIMIT 1 -- belt: the job is its key; keeps the look-up from becoming a join
 ) AS p ON j.flags & {CHECKPOINT} <> 0
-LEFT JOIN LATERAL (
-    SELECT t.ended_at, t.error, t.traceback
-    FROM windlass.attempt AS t
-    WHERE t.job = j.id
-        AND t.generation = j.generation
-        AND t.phase = j.phase -- belt: the attempt that left another phase has no error, and ended when the job came here
-    ORDER BY abs(t.token) DESC
-    LIMIT 1
-) AS a ON j.started_at IS NOT NULL
+LEFT JOIN {{last_attempt(j)}} AS a ON j.started_at IS NOT NULL
 ORDER BY j.id DESC;

@@ -30,12 +30,7 @@ WITH clock AS MATERIALIZED (
         AND d.is_limited
     RETURNING l.phase, l.run_at
 ), live AS (
-    INSERT INTO windlass.job (id, created_at, ready_at, started_at, lane, generation, attempt, crashes, max_attempts, flags,
-        kind, phase, correlation, args)
-    SELECT m.id, m.created_at, c.at + (row_number() OVER (ORDER BY m.run_at, m.id) - 1) * interval '1 microsecond',
-        m.started_at, m.lane, m.generation, m.attempt,
-        m.crashes, m.max_attempts, m.flags {{new_flags(m.kind)}},
-        m.kind, m.phase, m.correlation, m.args
+    {{to_queue(m, c.at + (row_number() OVER (ORDER BY m.run_at, m.id) - 1) * interval '1 microsecond')}}
     FROM moved AS m
     CROSS JOIN clock AS c
     ON CONFLICT (id) DO NOTHING
@@ -50,10 +45,7 @@ WITH clock AS MATERIALIZED (
     FROM parked AS p
     GROUP BY p.phase
 ), notified AS MATERIALIZED (
-    SELECT w.phase, pg_notify('windlass', w.phase)
-    FROM windlass.wake AS w
-    WHERE w.phase IN (SELECT m.phase FROM moved AS m)
-        AND w.waiting_until > clock_timestamp()
+    {{notified(SELECT m.phase FROM moved AS m)}}
 )
 SELECT m.phase, count(*) AS moved, max(m.run_at) AS last_due, (SELECT count(*) FROM notified) AS notified
 FROM (SELECT d.phase, d.run_at FROM moved AS d UNION ALL SELECT p.phase, p.run_at FROM parked AS p) AS m

@@ -214,8 +214,7 @@ FROM json_each(:leases) AS g;
 -- name: record.lock
 -- What a fence must know of held jobs: flags, whether a cancel was asked for, and why.
 SELECT j.id, j.token, j.flags, j.cancel_at IS NOT NULL AS cancel_asked, j.cancel_reason
-FROM json_each(:leases) AS g
-CROSS JOIN windlass_job AS j ON j.id = g.value ->> '$.id'
+FROM {{given_jobs(:leases)}}
 WHERE j.token = g.value ->> '$.token'
 ORDER BY j.id;
 
@@ -231,32 +230,20 @@ SELECT j.id, j.created_at, :now, j.claimed_at, j.started_at,
     j.crashes + COALESCE(g.value ->> '$.crashed', 0), j.max_attempts,
     j.flags, g.value ->> '$.state', j.kind, j.phase, j.correlation, j.args, g.value -> '$.result', g.value -> '$.error',
     g.value ->> '$.traceback', h.instance, g.value ->> '$.p', g.value ->> '$.w', g.value ->> '$.r',
-    (
-        SELECT CASE WHEN count(*) > 0 THEN json_group_array(json_object('phase', o.phase, 'name', o.name, 'value', json(o.value))) END
-        FROM (SELECT * FROM windlass_output AS u WHERE u.job = j.id ORDER BY u.at, u.phase, u.name) AS o
-    ),
-    (
-        SELECT json_object('done', p.done, 'total', p.total, 'position', json(p.position))
-        FROM windlass_checkpoint AS p
-        WHERE p.job = j.id
-    )
-    {{history.values(j)}}
-FROM json_each(:outcomes) AS g
-CROSS JOIN windlass_job AS j ON j.id = g.value ->> '$.id'
+    {{outputs_of(j)}}, {{progress_of(j)}}{{history.values(j)}}
+FROM {{given_jobs(:outcomes)}}
 LEFT JOIN windlass_claim AS h ON h.token = j.token
 WHERE j.token = g.value ->> '$.token';
 INSERT INTO windlass_delta (phase, processing, completed, failed, cancelled)
 SELECT j.phase, -count(*), sum(g.value ->> '$.state' = 'completed'), sum(g.value ->> '$.state' = 'failed'),
     sum(g.value ->> '$.state' = 'cancelled')
-FROM json_each(:outcomes) AS g
-CROSS JOIN windlass_job AS j ON j.id = g.value ->> '$.id'
+FROM {{given_jobs(:outcomes)}}
 WHERE j.token = g.value ->> '$.token'
 GROUP BY j.phase;
 DELETE FROM windlass_job
 WHERE rowid IN (
         SELECT j.rowid
-        FROM json_each(:outcomes) AS g
-        CROSS JOIN windlass_job AS j ON j.id = g.value ->> '$.id'
+        FROM {{given_jobs(:outcomes)}}
         WHERE j.token = g.value ->> '$.token'
     )
 RETURNING id, token;
@@ -276,28 +263,24 @@ INSERT INTO windlass_job_later (id, created_at, run_at, started_at, lane, genera
 SELECT j.id, j.created_at, CAST(:now + (g.value ->> '$.delay') * 1000000 AS INTEGER), COALESCE(j.started_at, j.claimed_at), j.lane,
     j.generation, j.attempt - (g.value ->> '$.returned'), j.crashes + (g.value ->> '$.crashed'), j.max_attempts,
     (j.flags & ~{STARTED}) | (g.value ->> '$.crashed'), 'retry', j.kind, j.phase, j.correlation, j.args
-FROM json_each(:outcomes) AS g
-CROSS JOIN windlass_job AS j ON j.id = g.value ->> '$.id'
+FROM {{given_jobs(:outcomes)}}
 WHERE j.token = g.value ->> '$.token';
 INSERT INTO windlass_attempt (job, token, started_at, ended_at, generation, attempt, outcome, phase, error, traceback,
     instance, processor, waited_ms, ran_ms)
 SELECT j.id, j.token, j.claimed_at, :now, j.generation, j.attempt, g.value ->> '$.outcome', j.phase, g.value -> '$.error',
     g.value ->> '$.traceback', h.instance, g.value ->> '$.p', g.value ->> '$.w', g.value ->> '$.r'
-FROM json_each(:outcomes) AS g
-CROSS JOIN windlass_job AS j ON j.id = g.value ->> '$.id'
+FROM {{given_jobs(:outcomes)}}
 LEFT JOIN windlass_claim AS h ON h.token = j.token
 WHERE j.token = g.value ->> '$.token';
 INSERT INTO windlass_delta (phase, processing, scheduled)
 SELECT j.phase, -count(*), count(*)
-FROM json_each(:outcomes) AS g
-CROSS JOIN windlass_job AS j ON j.id = g.value ->> '$.id'
+FROM {{given_jobs(:outcomes)}}
 WHERE j.token = g.value ->> '$.token'
 GROUP BY j.phase;
 DELETE FROM windlass_job
 WHERE rowid IN (
         SELECT j.rowid
-        FROM json_each(:outcomes) AS g
-        CROSS JOIN windlass_job AS j ON j.id = g.value ->> '$.id'
+        FROM {{given_jobs(:outcomes)}}
         WHERE j.token = g.value ->> '$.token'
     )
 RETURNING id, token;
@@ -309,27 +292,23 @@ INSERT INTO windlass_attempt (job, token, started_at, ended_at, generation, atte
     instance, processor, waited_ms, ran_ms)
 SELECT j.id, j.token, j.claimed_at, :now, j.generation, j.attempt, g.value ->> '$.outcome', j.phase,
     h.instance, g.value ->> '$.p', g.value ->> '$.w', g.value ->> '$.r'
-FROM json_each(:outcomes) AS g
-CROSS JOIN windlass_job AS j ON j.id = g.value ->> '$.id'
+FROM {{given_jobs(:outcomes)}}
 LEFT JOIN windlass_claim AS h ON h.token = j.token
 WHERE j.token = g.value ->> '$.token';
 DELETE FROM windlass_checkpoint
 WHERE job IN (
         SELECT j.id
-        FROM json_each(:outcomes) AS g
-        CROSS JOIN windlass_job AS j ON j.id = g.value ->> '$.id'
+        FROM {{given_jobs(:outcomes)}}
         WHERE j.token = g.value ->> '$.token'
     );
 INSERT INTO windlass_delta (phase, queued, processing)
 SELECT j.phase, 0, -count(*)
-FROM json_each(:outcomes) AS g
-CROSS JOIN windlass_job AS j ON j.id = g.value ->> '$.id'
+FROM {{given_jobs(:outcomes)}}
 WHERE j.token = g.value ->> '$.token'
 GROUP BY j.phase
 UNION ALL
 SELECT g.value ->> '$.phase', count(*), 0
-FROM json_each(:outcomes) AS g
-CROSS JOIN windlass_job AS j ON j.id = g.value ->> '$.id'
+FROM {{given_jobs(:outcomes)}}
 WHERE j.token = g.value ->> '$.token'
 GROUP BY g.value ->> '$.phase';
 UPDATE windlass_job
@@ -355,8 +334,7 @@ INSERT INTO windlass_attempt (job, token, started_at, ended_at, generation, atte
     instance, processor, waited_ms, ran_ms)
 SELECT j.id, j.token, j.claimed_at, :now, j.generation, j.attempt, g.value ->> '$.outcome', j.phase, g.value -> '$.error',
     h.instance, g.value ->> '$.p', g.value ->> '$.w', g.value ->> '$.r'
-FROM json_each(:outcomes) AS g
-CROSS JOIN windlass_job AS j ON j.id = g.value ->> '$.id'
+FROM {{given_jobs(:outcomes)}}
 LEFT JOIN windlass_claim AS h ON h.token = j.token
 WHERE j.token = g.value ->> '$.token'
     AND (
@@ -365,8 +343,7 @@ WHERE j.token = g.value ->> '$.token'
     );
 INSERT INTO windlass_delta (phase, queued, processing)
 SELECT j.phase, count(*), -count(*)
-FROM json_each(:outcomes) AS g
-CROSS JOIN windlass_job AS j ON j.id = g.value ->> '$.id'
+FROM {{given_jobs(:outcomes)}}
 WHERE j.token = g.value ->> '$.token'
 GROUP BY j.phase;
 UPDATE windlass_job
@@ -429,21 +406,7 @@ WHERE j.id = :id;
 
 -- name: cancel.queued
 -- Ends a queued job.
-INSERT INTO windlass_job_done (id, created_at, finished_at, started_at, lane, generation, attempt, crashes, max_attempts, flags,
-    state, kind, phase, correlation, args, error, outputs, progress{{history.names}})
-SELECT j.id, j.created_at, :now, j.started_at, j.lane, j.generation, j.attempt, j.crashes, j.max_attempts, j.flags, 'cancelled',
-    j.kind, j.phase, j.correlation, j.args,
-    json_set(:error, '$.phase', j.phase, '$.attempt', j.attempt, '$.correlation_id', COALESCE(j.correlation, j.id)),
-    (
-        SELECT CASE WHEN count(*) > 0 THEN json_group_array(json_object('phase', o.phase, 'name', o.name, 'value', json(o.value))) END
-        FROM (SELECT * FROM windlass_output AS u WHERE u.job = j.id ORDER BY u.at, u.phase, u.name) AS o
-    ),
-    (
-        SELECT json_object('done', p.done, 'total', p.total, 'position', json(p.position))
-        FROM windlass_checkpoint AS p
-        WHERE p.job = j.id
-    )
-    {{history.values(j)}}
+{{cancelled(j, {{cancel_error(j)}})}}
 FROM windlass_job AS j
 WHERE j.id = :id
     AND j.token IS NULL;
@@ -460,24 +423,7 @@ RETURNING id, flags;
 -- name: cancel.later
 -- Ends jobs that wait for one of these reasons. One that ends because of a parent names the first that did not complete; its edge was marked
 -- before, in the same transaction.
-INSERT INTO windlass_job_done (id, created_at, finished_at, started_at, lane, generation, attempt, crashes, max_attempts, flags,
-    state, kind, phase, correlation, args, error, outputs, progress{{history.names}})
-SELECT l.id, l.created_at, :now, l.started_at, l.lane, l.generation, l.attempt, l.crashes, l.max_attempts, l.flags, 'cancelled',
-    l.kind, l.phase, l.correlation, l.args,
-    json_patch(
-        json_set(:error, '$.phase', l.phase, '$.attempt', l.attempt, '$.correlation_id', COALESCE(l.correlation, l.id)),
-        COALESCE({{cancel_details(l)}} '{}', '{}')
-    ),
-    (
-        SELECT CASE WHEN count(*) > 0 THEN json_group_array(json_object('phase', o.phase, 'name', o.name, 'value', json(o.value))) END
-        FROM (SELECT * FROM windlass_output AS u WHERE u.job = l.id ORDER BY u.at, u.phase, u.name) AS o
-    ),
-    (
-        SELECT json_object('done', p.done, 'total', p.total, 'position', json(p.position))
-        FROM windlass_checkpoint AS p
-        WHERE p.job = l.id
-    )
-    {{history.values(l)}}
+{{cancelled(l, json_patch({{cancel_error(l)}}, COALESCE({{cancel_details(l)}} '{}', '{}')))}}
 FROM windlass_job_later AS l
 WHERE l.id IN (SELECT g.value FROM json_each(:ids) AS g)
     AND l.reason IN (SELECT r.value FROM json_each(:reasons) AS r);
@@ -554,23 +500,12 @@ SELECT j.id, j.kind, j.phase, j.state, j.lane, j.generation, j.attempt, j.crashe
             AND {{lasts(w, :now)}}
     )) AS reason,
     j.pending, j.result, COALESCE(j.error, a.error) AS error, COALESCE(j.traceback, a.traceback) AS traceback,
-    COALESCE(j.outputs, (
-        SELECT CASE WHEN count(*) > 0 THEN json_group_array(json_object('phase', o.phase, 'name', o.name, 'value', json(o.value))) END
-        FROM (SELECT * FROM windlass_output AS u WHERE u.job = j.id ORDER BY u.at, u.phase, u.name) AS o
-    )) AS outputs,
-    COALESCE(j.progress, CASE WHEN p.job IS NOT NULL THEN json_object('done', p.done, 'total', p.total, 'position', json(p.position)) END) AS progress,
+    COALESCE(j.outputs, {{outputs_of(j)}}) AS outputs,
+    COALESCE(j.progress, CASE WHEN p.job IS NOT NULL THEN {{as_progress(p)}} END) AS progress,
     COALESCE(j.finished_at, a.ended_at) AS error_at, p.at AS saved_at
 FROM windlass_jobs AS j
 LEFT JOIN windlass_checkpoint AS p ON p.job = j.id
-LEFT JOIN windlass_attempt AS a ON j.reason IS NOT NULL AND a.job = j.id AND a.token = (
-        SELECT t.token
-        FROM windlass_attempt AS t
-        WHERE t.job = j.id
-            AND t.generation = j.generation
-            AND t.phase = j.phase -- belt: the attempt that left another phase has no error, and ended when the job came here
-        ORDER BY abs(t.token) DESC
-        LIMIT 1
-    )
+LEFT JOIN windlass_attempt AS a ON j.reason IS NOT NULL AND {{is_last_attempt(a, j)}}
 WHERE j.id = :id;
 
 -- name: claim.one
@@ -599,3 +534,41 @@ WHERE id = :id
     AND changes() = 1
 RETURNING id, token, kind, phase, lane, generation, attempt, max_attempts, crashes, flags, args, correlation, created_at,
     ready_at, claimed_at;
+
+-- fragment: given_jobs(list)
+-- The jobs that a JSON array names by their ids; the one that holds a job has to prove it by its token.
+json_each({list}) AS g
+CROSS JOIN windlass_job AS j ON j.id = g.value ->> '$.id'
+
+-- fragment: queued_flags(row)
+-- The flags of a job that comes into its queue. No enqueue is open while a rule is defined, and the jobs that wait are flagged by the scan
+-- that follows (rule.flag_later), so nothing has to be added here.
+{row}.flags
+
+-- fragment: cancel_error(job)
+-- The error of a cancelled job.
+json_set(:error, '$.phase', {job}.phase, '$.attempt', {job}.attempt, '$.correlation_id', COALESCE({job}.correlation, {job}.id))
+
+-- fragment: outputs_of(job)
+-- The outputs of a job in the order they were stored, NULL if it has none. Those of earlier generations left with their end.
+(
+    SELECT CASE WHEN count(*) > 0 THEN json_group_array(json_object('phase', o.phase, 'name', o.name, 'value', json(o.value))) END
+    FROM (SELECT * FROM windlass_output AS u WHERE u.job = {job}.id ORDER BY u.at, u.phase, u.name) AS o
+)
+
+-- fragment: as_progress(checkpoint)
+-- A checkpoint as JSON.
+json_object('done', {checkpoint}.done, 'total', {checkpoint}.total, 'position', json({checkpoint}.position))
+
+-- fragment: is_last_attempt(attempt, job)
+-- The attempt is the last one that a waiting job made in its phase: what to join it on.
+{attempt}.job = {job}.id
+AND {attempt}.token = (
+    SELECT t.token
+    FROM windlass_attempt AS t
+    WHERE t.job = {job}.id
+        AND t.generation = {job}.generation
+        AND t.phase = {job}.phase -- belt: the attempt that left another phase has no error, and ended when the job came here
+    ORDER BY abs(t.token) DESC
+    LIMIT 1
+)

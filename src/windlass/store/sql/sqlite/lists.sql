@@ -7,16 +7,14 @@ SELECT j.id, j.kind, j.phase, CASE WHEN j.token IS NULL THEN 'queued' ELSE 'proc
     max(COALESCE(j.claimed_at, j.ready_at), COALESCE(p.at, 0)) AS updated_at,
     j.ready_at AS run_at, COALESCE(j.started_at, j.claimed_at) AS started_at, j.claimed_at, NULL AS finished_at, j.cancel_at,
     CASE WHEN w.name IS NOT NULL THEN 'paused' END AS reason, 0 AS pending, NULL AS result, NULL AS error, NULL AS traceback, NULL AS outputs,
-    CASE WHEN p.job IS NOT NULL THEN json_object('done', p.done, 'total', p.total, 'position', json(p.position)) END AS progress,
+    CASE WHEN p.job IS NOT NULL THEN {{as_progress(p)}} END AS progress,
     NULL AS error_at, p.at AS saved_at
 FROM windlass_job AS j
 LEFT JOIN windlass_checkpoint AS p ON p.job = j.id
 LEFT JOIN windlass_phase AS w ON w.name = j.phase AND j.token IS NULL AND {{lasts(w, :now)}}
 WHERE j.id < :before
     AND (:held IS NULL OR (j.token IS NOT NULL) = :held)
-    AND (:kind IS NULL OR j.kind = :kind)
-    AND (:phase IS NULL OR j.phase = :phase)
-    AND (:correlation IS NULL OR COALESCE(j.correlation, j.id) = :correlation)
+    AND {{is_listed(j)}}
 ORDER BY j.id DESC
 LIMIT :limit;
 
@@ -31,23 +29,13 @@ SELECT l.id, l.kind, l.phase,
     ) AS updated_at,
     l.run_at, l.started_at, NULL AS claimed_at, NULL AS finished_at, NULL AS cancel_at, l.reason, l.pending, NULL AS result,
     a.error, a.traceback, NULL AS outputs,
-    CASE WHEN p.job IS NOT NULL THEN json_object('done', p.done, 'total', p.total, 'position', json(p.position)) END AS progress,
+    CASE WHEN p.job IS NOT NULL THEN {{as_progress(p)}} END AS progress,
     a.ended_at AS error_at, p.at AS saved_at
 FROM windlass_job_later AS l
 LEFT JOIN windlass_checkpoint AS p ON p.job = l.id
-LEFT JOIN windlass_attempt AS a ON a.job = l.id AND a.token = (
-        SELECT t.token
-        FROM windlass_attempt AS t
-        WHERE t.job = l.id
-            AND t.generation = l.generation
-            AND t.phase = l.phase -- belt: the attempt that left another phase has no error, and ended when the job came here
-        ORDER BY abs(t.token) DESC
-        LIMIT 1
-    )
+LEFT JOIN windlass_attempt AS a ON {{is_last_attempt(a, l)}}
 WHERE l.id < :before
     AND l.reason IN (SELECT g.value FROM json_each(:reasons) AS g)
-    AND (:kind IS NULL OR l.kind = :kind)
-    AND (:phase IS NULL OR l.phase = :phase)
-    AND (:correlation IS NULL OR COALESCE(l.correlation, l.id) = :correlation)
+    AND {{is_listed(l)}}
 ORDER BY l.id DESC
 LIMIT :limit;

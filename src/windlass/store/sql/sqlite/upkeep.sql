@@ -12,53 +12,20 @@ LIMIT 1;
 -- Moves due jobs into their queues with a fresh ready_at, oldest due first and a microsecond apart; one with a limit is parked instead. Returns
 -- for each phase how many moved or were parked, and the last due time among them.
 SELECT l.phase, count(*) AS moved, max(l.run_at) AS last_due, 0 AS notified
-FROM (
-    SELECT d.rowid AS row
-    FROM windlass_job_later AS d
-    WHERE d.reason IN ('scheduled', 'retry', 'inbox')
-        AND d.run_at <= :now
-    ORDER BY d.run_at, d.id
-    LIMIT :limit
-) AS due
-CROSS JOIN windlass_job_later AS l ON l.rowid = due.row
+FROM {{due_jobs}}
 GROUP BY l.phase;
-INSERT INTO windlass_job (id, created_at, ready_at, started_at, lane, generation, attempt, crashes, max_attempts, flags, kind,
-    phase, correlation, args)
-SELECT l.id, l.created_at,
-    :now + row_number() OVER (ORDER BY l.run_at, l.id) - 1, -- belt: `due` comes in this order, but SQL does not promise it
-    l.started_at, l.lane, l.generation, l.attempt, l.crashes, l.max_attempts, l.flags, l.kind, l.phase, l.correlation, l.args
-FROM (
-    SELECT d.rowid AS row
-    FROM windlass_job_later AS d
-    WHERE d.reason IN ('scheduled', 'retry', 'inbox')
-        AND d.run_at <= :now
-    ORDER BY d.run_at, d.id
-    LIMIT :limit
-) AS due
-CROSS JOIN windlass_job_later AS l ON l.rowid = due.row
+{{to_queue(l, :now + row_number() OVER (ORDER BY l.run_at, l.id) - 1)}} -- belt: `due` comes in this order, but SQL does not promise it
+FROM {{due_jobs}}
 WHERE l.flags & {LIMIT} = 0;
 INSERT INTO windlass_delta (phase, scheduled, queued)
 SELECT l.phase, -count(*), count(*)
-FROM (
-    SELECT d.rowid AS row
-    FROM windlass_job_later AS d
-    WHERE d.reason IN ('scheduled', 'retry', 'inbox')
-        AND d.run_at <= :now
-    ORDER BY d.run_at, d.id
-    LIMIT :limit
-) AS due
-CROSS JOIN windlass_job_later AS l ON l.rowid = due.row
+FROM {{due_jobs}}
 WHERE l.reason <> 'inbox'
     AND l.flags & {LIMIT} = 0
 GROUP BY l.phase;
 DELETE FROM windlass_job_later
 WHERE rowid IN (
-        SELECT d.rowid AS row
-        FROM windlass_job_later AS d
-        WHERE d.reason IN ('scheduled', 'retry', 'inbox')
-            AND d.run_at <= :now
-        ORDER BY d.run_at, d.id
-        LIMIT :limit
+        {{promote_page}}
     )
     AND flags & {LIMIT} = 0;
 INSERT INTO windlass_delta (phase, waiting, scheduled)
@@ -154,3 +121,19 @@ WHERE job IN (SELECT g.value FROM json_each(:ids) AS g);
 DELETE FROM windlass_job_done
 WHERE id IN (SELECT g.value FROM json_each(:ids) AS g);
 SELECT json_array_length(:ids);
+
+-- fragment: promote_page
+-- A page of due jobs, oldest due first.
+SELECT d.rowid AS row
+FROM windlass_job_later AS d
+WHERE d.reason IN ('scheduled', 'retry', 'inbox')
+    AND d.run_at <= :now
+ORDER BY d.run_at, d.id
+LIMIT :limit
+
+-- fragment: due_jobs
+-- The rows of that page, in its order.
+(
+    {{promote_page}}
+) AS due
+CROSS JOIN windlass_job_later AS l ON l.rowid = due.row
