@@ -189,11 +189,13 @@ def find_in(source: str, dialect: str, file: str) -> list[Mutant]:
 
 
 def _tokens(source: str) -> list[_Token]:
-    """Words and signs with their depth; comments and space left out."""
+    """Words and signs with their depth; comments and space left out. A block ends with a semicolon."""
     tokens: list[_Token] = []
     depth = 0
     for match in _TOKEN.finditer(source):
         text = match[0]
+        if _BLOCK.match(text):  # ends the clause before it: a fragment has no semicolon
+            tokens.append(_Token(";", match.start(), 0))
         if text.isspace() or text.startswith("--"):
             continue
         word = text.upper()

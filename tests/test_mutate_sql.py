@@ -132,6 +132,21 @@ UPDATE t SET n = 1 WHERE e OR f;
     ]
 
 
+def test_a_guard_ends_with_its_fragment() -> None:
+    source = """-- fragment: x(a)
+-- Rows.
+SELECT n
+FROM t
+WHERE t.a = {a}
+    AND t.b < now()
+
+-- fragment: y(a)
+-- An expression.
+{a} + 1
+"""
+    assert texts(source) == [("t.a = {a}", "TRUE", "guard"), ("t.b < now()", "TRUE", "guard")]
+
+
 def test_locks_limits_and_the_order_of_claims_are_guards_too() -> None:
     source = """-- name: claim.pick
 SELECT t.id, row_number() OVER (ORDER BY t.n)
