@@ -337,3 +337,15 @@ def test_jobs_at_a_gate_or_waiting_for_the_rate_rise_too(store: Store, clock: Ma
     with store.db.effect(5) as tx:
         tx.connection.execute(f"UPDATE {prefix(store)}job_later SET risen = NULL")
     assert store.limits.age() == 3
+
+
+def test_a_phase_where_no_job_waits_for_the_rate_is_left_out(store: Store) -> None:
+    """Its bucket is empty, one of its jobs is scheduled, and a job of another phase waits for its own rate."""
+    paced(store, 2)
+    store.limits.pace()
+    assert store.limits.pace() is None
+    one(store, delay=timedelta(minutes=1), limits=[JobLimit(phase=PHASE, rate=FIVE)])
+    assert store.limits.pace() is None
+    enqueue(store, "other", n=2, limits=[JobLimit(phase="other", rate=Rate(2, 1))])
+    assert store.limits.assign()
+    assert store.limits.pace() == pytest.approx(0.5)
