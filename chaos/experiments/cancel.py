@@ -12,7 +12,7 @@ from chaos.checker import FINAL, rows
 from chaos.findings import Findings
 from chaos.settings import DEFAULT, QUICK, Leases
 from windlass.errors import IllegalTransitionError, JobNotFoundError
-from windlass.model import CancelAnswer
+from windlass.model import CancelResult
 
 STORES = ("postgres", "sqlite")
 
@@ -61,7 +61,7 @@ def run(bed: Bed, plan: Plan, findings: Findings) -> None:
         [
             job
             for job, answer in answers.items()
-            if answer == CancelAnswer.CANCELLED and jobs[job].state != "cancelled"
+            if answer == CancelResult.CANCELLED and jobs[job].state != "cancelled"
         ],
     )
     findings.none(

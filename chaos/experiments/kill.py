@@ -37,8 +37,8 @@ def run(bed: Bed, plan: Plan, findings: Findings) -> None:
     for _ in range(plan.kills):
         place = bed.random.randrange(plan.workers)
         victim = serving[place]
-        bed.keep_busy(victim, lambda: _enqueue(bed, plan, MORE))
         time.sleep(bed.random.random() * 0.3)
+        bed.keep_busy(victim, lambda: _enqueue(bed, plan, MORE))  # last: it is to die with jobs in its hands
         killed.append(deaths.kill(bed, victim))
         serving[place] = bed.worker(settings=plan.leases.settings)
     findings.holds("drained", True, bed.drained(quiet=plan.leases.lease + 60))

@@ -1,8 +1,8 @@
-"""Settings from code, a TOML file and the environment, each with where it came from.
+"""Settings from code, a TOML file and the environment, each with its origin.
 
 Later sources win: defaults, then the file, then the environment, then code. Keys are dotted (``background.retry.attempts``); in the file
-dots are tables, in the environment the key is WINDLASS_ and the words in capitals (``WINDLASS_BACKGROUND_RETRY_ATTEMPTS``). Everything
-that is wrong is found at once, and named with its key, its value, where it came from and what is allowed.
+dots are tables, in the environment the key is WINDLASS_ and the words in capitals (``WINDLASS_BACKGROUND_RETRY_ATTEMPTS``). All errors
+are reported at once, each with its key, its value, its origin and the allowed values.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ FILE = "windlass.toml"
 PREFIX = "WINDLASS_"
 DEFAULT_URL = "sqlite:///windlass.db"
 HIDDEN = "***"
-NEARLY = 0.9  # how much alike a variable is to one of ours that was probably meant
+NEARLY = 0.9  # similarity from which on an unknown variable counts as a misspelt one
 _LOCK_KEYS = {
     "enabled": "background.redis_lock_enabled",
     "required": "background.redis_lock_required",
@@ -47,7 +47,7 @@ _LOCK_KEYS = {
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A key: what it may be, what it is otherwise, and what it is for."""
+    """A key: its allowed values, its default, and its purpose."""
 
     key: str
     read: Callable[[Any], Any]
@@ -56,17 +56,17 @@ class Known:
     about: str
     is_secret: bool = False
     aliases: tuple[str, ...] = ()
-    is_hidden: bool = False  # not even a part of a bad value is shown
+    is_hidden: bool = False  # no part of a wrong value is shown
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """The environment variables that set it, the usual one first."""
+        """The environment variables that set it, the main one first."""
         return (PREFIX + self.key.upper().replace(".", "_"), *self.aliases)
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A value and where it came from."""
+    """A value and its origin."""
 
     key: str
     value: Any
@@ -75,7 +75,7 @@ class Item:
 
     @property
     def shown(self) -> str:
-        """The value as people may see it."""
+        """The value without secrets."""
         return without_secrets(str(self.value)) if self.is_secret else str(self.value)
 
 
@@ -100,7 +100,7 @@ class Config:
 
     @cached_property
     def retry(self) -> Exponential:
-        """The retry policy of kinds that have none of their own."""
+        """The retry policy of kinds without their own."""
         base, longest = "background.retry.base_delay_ms", "background.retry.max_delay_ms"
         if self[longest] < self[base]:
             least = f"at least {base} ({self[base]:g}, {self.origin(base)})"
@@ -114,7 +114,7 @@ class Config:
 
     @property
     def locks(self) -> LockSettings:
-        """Where idempotency locks are kept, and how long they live."""
+        """The settings of locks on requests."""
         try:
             return LockSettings(**{name: self[key] for name, key in _LOCK_KEYS.items()})
         except ConfigError as error:
@@ -123,7 +123,7 @@ class Config:
 
     @property
     def settings(self) -> Settings:
-        """How instances run."""
+        """The settings of instances."""
         given = {name: self[key] for name, key in _WORKER_KEYS.items()}
         try:
             return Settings(**given)
@@ -140,7 +140,7 @@ def load(
     file: str | Path | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Config:
-    """Read all sources. Without ``file`` a windlass.toml in the current folder is read if there is one, or what WINDLASS_CONFIG names."""
+    """Read all sources. Without ``file``, reads the file that WINDLASS_CONFIG names, or windlass.toml in the current folder if it exists."""
     environ = os.environ if environ is None else environ
     problems: list[ConfigError] = []
     found: dict[str, tuple[Any, str]] = {}
@@ -167,14 +167,14 @@ def load(
     _raise(problems)
     config = Config(items)
     try:
-        config.settings, config.retry, config.locks  # noqa: B018  what only shows together
+        config.settings, config.retry, config.locks  # noqa: B018  checks that need several values
     except ConfigError as error:
         _raise([error])
     return config
 
 
 def _profile(name: str, profile: Settings) -> dict[str, Item]:
-    """What a profile says otherwise than the defaults."""
+    """The values of a profile that differ from the defaults."""
     chosen = ((key, getattr(profile, field)) for field, key in _WORKER_KEYS.items())
     return {
         key: Item(key, value, f"profile {name}", is_secret=False)
@@ -187,18 +187,17 @@ def _item(key: str, value: Any, origin: str) -> Item:
     known = KNOWN.get(key)
     if known is None:
         near = did_you_mean(key, KNOWN)
-        raise ConfigError(
-            key, HIDDEN, because=f"there is no such key ({origin}){near}"
-        )  # it may be a secret's
+        # The value may be a secret.
+        raise ConfigError(key, HIDDEN, because=f"there is no such key ({origin}){near}")
     try:
         return Item(key, known.read(value), origin, known.is_secret)
     except (ValueError, TypeError) as error:
-        told = HIDDEN if known.is_hidden else without_secrets(str(value)) if known.is_secret else value
-        raise ConfigError(key, told, f"{known.allowed} ({origin})") from (None if known.is_hidden else error)
+        shown = HIDDEN if known.is_hidden else without_secrets(str(value)) if known.is_secret else value
+        raise ConfigError(key, shown, f"{known.allowed} ({origin})") from (None if known.is_hidden else error)
 
 
 def _misspelt(environ: Mapping[str, str]) -> Iterator[ConfigError]:
-    """Variables that are nearly ours. Others that begin alike are somebody's: Kubernetes makes some for each service."""
+    """Variables whose names are similar to known ones. Others with the prefix are ignored: Kubernetes makes some for each service."""
     ours = {f"{PREFIX}CONFIG", *(variable for known in KNOWN.values() for variable in known.variables)}
     for variable in sorted(environ.keys() - ours):
         if variable.startswith(PREFIX) and (near := did_you_mean(variable, ours, NEARLY)):
@@ -243,7 +242,7 @@ def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-# ---------------------------------------------------------------------- what there is
+# ---------------------------------------------------------------------- the keys
 
 
 def _flag(value: Any) -> bool:
@@ -297,7 +296,7 @@ def _number(key: str, allowed: Range, default: float | None, about: str) -> Know
 
 
 def _worker_keys() -> Iterator[Known]:
-    """Every number of ``Settings`` under ``worker.``; what it may be stands there."""
+    """Every number of ``Settings`` under ``worker.``, with its range."""
     usual = Settings()
     for name, allowed in RANGES.items():
         if (key := _WORKER_KEYS[name]).startswith("worker."):
@@ -308,7 +307,7 @@ _WORKER_KEYS = {
     name: "runtime.max_concurrent_calls" if name == "max_concurrent_calls" else f"worker.{name}"
     for name in (*RANGES, "processors")
 }
-"""The key of each setting of an instance that a file or a variable can give."""
+"""The key of each setting of an instance that a file or a variable can set."""
 
 _MILLISECONDS = Range(1, LONGEST * 1000, "milliseconds")
 _ALL = (
@@ -323,23 +322,23 @@ _ALL = (
     _number("background.retry.max_delay_ms", _MILLISECONDS, 300_000.0, "the longest wait"),
     _number("background.retry.jitter_ratio", Range(0, 1), 0.2, "how far waits are spread"),
     _number("background.timeout_ms", replace(_MILLISECONDS, or_none="no limit"), TIME_LIMIT * 1000,
-            "the time limit of phases that do not say"),
+            "the time limit of phases without their own"),
     _number("background.processors", PROCESSOR_RANGE, PROCESSORS,
-            "processors of phases that do not say"),
+            "processors of phases without their own number"),
     _number("background.lock_ttl_ms", TTL_MS, 300_000, "how long a lock lives unless it is renewed"),
     _number("background.lock_fallback_ttl_ms", TTL_MS, 60_000,
-            "the same for the lock in memory that stands in while Redis is away; at most lock_ttl_ms"),
+            "the same for the lock in memory while Redis is away; at most lock_ttl_ms"),
     Known("background.lock_prefix", _text, "bg:req:", "1 to 200 characters without spaces", "what a lock's key begins with; the request's id follows"),
     Known("background.redis_lock_enabled", _flag, True, "true or false", "whether locks are kept in Redis",
           aliases=("BACKGROUND_REDIS_LOCK_ENABLED",)),
-    Known("background.redis_lock_required", _flag, False, "true or false", "whether no lock means no work",
+    Known("background.redis_lock_required", _flag, False, "true or false", "whether a request without a lock is refused",
           aliases=("BACKGROUND_REDIS_LOCK_REQUIRED",)),
     Known("principal.keys", _optional(TokenKeys.parse), None,
           "ids with keys of 32 bytes in base64, the one that seals first: new:BASE64,old:BASE64",
           "keys of the tokens that jobs keep; the first one seals, all of them open", is_secret=True, is_hidden=True),
     _number("runtime.max_concurrent_calls", RANGES["max_concurrent_calls"], None,
             "jobs one instance runs at once"),
-    Known("worker.profile", _one_of("default", "gentle"), "default", "default or gentle", "which figures the others start from"),
+    Known("worker.profile", _one_of("default", "gentle"), "default", "default or gentle", "the defaults of the other settings"),
     Known("worker.processors", _counts, {}, "whole numbers by phase: a table, or welcome=4,report=2",
           "processors of single phases in this instance"),
     *_worker_keys(),

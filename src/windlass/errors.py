@@ -112,7 +112,7 @@ class EnqueueUnknownError(StoreUnreachableError):
     def __init__(self, ids: Sequence[str], why: str) -> None:
         many = f"{len(ids)} jobs were" if len(ids) > 1 else f"job {ids[0]} was"
         super().__init__(
-            f"whether {many} stored is unknown: the reply of the database was lost, and it could not be asked again ({why}). Repeat the "
+            f"whether {many} stored is unknown: the reply of the database was lost, and it could not be read again ({why}). Repeat the "
             "call with the same ids (`ids` of this error; the option `id`, or NewJob(id=...)): what is stored is not stored twice"
         )
         self.ids, self.why = tuple(ids), why

@@ -1,4 +1,4 @@
-"""Numbers that callers and settings give: one check and one wording for all of them. True and False are no numbers here."""
+"""Checks of numbers in calls and settings, with one error text for all. True and False are no numbers here."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def is_number(value: object, least: float = -inf, most: float = inf) -> TypeGuar
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The values a number may have."""
+    """The allowed values of a number."""
 
     least: float
     most: float
     unit: str = ""
     is_whole: bool = False
-    or_none: str = ""  # what None means, where it is allowed
+    or_none: str = ""  # what None means, if it is allowed
 
     @property
     def allowed(self) -> str:
@@ -40,13 +40,13 @@ class Range:
         return f"{text}, or None for {self.or_none}" if self.or_none else text
 
     def check(self, name: str, value: object) -> None:
-        """Refuse a value outside, under the name it was given."""
+        """Raise ``ConfigError`` for a value outside the range; ``name`` is the key in the error."""
         is_known = isinstance(value, int) or not self.is_whole
         if not ((is_known and is_number(value, self.least, self.most)) or (value is None and self.or_none)):
             raise ConfigError(name, value, self.allowed)
 
     def read(self, value: Any) -> Any:
-        """A value from a file or the environment, where a number may be a text; ValueError or TypeError for one that is not allowed."""
+        """Convert a value of a file or the environment, where a number may be text; ValueError or TypeError for a wrong one."""
         if self.or_none and (value is None or str(value).lower() in ("none", "")):
             return None
         if isinstance(value, bool) or (self.is_whole and isinstance(value, float) and value % 1):

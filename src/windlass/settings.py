@@ -13,12 +13,12 @@ from typing import Any, Self
 from windlass.errors import ConfigError, check_names
 from windlass.ranges import Range
 
-SHORTEST = 0.01  # seconds between two looks at anything; less would keep a core busy with looking
-LONGEST = 30 * 86_400  # seconds; more than anybody waits for, and less than the largest date or timer
+SHORTEST = 0.01  # seconds between two checks; a shorter interval would keep a core busy
+LONGEST = 30 * 86_400  # seconds; longer than any reasonable wait, and within the range of dates and timers
 MOST_DAYS = 3_650  # for what is kept
 MOST_PROCESSORS = 100_000  # of one phase in one instance
-PROCESSORS = 10  # of a phase that does not say
-TIME_LIMIT = 300.0  # seconds; of an attempt of a phase that does not say
+PROCESSORS = 10  # of a phase without its own number
+TIME_LIMIT = 300.0  # seconds; of an attempt of a phase without its own limit
 
 
 _INTERVAL = Range(SHORTEST, LONGEST, "seconds")
@@ -52,7 +52,7 @@ RANGES: Mapping[str, Range] = {
     "rollup_days": Range(0, MOST_DAYS, "days"),
     "erase_principal_after": Range(0, MOST_DAYS * 86_400, "seconds", or_none="never"),
 }
-"""What each number may be. A setting that is no number is checked by itself."""
+"""The allowed values of each number. Settings that are not numbers are checked separately."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,8 +119,8 @@ class Settings:
 
     @classmethod
     def gentle(cls, **changes: Any) -> Self:
-        """The figures of a system that only polls: a scan a minute for ten jobs that nobody touched for half a minute, and a look for
-        stuck ones every five. What is the same there (ten processors, three a cycle of five seconds, a thousand in memory, a health
+        """Settings of a system that only polls: a scan a minute for ten jobs that did not change for half a minute, and a check for stuck
+        jobs every five minutes. Other numbers (ten processors, three jobs a cycle of five seconds, a thousand jobs in memory, a health
         check every half minute) are the defaults."""
         return cls(
             **{

@@ -307,7 +307,7 @@ def test_lines_about_a_lock_have_the_ids_of_its_job(tmp_path: Path, valkey_url: 
     def losing(ctx: windlass.Context) -> str:
         redis_client.delete(f"bg:req:{ctx.job_id}")
         locks: Any = one.locks
-        (hold,) = (reference() for reference in locks._holds.values())
+        (hold,) = (reference() for reference in locks._held.values())
         hold.renew()
         return str(two.process_request(ctx.job_id).status)
 

@@ -84,7 +84,7 @@ def test_the_killed_demo_goes_on_where_it_was(start, tmp_path: Path) -> None:
         eventually(lambda: _are_gone(workers), "the end of the workers")
         assert store.jobs.list(JobFilter(state=State.QUEUED), limit=1).jobs
     facts, err = finish(start())
-    assert "going on with" in err
+    assert "continuing with" in err
     _is_right(facts)
     again, _ = finish(start())  # all done: a new round in the same file
     _is_right(again)

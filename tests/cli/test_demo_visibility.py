@@ -49,12 +49,13 @@ def test_on_a_private_postgres_too(start: Start) -> None:
     assert finished(start("--postgres")) == RIGHT
 
 
+@pytest.mark.long
 def test_after_ctrl_c_the_next_start_goes_on(start: Start, tmp_path: Path) -> None:
     first = start()
     until_under_way(first)
     first.send_signal(signal.SIGINT)
     _, err = first.communicate(timeout=PATIENCE)
-    assert first.returncode == 130 and "goes on with the next start" in err
+    assert first.returncode == 130 and "the next start continues with" in err
     second = start()
     assert finished(second) == RIGHT
     with open_store(f"sqlite:///{tmp_path}/windlass-demo.db") as store:
@@ -69,6 +70,7 @@ def test_after_a_kill_the_next_start_goes_on(start: Start) -> None:
     assert finished(start()) == RIGHT
 
 
+@pytest.mark.long
 def test_a_second_round_follows_a_finished_one(start: Start, tmp_path: Path) -> None:
     assert finished(start()) == RIGHT
     assert finished(start()) == RIGHT

@@ -21,7 +21,7 @@ def told(*heard: tuple[float, signal.Signals]) -> list[bool]:
     counted = []
     for moment, number in heard:
         at = moment
-        signals.hear(number)
+        signals.add(number)
         counted.append(signals.wait(0))
     return counted
 
@@ -42,7 +42,7 @@ def test_a_person_is_heard_at_once() -> None:
 def test_nothing_heard_is_no_stop() -> None:
     signals = StopSignals()
     assert (signals.wait(0.01), signals.is_stopping, signals.is_interrupted) == (False, False, False)
-    signals.hear(signal.SIGINT)
+    signals.add(signal.SIGINT)
     assert (signals.wait(), signals.is_stopping, signals.is_interrupted) == (True, True, True)
 
 

@@ -136,7 +136,7 @@ def gather(store: Store, other: Store) -> Crowd:
 def _gather_limited(store: Store, keeper: Holder, ids: dict[str, str]) -> None:
     """Jobs with limits: held, queued, at a gate, waiting for a rate, being retried, ended, not looked at yet, debounced."""
     slow = Rate(0.001, 1)
-    store.limits.tell([Flow(phase="crowd.both", limit=2, rate=slow, age=LONG)])
+    store.limits.define([Flow(phase="crowd.both", limit=2, rate=slow, age=LONG)])
 
     def limited(name: str, phase: str, rate: Rate | None = None, **options: Any) -> None:
         limits = [JobLimit(phase=phase, key="k", limit=2, rate=rate)]

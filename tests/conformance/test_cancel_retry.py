@@ -16,8 +16,8 @@ from windlass.model import (
     ON_REQUEST,
     Advanced,
     After,
-    CancelAnswer,
     Cancelled,
+    CancelResult,
     Completed,
     Failed,
     Flag,
@@ -42,7 +42,7 @@ def test_a_job_nobody_holds_is_cancelled_at_once(store: Store, clock: ManualCloc
             job_id = store.enqueuer.enqueue_in(tx, [NewJob(kind="work")])[0].id
     else:
         job_id = one(store, delay=timedelta(seconds=5) if kind == "scheduled" else None)
-    assert store.jobs.cancel(job_id, "not needed") is CancelAnswer.CANCELLED
+    assert store.jobs.cancel(job_id, "not needed") is CancelResult.CANCELLED
     job = store.jobs.get(job_id)
     assert job.state is State.CANCELLED and job.finished_at == clock.now()
     assert job.error == {
@@ -95,9 +95,9 @@ def test_a_held_job_is_asked_to_stop(store: Store, opened: Callable[[], Store], 
     stranger.claim("work", 1)
     store.jobs.cancel(other)
     asked_at = clock.now()
-    assert store.jobs.cancel(job_id) is CancelAnswer.REQUESTED
+    assert store.jobs.cancel(job_id) is CancelResult.REQUESTED
     clock.advance(1)
-    assert store.jobs.cancel(job_id) is CancelAnswer.REQUESTED
+    assert store.jobs.cancel(job_id) is CancelResult.REQUESTED
     job = store.jobs.get(job_id)
     assert job.state is State.PROCESSING and job.cancel_requested_at == asked_at
     assert holder.checkpoint(lease, done=1) is True

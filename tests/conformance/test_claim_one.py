@@ -75,14 +75,16 @@ def test_only_one_of_two_gets_it(opened: Callable[[], Store]) -> None:
 
 def test_a_later_job_can_be_made_due(store: Store) -> None:
     job, waiting = one(store, delay=timedelta(hours=1)), one(store)
-    assert store.upkeep.hurry(job) and not store.upkeep.hurry(job) and not store.upkeep.hurry(waiting)
-    assert not store.upkeep.hurry("no id")
+    assert (
+        store.upkeep.make_due(job) and not store.upkeep.make_due(job) and not store.upkeep.make_due(waiting)
+    )
+    assert not store.upkeep.make_due("no id")
     store.upkeep.promote()
     holder = store.join()
     lease = holder.claim_one(job)
     assert lease is not None
     holder.retry_later(lease, BOOM, timedelta(hours=1))
-    assert store.upkeep.hurry(job), "a retry, too"
+    assert store.upkeep.make_due(job), "a retry, too"
     child = one(store, after=[])
     assert state(store, child) is State.QUEUED
 

@@ -16,7 +16,7 @@ from windlass.features import Store, open_store
 from windlass.model import (
     After,
     Archived,
-    CancelAnswer,
+    CancelResult,
     DependencyPolicy,
     Key,
     KeyScope,
@@ -298,7 +298,7 @@ def test_a_job_that_is_pruned_right_after_a_cancel_or_retry_was_cancelled_or_ret
 
     monkeypatch.setattr(store.db, "transact", then_prune)
     if verb == "cancel":
-        assert store.jobs.cancel(job) is CancelAnswer.CANCELLED
+        assert store.jobs.cancel(job) is CancelResult.CANCELLED
     else:
         assert store.jobs.retry(job).generation == 2
     with pytest.raises(JobNotFoundError):

@@ -73,7 +73,7 @@ def break_beats(engine: Engine) -> Callable[[], None]:
         return real(**options)
 
     holder.beat = beat
-    engine._heartbeat.soon()
+    engine._heartbeat.beat_soon()
     assert has_failed.wait(PATIENCE)  # one thread beats: no beat from before can renew the lease any more
     return away.clear
 

@@ -88,8 +88,8 @@ class ProcessBench:
         if lease is None:
             lease = replace(make_lease(phase.name), kind=phase.kind, args_json=Json(json.dumps(arguments)))
         now = time.monotonic()
-        is_alone = phase.where is not Where.PROCESS  # as the floor has it
-        running = RunningAttempt(lease, phase, TouchedProcessor(phase.name, 7), now, now, is_alone)
+        is_isolated = phase.where is not Where.PROCESS  # as the floor has it
+        running = RunningAttempt(lease, phase, TouchedProcessor(phase.name, 7), now, now, is_isolated)
         self.executor.submit([running])
         return running
 

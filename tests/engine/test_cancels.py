@@ -17,8 +17,8 @@ from tests.engine.shop import Shop
 from tests.waiting import PATIENCE
 from windlass.features import open_store
 from windlass.handlers.context import Context
-from windlass.model import CancelAnswer, NewJob, State
-from windlass.store.jobs.holder import CancelAsked
+from windlass.model import CancelResult, NewJob, State
+from windlass.store.jobs.holder import CancelRequest
 
 pytestmark = [pytest.mark.one_database, pytest.mark.timing]
 
@@ -50,7 +50,7 @@ def test_a_running_job_that_is_cancelled_stops_and_cleans_up(shop: Shop, colour:
     job = long.enqueue()
     engine = shop.serve()
     assert begun.wait(PATIENCE)
-    assert shop.store.jobs.cancel(job.id, "not needed") is CancelAnswer.REQUESTED
+    assert shop.store.jobs.cancel(job.id, "not needed") is CancelResult.REQUESTED
     shop.drained(engine)
     assert cleaned.is_set() and shop.job(job).state is State.CANCELLED
     assert (shop.job(job).error or {})["message"] == "not needed"
@@ -87,7 +87,7 @@ def test_a_cancel_that_is_heard_late_does_not_stop_the_next_run(shop: Shop) -> N
     job = brief.enqueue()
     engine = shop.serve()
     assert begun.wait(PATIENCE)
-    engine._stopper.cancel(CancelAsked(job.id, 0))
+    engine._stopper.cancel(CancelRequest(job.id, 0))
     shop.drained(engine)
     assert shop.job(job).state is State.COMPLETED
 
@@ -99,7 +99,7 @@ def test_an_idle_instance_does_not_ask_for_cancels(shop: Shop) -> None:
     engine = shop.serve(lease=60.0, heartbeat=30.0, phases=("work",))
     asked: list[float] = []
 
-    def cancels() -> list[CancelAsked]:
+    def cancels() -> list[CancelRequest]:
         asked.append(time.monotonic())
         return []
 

@@ -25,7 +25,7 @@ def clock() -> Clock:
 
 def discovery(clock: Clock, *phases: str, **changes: object) -> Discovery:
     made = Discovery(phases or ("a",), Settings().changed(**changes), clock)
-    made.heard(True)
+    made.set_listening(True)
     return made
 
 
@@ -48,7 +48,7 @@ def test_every_phase_is_looked_at_at_the_start_and_they_take_turns(clock: Clock)
     for _ in range(6):
         want = must(found.next(roomy))
         order.append(want.phase)
-        found.learn(want, want.limit)
+        found.claimed(want, want.limit)
     assert order in (list("abcabc"), list("bcabca"), list("cabcab"))
 
 
@@ -60,30 +60,30 @@ def test_the_first_turn_is_anybodys(clock: Clock) -> None:
 
 def test_an_empty_phase_is_left_alone_until_the_scan_or_a_hint(clock: Clock) -> None:
     found = discovery(clock, scan=5.0)
-    found.learn(must(found.next(roomy)), 0)
+    found.claimed(must(found.next(roomy)), 0)
     assert found.next(roomy) is None and found.wait() == pytest.approx(5.0)
     clock.now += 4.9
     assert found.next(roomy) is None
     clock.now += 0.2
-    found.learn(must(found.next(roomy)), 0)
+    found.claimed(must(found.next(roomy)), 0)
     assert found.hint("a") and must(found.next(roomy)).phase == "a"
     assert not found.hint("unknown")
 
 
 def test_after_a_hint_it_is_looked_again_once_because_a_commit_may_come_late(clock: Clock) -> None:
     found = discovery(clock)
-    found.learn(must(found.next(roomy)), 0)
+    found.claimed(must(found.next(roomy)), 0)
     found.hint("a")
-    found.learn(must(found.next(roomy)), 0)
+    found.claimed(must(found.next(roomy)), 0)
     assert found.next(roomy) is None and found.wait() == pytest.approx(AGAIN)
     clock.now += AGAIN * 1.01
-    found.learn(must(found.next(roomy)), 0)
+    found.claimed(must(found.next(roomy)), 0)
     assert found.next(roomy) is None and found.wait() > 1
 
 
 def test_a_full_claim_is_followed_by_the_next_at_once_and_no_room_means_no_claim(clock: Clock) -> None:
     found = discovery(clock)
-    found.learn(must(found.next(roomy)), 10)
+    found.claimed(must(found.next(roomy)), 10)
     assert found.next(full) is None
     assert must(found.next(roomy)).limit == 10
 
@@ -127,8 +127,8 @@ def test_the_room_in_memory_bounds_a_claim(clock: Clock) -> None:
 
 def test_without_notifications_the_scan_is_more_frequent(clock: Clock) -> None:
     found = discovery(clock, scan=5.0, scan_unheard=1.0)
-    found.heard(False)
-    found.learn(must(found.next(roomy)), 0)
+    found.set_listening(False)
+    found.claimed(must(found.next(roomy)), 0)
     assert found.wait() == pytest.approx(1.0)
 
 
@@ -154,10 +154,10 @@ def test_what_could_not_be_used_is_left_alone_whatever_hints_come(clock: Clock) 
 def test_after_a_claim_that_found_less_than_it_asked_for_it_is_looked_again_once(clock: Clock) -> None:
     """Where some jobs were just enqueued, more are on their way, and their hints may have been held back."""
     found = discovery(clock, scan=5.0)
-    found.learn(must(found.next(roomy)), 3)
+    found.claimed(must(found.next(roomy)), 3)
     assert found.next(roomy) is None and found.wait() == pytest.approx(AGAIN)
     clock.now += AGAIN * 1.01
-    found.learn(must(found.next(roomy)), 0)
+    found.claimed(must(found.next(roomy)), 0)
     assert found.next(roomy) is None and found.wait() == pytest.approx(5.0)
 
 
@@ -167,15 +167,15 @@ def test_a_hint_that_comes_while_a_claim_is_under_way_is_not_lost_with_its_answe
     clock.now += 0.05
     found.hint("a")
     clock.now += AGAIN * 4  # the answer takes longer than the second look waits
-    found.learn(want, 0, began)
+    found.claimed(want, 0, began)
     assert must(found.next(roomy)).phase == "a", "the claim has not seen what the hint was about"
     want, began = must(found.next(roomy)), clock.now + 0.001
     clock.now += 0.01
-    found.learn(want, 0, began)
+    found.claimed(want, 0, began)
     assert found.next(roomy) is None
     clock.now += 6
     began = clock.now
     found.hint("a")
     clock.now += AGAIN * 4
-    found.nothing(["a"], began)
+    found.found_empty(["a"], began)
     assert must(found.next(roomy)).phase == "a"

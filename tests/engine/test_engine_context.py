@@ -100,7 +100,7 @@ def test_in_a_coroutine_the_context_does_not_block_the_event_loop(shop: Shop) ->
 
     @pipe.phase("two")
     async def two(ctx: Context) -> dict[str, Any]:
-        hold: Any = ctx._hold
+        hold: Any = ctx._store
 
         class Slow:
             """Answers when the neighbour has had its turn."""
@@ -118,7 +118,7 @@ def test_in_a_coroutine_the_context_does_not_block_the_event_loop(shop: Shop) ->
                 return call
 
         slow: Any = Slow()
-        ctx._hold = slow
+        ctx._store = slow
         before = await ctx.resume_async()
         await ctx.checkpoint_async({"page": 1}, done=1, total=2)
         after = await ctx.resume_async()

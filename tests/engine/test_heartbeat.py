@@ -14,7 +14,7 @@ from windlass.engine.heartbeat import Heartbeat
 from windlass.engine.stats import Stats
 from windlass.errors import StoreUnreachableError
 from windlass.settings import Settings
-from windlass.store.jobs.holder import Beat, CancelAsked
+from windlass.store.jobs.holder import Beat, CancelRequest
 
 pytestmark = pytest.mark.timing
 
@@ -27,15 +27,15 @@ class Holder:
     def __init__(self) -> None:
         self.beats: list[float] = []
         self.looks: list[float] = []
-        self.told: list[CancelAsked] = []
+        self.told: list[CancelRequest] = []
         self.answers: list[Callable[[], None]] = []
         """What the next beats do, in this order, before they answer."""
         self.left: list[float] = []
         """What was left of the lease after each good beat."""
 
-    def cancels(self) -> list[CancelAsked]:
+    def cancels(self) -> list[CancelRequest]:
         self.looks.append(time.monotonic())
-        return [CancelAsked("a job", 1)]
+        return [CancelRequest("a job", 1)]
 
     def beat(self) -> Beat:
         self.beats.append(time.monotonic())
@@ -100,8 +100,8 @@ def test_every_beat_that_was_asked_for_is_made(heartbeat: Heartbeat, holder: Hol
     """A claim whose reply was lost shortly after another's is too young for the first one's beat; it must have its own, or it
     waits for the regular one."""
     began = time.monotonic()
-    heartbeat.soon(0.2)
-    heartbeat.soon(0.6)
+    heartbeat.beat_soon(0.2)
+    heartbeat.beat_soon(0.6)
     eventually(lambda: len(holder.beats) == 2)
     assert [at - began >= due for at, due in zip(holder.beats, (0.2, 0.6), strict=True)] == [True, True]
 
@@ -110,11 +110,11 @@ def test_every_beat_that_was_asked_for_is_made(heartbeat: Heartbeat, holder: Hol
 def test_a_look_for_cancels_is_one_read_at_most_twice_a_second(heartbeat: Heartbeat, holder: Holder) -> None:
     """A busy file is committed to thousands of times a second; what was committed last must still be seen."""
     while len(holder.looks) < 4:
-        heartbeat.look()
+        heartbeat.check_cancels()
         time.sleep(0.001)
-    eventually(lambda: not heartbeat.is_looking)
+    eventually(lambda: not heartbeat.is_check_planned)
     last = time.monotonic()
-    heartbeat.look()
+    heartbeat.check_cancels()
     eventually(lambda: holder.looks[-1] >= last)
     assert min(after - before for before, after in pairwise(holder.looks[:4])) > 0.4
     assert holder.beats == [] and set(holder.told) == {("a job", 1)}
@@ -135,7 +135,7 @@ def test_a_lease_is_counted_from_before_its_beat_was_sent(
 ) -> None:
     """The database counts from some moment of the call; only the one before it is surely not too late."""
     holder.answers = [lambda: time.sleep(0.3)]
-    started(lease=30.0, heartbeat=20.0).soon()
+    started(lease=30.0, heartbeat=20.0).beat_soon()
     eventually(lambda: holder.left)
     assert 20.0 < holder.left[0] <= 30.0 - 0.3
 
@@ -146,6 +146,6 @@ def test_a_beat_that_failed_is_repeated_after_a_second(
     """A whole heartbeat later half of the lease may be gone."""
     holder.answers = [failing(StoreUnreachableError("away"))]
     heartbeat = started(lease=60.0, heartbeat=30.0)
-    heartbeat.soon()
+    heartbeat.beat_soon()
     eventually(lambda: len(holder.beats) == 2)
     assert 0.9 < holder.beats[1] - holder.beats[0] < 25.0

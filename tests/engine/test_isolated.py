@@ -12,7 +12,7 @@ import pytest
 from tests.engine import process_handlers as handlers
 from tests.engine.shop import Shop
 from windlass.engine.engine import Engine
-from windlass.engine.workload import MOST_ALONE, MOST_APART
+from windlass.engine.workload import MAX_ISOLATED, MAX_WAITING_SUSPECTS
 from windlass.model import Enqueued, State
 
 pytestmark = [pytest.mark.one_database, pytest.mark.timing]
@@ -58,16 +58,16 @@ def waiting(engine: Engine) -> int:
 
 def test_those_that_wait_for_a_process_hold_no_processor(shop: Shop, tmp_path: Path) -> None:
     """Seven suspects for four places, and seven processors: three are for the others."""
-    jobs = suspects(shop, tmp_path, MOST_ALONE + 3)
+    jobs = suspects(shop, tmp_path, MAX_ISOLATED + 3)
     engine = shop.serve()
-    shop.until(lambda: begun(tmp_path) == MOST_ALONE and waiting(engine) == 3)
+    shop.until(lambda: begun(tmp_path) == MAX_ISOLATED and waiting(engine) == 3)
     fresh = tmp_path / "fresh"
     fresh.mkdir()
     (fresh / "go").touch()
     for n in range(3):
         job = shop.app.enqueue("wait_for", path=str(fresh / f"begun-{n}"), go=str(fresh / "go"))
         shop.until(lambda: shop.job(job).state is State.COMPLETED)  # noqa: B023
-    assert begun(tmp_path) == MOST_ALONE and waiting(engine) == 3
+    assert begun(tmp_path) == MAX_ISOLATED and waiting(engine) == 3
     (tmp_path / "go").touch()
     shop.drained(engine)
     assert [shop.job(job).state for job in jobs] == [State.COMPLETED] * len(jobs)
@@ -75,27 +75,27 @@ def test_those_that_wait_for_a_process_hold_no_processor(shop: Shop, tmp_path: P
 
 def test_one_that_waits_for_a_process_is_not_known_to_run(shop: Shop, tmp_path: Path) -> None:
     """Its instance may die before it is entered, and that is not to be charged to it."""
-    jobs = suspects(shop, tmp_path, MOST_ALONE + 1)
+    jobs = suspects(shop, tmp_path, MAX_ISOLATED + 1)
     engine = shop.serve()
-    shop.until(lambda: begun(tmp_path) == MOST_ALONE and waiting(engine) == 1)
+    shop.until(lambda: begun(tmp_path) == MAX_ISOLATED and waiting(engine) == 1)
     table = "windlass_job" if shop.store.db.dialect == "sqlite" else "windlass.job"
     started = {str(row[0]) for row in shop.run(f"SELECT id FROM {table} WHERE flags & 2 <> 0")}
-    assert len(started) == MOST_ALONE and started < {job.id for job in jobs}
+    assert len(started) == MAX_ISOLATED and started < {job.id for job in jobs}
     (tmp_path / "go").touch()
     shop.drained(engine)
 
 
 def test_one_that_waits_for_a_process_can_be_cancelled_and_is_given_back(shop: Shop, tmp_path: Path) -> None:
-    jobs = suspects(shop, tmp_path, MOST_ALONE + 2)
+    jobs = suspects(shop, tmp_path, MAX_ISOLATED + 2)
     engine = shop.serve()
-    shop.until(lambda: begun(tmp_path) == MOST_ALONE and waiting(engine) == 2)
+    shop.until(lambda: begun(tmp_path) == MAX_ISOLATED and waiting(engine) == 2)
     *_, cancelled, left = [job for job in jobs if not (tmp_path / f"begun-{jobs.index(job)}").exists()]
     shop.store.jobs.cancel(cancelled.id)
     shop.until(lambda: shop.job(cancelled).state is State.CANCELLED)
     assert waiting(engine) == 1
     engine.stop(grace=0)
     assert shop.job(left).state is State.QUEUED and shop.job(left).attempt == 0
-    assert begun(tmp_path) == MOST_ALONE
+    assert begun(tmp_path) == MAX_ISOLATED
 
 
 def fresh_ones_end(shop: Shop, folder: Path) -> None:
@@ -112,21 +112,21 @@ def held(shop: Shop) -> int:
     return shop.store.phases.counts()["wait_for"].processing
 
 
-@pytest.mark.parametrize("processors", [MOST_ALONE + 2, 20])
+@pytest.mark.parametrize("processors", [MAX_ISOLATED + 2, 20])
 def test_an_instance_leaves_suspects_to_others_and_goes_on_with_fresh_jobs(
     shop: Shop, tmp_path: Path, processors: int
 ) -> None:
     """I-9. With the many processors one claim brings more than may wait: the rest goes back at once."""
     jobs = suspects(shop, tmp_path, 20, processors)
     first = shop.serve(recovery=600.0)
-    shop.until(lambda: begun(tmp_path) == MOST_ALONE)
+    shop.until(lambda: begun(tmp_path) == MAX_ISOLATED)
     fresh_ones_end(shop, tmp_path / "fresh-1")
-    shop.until(lambda: held(shop) <= MOST_ALONE + MOST_APART)
-    assert 0 < waiting(first) <= MOST_APART
+    shop.until(lambda: held(shop) <= MAX_ISOLATED + MAX_WAITING_SUSPECTS)
+    assert 0 < waiting(first) <= MAX_WAITING_SUSPECTS
     second = shop.serve(recovery=600.0)
-    shop.until(lambda: begun(tmp_path) == 2 * MOST_ALONE)
+    shop.until(lambda: begun(tmp_path) == 2 * MAX_ISOLATED)
     fresh_ones_end(shop, tmp_path / "fresh-2")
-    shop.until(lambda: held(shop) <= 2 * (MOST_ALONE + MOST_APART))
+    shop.until(lambda: held(shop) <= 2 * (MAX_ISOLATED + MAX_WAITING_SUSPECTS))
     (tmp_path / "go").touch()
     shop.drained(first)
     shop.drained(second)

@@ -59,7 +59,7 @@ class Duties:
 
 
 class Stepper:
-    def hear(self, is_listening: bool) -> None: ...
+    def set_listening(self, is_listening: bool) -> None: ...
 
 
 def test_after_a_reconnect_it_is_asked_what_is_due_as_well_as_what_is_queued() -> None:

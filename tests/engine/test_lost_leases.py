@@ -102,7 +102,7 @@ def test_a_lease_that_cannot_be_renewed_ends_by_our_own_clock(shop: Shop) -> Non
     shop.until(lambda: ends)
     assert 0 < ends[0] <= 3.5, "before the lease was over"
     assert engine.stats.report().count("self_stops") == 1
-    assert "lease: it could not be renewed in time; nothing is claimed" in engine.report().degraded
+    assert "lease: not renewed in time; no jobs are claimed" in engine.report().degraded
     frozen.set()
     shop.drained(engine)
     assert shop.job(job).result == "again"

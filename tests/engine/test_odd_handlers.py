@@ -23,7 +23,7 @@ from windlass.engine.executors.threads import ThreadExecutor
 from windlass.engine.recorder import Recorder
 from windlass.engine.stats import Stats
 from windlass.errors import ConfigError, WindlassError
-from windlass.model import CancelAnswer, Failed, JobError, State, Verdict
+from windlass.model import CancelResult, Failed, JobError, State, Verdict
 from windlass.model.retry import custom, fixed
 from windlass.model.signals import Cancel, Fail, Retry
 
@@ -71,8 +71,8 @@ RAISED: dict[str, tuple[Any, Any, str]] = {
     "retry with a number": (lambda: Retry(5), SOON, "write Retry(after=5)"),  # type: ignore[arg-type]
     "fail with a number": (lambda: Fail(404, "not found"), SOON, "not found"),  # type: ignore[arg-type]
     "fail with an exception": (lambda: Fail("gone", ValueError("x")), SOON, "ValueError: x"),  # type: ignore[arg-type]
-    "bottomless": (BottomlessError, SOON, "BottomlessError, which cannot be looked at"),
-    "nameless": (NamelessError, SOON, "an exception, which cannot be looked at"),
+    "bottomless": (BottomlessError, SOON, "BottomlessError, which cannot be described"),
+    "nameless": (NamelessError, SOON, "an exception, which cannot be described"),
     "exiting": (ExitingError, SOON, "ExitingError"),
     "a policy of seconds": (lambda: ValueError("mine"), Seconds(), "mine"),
     "a policy that leaves": (lambda: ValueError("mine"), custom(2, leave), "mine"),
@@ -150,7 +150,7 @@ def test_a_log_that_cannot_tell_an_end_does_not_undo_it(
     monkeypatch.setattr("windlass.observe.events.ended", broken)
     failed = [Failed(lease(), JobError(type="E", code="e", message="m")) for _ in range(3)]
     ended = Recorder(Stats()).recorded(failed, [Verdict.RECORDED] * 3)
-    assert sum(ended.values()) == 3 and "could not be told" in caplog.text
+    assert sum(ended.values()) == 3 and "could not be logged" in caplog.text
 
 
 def test_a_lost_lease_of_another_job_is_an_error_like_others(shop: Shop) -> None:
@@ -208,7 +208,7 @@ def test_a_cancelled_job_that_hangs_holds_up_nobody(shop: Shop) -> None:
     engine = shop.serve()
     first, behind = hang.enqueue(n=0), hang.enqueue(n=1)
     shop.until(lambda: shop.job(first).state is State.PROCESSING)
-    assert shop.store.jobs.cancel(first.id) is CancelAnswer.REQUESTED
+    assert shop.store.jobs.cancel(first.id) is CancelResult.REQUESTED
     shop.drained(engine)
     over.set()
     assert shop.job(first).state is State.CANCELLED and shop.job(behind).state is State.COMPLETED
@@ -268,7 +268,7 @@ def test_a_job_that_stops_its_own_engine_is_told_why_not(shop: Shop, colour: str
     engine = shop.serve()
     job = work.enqueue()
     shop.drained(engine)
-    assert "asked the engine that runs it to stop" in (shop.job(job).error or {})["message"]
+    assert "called stop() of the engine that runs it" in (shop.job(job).error or {})["message"]
     assert engine.state == "running"
 
 

@@ -13,7 +13,7 @@ import windlass
 from tests.app.test_build import config
 from tests.engine.leases import lease
 from windlass.engine.places import Places
-from windlass.engine.workload import MOST_ALONE, Workload
+from windlass.engine.workload import MAX_ISOLATED, Workload
 from windlass.handlers.registry import Registry
 from windlass.model import Flag
 from windlass.settings import Settings
@@ -61,8 +61,8 @@ def test_a_place_that_a_suspect_gives_back_is_told_of() -> None:
     places, told = Places(threading.Semaphore(50)), []
     places.on_free(lambda: told.append(1))
     full = workload(places, a=20)
-    full.offer(replace(lease("a"), flags=Flag.SUSPECT) for _ in range(MOST_ALONE + 2))
-    assert len(full.assign()) == MOST_ALONE and len(told) == 2
+    full.offer(replace(lease("a"), flags=Flag.SUSPECT) for _ in range(MAX_ISOLATED + 2))
+    assert len(full.assign()) == MAX_ISOLATED and len(told) == 2
 
 
 def test_a_stopped_worker_is_told_no_more_and_can_go(tmp_path: Path) -> None:

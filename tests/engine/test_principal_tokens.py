@@ -153,7 +153,7 @@ def test_a_sealed_token_of_another_job_or_a_lost_key_fails_closed(keyed: Shop) -
     (((first,),), ((second,),)) = rows
     for job, text in zip(swapped, (second, first), strict=True):
         keyed.run(f"UPDATE {table} SET token = '{text}' WHERE job = '{job.id}'")
-        keyed.store.upkeep.hurry(job.id)
+        keyed.store.upkeep.make_due(job.id)
     keyed.drained(keyed.serve())
     assert [code(keyed.job(job)) for job in (*swapped, lost_id)] == [
         "seal_broken",

@@ -95,8 +95,8 @@ def test_a_death_takes_what_the_job_started_with_it(shared: ProcessBench, tmp_pa
     ("handler", "told"),
     [
         (handlers.close_everything, "exit code 1"),
-        (handlers.shut_down_everything, "closed its line"),
-        (handlers.write_rubbish, "no message"),
+        (handlers.shut_down_everything, "closed its socket"),
+        (handlers.write_rubbish, "an invalid message"),
     ],
 )
 def test_a_job_that_breaks_the_line_is_a_crash(shared: ProcessBench, handler: Any, told: str) -> None:

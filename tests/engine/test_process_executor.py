@@ -162,7 +162,7 @@ def test_a_policy_sees_what_was_raised(benches: Callable[..., ProcessBench]) -> 
     teapot, refused = seen
     assert isinstance(teapot, RemoteError) and isinstance(teapot, handlers.TeapotError)
     assert teapot.status == 418 and "answered 418" in str(teapot)
-    assert teapot.windlass_told.type == "TeapotError" and teapot.windlass_told.traceback
+    assert teapot.windlass_error.type == "TeapotError" and teapot.windlass_error.traceback
     assert isinstance(refused, ConnectionRefusedError) and refused.errno == 111
 
 

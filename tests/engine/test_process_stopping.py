@@ -194,7 +194,7 @@ def test_what_cannot_be_killed_is_waited_for_once(tmp_path: Path, monkeypatch: p
     bench.start(handlers.sleep, path=str(tmp_path / "begun"))
     begun(tmp_path / "begun")
     with monkeypatch.context() as patch:
-        patch.setattr(process_executor, "GOODBYE", 0.1)
+        patch.setattr(process_executor, "EXIT_WAIT", 0.1)
         patch.setattr(Child, "kill", lambda child: None)
         before = time.monotonic()
         bench.close()
@@ -208,7 +208,7 @@ def test_ends_that_cannot_be_told_do_not_stop_it(caplog: pytest.LogCaptureFixtur
     bench = ProcessBench()
     told, bench.executor._on_ended = bench.executor._on_ended, lambda batch: [][1]
     bench.start(handlers.pid)
-    wait_until(lambda: "could not be told" in caplog.text, "the error is logged")
+    wait_until(lambda: "could not be reported" in caplog.text, "the error is logged")
     bench.executor._on_ended = told
     assert bench.result(handlers.pid)
     bench.close()

@@ -91,7 +91,7 @@ def test_a_job_that_was_to_stop_when_its_instance_died_names_the_reason(shop: Sh
     assert ended(engine) == {"cancelled": 1}
     told = {line["event"]: line for line in lines.objects if line.get("job_id") == job.id}
     assert told["job.cancelled"]["message"] == "the order was withdrawn"
-    assert told["job.recovered"]["message"].endswith("a cancel had been asked for: the order was withdrawn")
+    assert told["job.recovered"]["message"].endswith("a cancel was requested: the order was withdrawn")
     for event in ("job.recovered", "job.cancelled"):
         assert told[event]["fields"]["reason"] == "the order was withdrawn"
     assert (shop.job(job).error or {})["message"] == "the order was withdrawn"

@@ -34,14 +34,16 @@ def test_a_second_start_is_refused_and_the_first_goes_on(shop: Shop) -> None:
 
     engine = shop.serve()
     before = engine.id
-    with pytest.raises(WindlassError, match=r"is running, and one engine is started once.*app\.worker"):
+    with pytest.raises(
+        WindlassError, match=r"is running, and an engine can be started only once.*app\.worker"
+    ):
         engine.start()
     assert engine.id == before and len(shop.store.instances.list()) == 1
     job = hello.enqueue()
     shop.drained(engine)
     assert shop.job(job).state is State.COMPLETED
     engine.stop()
-    with pytest.raises(WindlassError, match="is stopped, and one engine is started once"):
+    with pytest.raises(WindlassError, match="is stopped, and an engine can be started only once"):
         engine.start()
     assert shop.store.instances.list() == [] and not threads()
 

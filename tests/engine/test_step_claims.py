@@ -78,7 +78,7 @@ def test_to_stop_claiming_waits_for_what_is_being_taken_in(
         return real(leases)
 
     monkeypatch.setattr(workload, "offer", offer)
-    monkeypatch.setattr("windlass.engine.step.SETTLE_WAIT", PATIENCE)
+    monkeypatch.setattr("windlass.engine.step.ACCEPT_WAIT", PATIENCE)
     work.enqueue()
     assert entered.wait(PATIENCE)
     stopping = threading.Thread(target=stepper.stop_claiming)

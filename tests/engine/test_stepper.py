@@ -279,7 +279,7 @@ def test_a_full_file_ends_no_job_as_failed(fresh_sqlite: Callable[[], str]) -> N
         gate.set()
         shop.until(lambda: not engine.report().store_reachable)
         time.sleep(0.2)  # time enough to try them one by one
-        assert any("takes nothing" in part for part in engine.report().degraded)
+        assert any("refuses writes" in part for part in engine.report().degraded)
         assert {shop.job(job).state for job in jobs} == {State.PROCESSING}
         with db._in_turn(10):
             db._connections.writer.execute("PRAGMA max_page_count = 1000000")

@@ -205,7 +205,7 @@ def test_a_stop_ends_in_time_although_the_database_hangs_at_its_very_end(
     shop: Shop, monkeypatch: pytest.MonkeyPatch, hangs: str
 ) -> None:
     """Everything is given back by then; others forget this instance by themselves."""
-    monkeypatch.setattr("windlass.engine.engine.LAST_WORDS", 1.0)
+    monkeypatch.setattr("windlass.engine.engine.LAST_WRITES_WAIT", 1.0)
     reached, answer = threading.Event(), threading.Event()
 
     def hang() -> None:

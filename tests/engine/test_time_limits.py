@@ -105,7 +105,7 @@ def test_a_coroutine_that_outran_its_limit_puts_its_processor_in_error(shop: Sho
 
 
 @pytest.mark.parametrize(
-    ("colour", "told"), [("plain", "hears so from ctx.should_stop"), ("async", "cancelled at its next await")]
+    ("colour", "told"), [("plain", "ctx.should_stop is set"), ("async", "cancelled at its next await")]
 )
 def test_a_job_that_outruns_its_limit_is_named_at_once(
     shop: Shop, caplog: pytest.LogCaptureFixture, colour: str, told: str
@@ -126,7 +126,7 @@ def test_a_job_that_outruns_its_limit_is_named_at_once(
         shop.drained(shop.serve())
     (line,) = [record for record in caplog.records if getattr(record, "event", "") == "job.overdue"]
     assert vars(line)["job_id"] == job.id and vars(line)["limit_seconds"] == 0.2
-    assert "outran its time limit of 0.2 s" in line.message and told in line.message
+    assert "exceeded its time limit of 0.2 s" in line.message and told in line.message
 
 
 @pytest.mark.slow

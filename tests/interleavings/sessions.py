@@ -43,6 +43,7 @@ def claim(holder: Holder, n: int = 1, phase: str = "work") -> list[Lease]:
 def user_transaction(dsn: str) -> Iterator[PostgresTransaction]:
     """A transaction on a caller's own, unprepared connection; rolled back unless the test commits it."""
     with suppress(psycopg.OperationalError), psycopg.connect(dsn) as connection:
+        connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED  # whatever the server's default is
         yield PostgresTransaction(connection, None, prepare=False, is_foreign=True)
         connection.rollback()
 

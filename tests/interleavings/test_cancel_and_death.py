@@ -26,7 +26,7 @@ from tests.waiting import eventually
 from windlass.errors import IllegalTransitionError, LeaseLost
 from windlass.model import (
     Advanced,
-    CancelAnswer,
+    CancelResult,
     Completed,
     Failed,
     Lease,
@@ -112,7 +112,7 @@ def test_a_cancel_that_waits_for_a_move_finds_the_job_at_its_new_place(
         cancelling = Waiting(lambda: store.jobs.cancel(job_id))
         until_blocked(postgres_dsn_every, cancelling)
         tx.connection.commit()
-    assert cancelling.result() is CancelAnswer.CANCELLED
+    assert cancelling.result() is CancelResult.CANCELLED
     assert store.jobs.get(job_id).state is State.CANCELLED
     assert_consistent(postgres_dsn_every, store)
 
@@ -137,7 +137,7 @@ def test_a_claim_passes_over_a_job_that_is_being_cancelled(postgres_dsn_every: s
         cancelling = Waiting(lambda: store.jobs.cancel(first))
         until_blocked(postgres_dsn_every, cancelling)
         tx.connection.commit()
-    assert cancelling.result() is CancelAnswer.REQUESTED
+    assert cancelling.result() is CancelResult.REQUESTED
     assert holder.beat(unknown_grace=timedelta(minutes=1)).cancelled == [(first, ANY)]
 
 

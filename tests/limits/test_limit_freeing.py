@@ -69,7 +69,7 @@ def test_the_limits_of_an_ended_job_go_with_its_last_place(store: Store) -> None
 def test_a_job_that_is_let_in_without_a_place_is_seen_and_given_one(store: Store, is_paced: bool) -> None:
     """Whatever took its place away: the count went down with it, so the two alone look right."""
     rate = Rate(1, 1) if is_paced else None
-    store.limits.tell([Flow(phase=PHASE, limit=2, rate=rate)])
+    store.limits.define([Flow(phase=PHASE, limit=2, rate=rate)])
     enqueue(store, n=3, limits=[JobLimit(phase=PHASE, key="a", limit=2, rate=rate)])
     store.limits.let_in()
     found = rows(store, "job_later", "reason = 'paced'") if is_paced else rows(store, "job")
@@ -144,7 +144,7 @@ def test_two_places_of_one_job_are_freed_one_by_one(
 def test_jobs_that_need_no_place_are_not_missed_one(store: Store) -> None:
     """With a rate alone; in a phase whose limit was taken back; limited in another phase than the one they are in."""
     rate = Rate(1, 1)
-    store.limits.tell([Flow(phase=PHASE, limit=2), Flow(phase="next", limit=2, rate=rate)])
+    store.limits.define([Flow(phase=PHASE, limit=2), Flow(phase="next", limit=2, rate=rate)])
     one(store, phase="next", limits=[JobLimit(phase="next", rate=rate)])
     enqueue(
         store,
@@ -163,5 +163,5 @@ def test_jobs_that_need_no_place_are_not_missed_one(store: Store) -> None:
     assert store.limits.mend() == 1 and store.limits.check() == []
     spoil(store, "UPDATE {}job_limit SET admitted = FALSE WHERE key = 'a'")
     spoil(store, "UPDATE {}gate SET admitted = 0 WHERE key = 'a'")
-    store.limits.tell([Flow(phase=PHASE)])  # and nothing is mended
+    store.limits.define([Flow(phase=PHASE)])  # and nothing is mended
     assert store.limits.check() == [] and gate(store).admitted == 0

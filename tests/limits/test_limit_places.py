@@ -17,7 +17,7 @@ from windlass.features import Store
 from windlass.model import (
     Advanced,
     After,
-    CancelAnswer,
+    CancelResult,
     Completed,
     DependencyPolicy,
     Gate,
@@ -50,7 +50,7 @@ def _retry(store: Store, holder: Holder, lease: Any, clock: ManualClock) -> None
 
 
 def _cancel_held(store: Store, holder: Holder, lease: Any, clock: ManualClock) -> None:
-    assert store.jobs.cancel(lease.id) is CancelAnswer.REQUESTED
+    assert store.jobs.cancel(lease.id) is CancelResult.REQUESTED
     holder.record([Retried(lease, BOOM, timedelta(0))])
 
 
@@ -61,7 +61,7 @@ def _advance(store: Store, holder: Holder, lease: Any, clock: ManualClock) -> No
 def _release_and_cancel(store: Store, holder: Holder, lease: Any, clock: ManualClock) -> None:
     holder.release(lease)
     assert gate(store).admitted == 1
-    assert store.jobs.cancel(lease.id) is CancelAnswer.CANCELLED
+    assert store.jobs.cancel(lease.id) is CancelResult.CANCELLED
 
 
 def _die_three_times(store: Store, holder: Holder, lease: Any, clock: ManualClock) -> None:
@@ -145,9 +145,9 @@ def test_a_released_job_keeps_its_place(store: Store) -> None:
 
 def test_a_job_that_only_waited_can_be_cancelled(store: Store) -> None:
     ids = limited(store, 3, limit=1)
-    assert store.jobs.cancel(ids[2]) is CancelAnswer.CANCELLED
+    assert store.jobs.cancel(ids[2]) is CancelResult.CANCELLED
     let_in(store)
-    assert store.jobs.cancel(ids[1]) is CancelAnswer.CANCELLED
+    assert store.jobs.cancel(ids[1]) is CancelResult.CANCELLED
     assert gate(store) == Gate(PHASE, "a", 1, 1, 0)
     assert [row["job"] for row in rows(store, "job_limit")] == [ids[0]]
 
@@ -181,7 +181,7 @@ def test_a_cancelled_job_that_is_retried_has_its_own_limits_again(store: Store, 
     (other,), (mine,) = limited(store, key="other", limit=3), limited(store, key="mine", limit=1)
     if is_let_in:
         let_in(store)
-    assert store.jobs.cancel(mine) is CancelAnswer.CANCELLED
+    assert store.jobs.cancel(mine) is CancelResult.CANCELLED
     store.jobs.retry(mine)
     let_in(store)
     assert sorted((row["key"], row["lim"]) for row in rows(store, "job_limit")) == [("mine", 1), ("other", 3)]

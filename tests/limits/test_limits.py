@@ -191,23 +191,23 @@ def test_recovery_moves_a_job_on_into_its_next_phases_limit(store: Store, clock:
 def test_a_changed_limit_takes_effect_for_those_who_wait(store: Store) -> None:
     ids = limited(store, 6, limit=1)
     let_in(store)
-    assert store.limits.tell([Flow(phase=PHASE, limit=3)]) == [PHASE]
+    assert store.limits.define([Flow(phase=PHASE, limit=3)]) == [PHASE]
     assert where(store, ids) == ["queued"] * 3 + ["waiting: limited"] * 3
-    assert store.limits.tell([Flow(phase=PHASE, limit=3)]) == []
-    store.limits.tell([Flow(phase=PHASE, limit=2)])
+    assert store.limits.define([Flow(phase=PHASE, limit=3)]) == []
+    store.limits.define([Flow(phase=PHASE, limit=2)])
     holder = store.join()
     leases = holder.claim(PHASE, 9)
     holder.complete(leases[0])
     assert gate(store) == Gate(PHASE, "a", 2, 2, 3), "one place too many is not given again"
     holder.complete(leases[1])
     assert gate(store) == Gate(PHASE, "a", 2, 2, 2)
-    store.limits.tell([Flow(phase=PHASE)])
+    store.limits.define([Flow(phase=PHASE)])
     assert where(store, ids[3:]) == ["queued"] * 3
     assert gate(store).limit is None
 
 
 def test_what_an_instance_said_counts_more_than_what_jobs_say(store: Store) -> None:
-    store.limits.tell([Flow(phase=PHASE, limit=2), Flow(phase="unlimited")])
+    store.limits.define([Flow(phase=PHASE, limit=2), Flow(phase="unlimited")])
     assert store.limits.flows() == [Flow(phase=PHASE, limit=2)]
     limited(store, 5, limit=4)
     let_in(store)
@@ -216,11 +216,11 @@ def test_what_an_instance_said_counts_more_than_what_jobs_say(store: Store) -> N
 
 def test_an_instance_that_says_the_same_again_writes_nothing(store: Store, clock: ManualClock) -> None:
     flow = Flow(phase=PHASE, limit=2, limit_key="args.customer", rate=Rate(5, 10), age=timedelta(minutes=1))
-    store.limits.tell([flow])
+    store.limits.define([flow])
     assert store.limits.flows() == [flow]
     before = rows(store, "flow")
     clock.advance(5)
-    assert store.limits.tell([flow]) == []
+    assert store.limits.define([flow]) == []
     assert rows(store, "flow") == before
     changes: list[dict[str, Any]] = [
         {"limit": 3},
@@ -231,7 +231,7 @@ def test_an_instance_that_says_the_same_again_writes_nothing(store: Store, clock
     ]
     for change in changes:
         said = {"phase": PHASE, "limit": 2, "limit_key": "args.customer", "rate": Rate(5, 10)}
-        assert store.limits.tell([Flow(**{**said, "age": timedelta(minutes=1), **change})]) == [PHASE]
+        assert store.limits.define([Flow(**{**said, "age": timedelta(minutes=1), **change})]) == [PHASE]
 
 
 BAD_FLOWS = [
@@ -251,7 +251,7 @@ BAD_FLOWS = [
 def test_flow_control_that_cannot_work_is_refused(store: Store) -> None:
     for flow in BAD_FLOWS:
         with pytest.raises(ConfigError):
-            store.limits.tell([Flow(phase="good", limit=1), flow])
+            store.limits.define([Flow(phase="good", limit=1), flow])
     assert store.limits.flows() == []
 
 
@@ -282,7 +282,7 @@ def test_jobs_of_rules_and_schedules_have_the_limits_that_are_known_of_their_pha
     store: Store, clock: ManualClock
 ) -> None:
     """Whoever ends the parent, or fires the schedule, need not have the code."""
-    store.limits.tell(
+    store.limits.define(
         [
             Flow(phase="visit", limit=1, limit_key="args.customer"),
             Flow(phase="visit:later", limit=2),

@@ -183,7 +183,7 @@ def test_what_is_being_let_in_cannot_be_cancelled_meanwhile(postgres_dsn: str, s
 
 @pytest.mark.parametrize("table", ["job", "job_later"])
 def test_ageing_leaves_out_what_somebody_has(postgres_dsn: str, store: Store, table: str) -> None:
-    store.limits.tell([Flow(phase="work", limit=1, age=timedelta(milliseconds=10))])
+    store.limits.define([Flow(phase="work", limit=1, age=timedelta(milliseconds=10))])
     if table == "job":
         ids = enqueue(store, 2, priority=3)
     else:
@@ -201,7 +201,7 @@ def test_ageing_leaves_out_what_somebody_has(postgres_dsn: str, store: Store, ta
 @pytest.mark.parametrize("verb", ["age", "age.later"])
 def test_what_is_being_raised_is_locked(postgres_dsn: str, store: Store, verb: str) -> None:
     """A claim passes over it, and an end of its wait is not undone."""
-    store.limits.tell([Flow(phase="work", limit=1, age=timedelta(milliseconds=1))])
+    store.limits.define([Flow(phase="work", limit=1, age=timedelta(milliseconds=1))])
     limited(store, 2, priority=3)
     store.limits.assign()
     time.sleep(0.01)

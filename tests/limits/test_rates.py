@@ -15,7 +15,7 @@ from tests.limits.limited import always_true as always_true
 from windlass.clock import ManualClock
 from windlass.features import Store
 from windlass.limits.duty import LimitsDuty
-from windlass.model import CancelAnswer, Flow, Gate, JobLimit, Rate
+from windlass.model import CancelResult, Flow, Gate, JobLimit, Rate
 from windlass.model.rate import per_second
 
 PHASE = "work"
@@ -101,7 +101,7 @@ def test_a_slow_rate_is_kept_to_over_many_looks(store: Store, clock: ManualClock
 
 def test_a_clock_that_goes_back_takes_nothing_away(store: Store, clock: ManualClock) -> None:
     ids = paced(store, 3, rate=Rate(5, 3))
-    store.limits.tell([Flow(phase=PHASE, rate=Rate(5, 1))])
+    store.limits.define([Flow(phase=PHASE, rate=Rate(5, 1))])
     store.limits.pace()
     holder = store.join()
     assert [lease.id for lease in holder.claim(PHASE, 9)] == ids[:1]
@@ -195,15 +195,15 @@ def test_a_rate_that_changes_takes_effect_and_one_that_goes_lets_all_in(
     ids = paced(store, 9, rate=Rate(1, 1))
     store.limits.pace()
     store.join().claim(PHASE, 9)
-    assert store.limits.tell([Flow(phase=PHASE, rate=Rate(10, 5))]) == [PHASE]
+    assert store.limits.define([Flow(phase=PHASE, rate=Rate(10, 5))]) == [PHASE]
     clock.advance(0.3)
     store.limits.pace()
     assert queued(store) == ids[1:4]
     clock.advance(0.1)
-    store.limits.tell([Flow(phase=PHASE)])
+    store.limits.define([Flow(phase=PHASE)])
     store.limits.pace()
     assert queued(store) == ids[1:]
-    store.limits.tell([Flow(phase=PHASE, rate=Rate(1, 4))])
+    store.limits.define([Flow(phase=PHASE, rate=Rate(1, 4))])
     more = paced(store, 5, priority=9)
     store.join().claim(PHASE, 99)
     store.limits.pace()
@@ -223,7 +223,7 @@ def test_a_limit_and_a_rate_hold_together(store: Store, clock: ManualClock) -> N
     holder.complete(claim_one(holder))
     assert [store.jobs.get(job_id).reason for job_id in ids[1:]] == ["paced"] * 3 + ["limited"] * 2
     assert queued(store) == [], "its place was given on, but the bucket is empty"
-    assert store.jobs.cancel(ids[1]) is CancelAnswer.CANCELLED  # it had a place
+    assert store.jobs.cancel(ids[1]) is CancelResult.CANCELLED  # it had a place
     assert store.limits.gates() == [Gate(PHASE, "a", 3, 3, 1)]
     clock.advance(1)
     store.limits.pace()
@@ -238,7 +238,7 @@ def lanes(store: Store, table: str = "job") -> dict[str, int]:
 
 
 def test_a_job_rises_one_priority_for_every_age_it_has_waited(store: Store, clock: ManualClock) -> None:
-    store.limits.tell([Flow(phase=PHASE, age=timedelta(seconds=60))])
+    store.limits.define([Flow(phase=PHASE, age=timedelta(seconds=60))])
     old = one(store, priority=3)
     clock.advance(30)
     young = one(store, priority=3)
@@ -263,7 +263,7 @@ def test_a_job_rises_one_priority_for_every_age_it_has_waited(store: Store, cloc
 def test_an_old_job_overtakes_a_newer_one_of_higher_priority(
     store: Store, clock: ManualClock, opened: Callable[[], Store]
 ) -> None:
-    store.limits.tell([Flow(phase=PHASE, age=timedelta(seconds=10))])
+    store.limits.define([Flow(phase=PHASE, age=timedelta(seconds=10))])
     old = one(store, priority=4)
     clock.advance(20)
     new = one(store, priority=6)
@@ -275,7 +275,7 @@ def test_an_old_job_overtakes_a_newer_one_of_higher_priority(
 def test_what_is_held_does_not_rise_and_a_release_keeps_what_it_has_risen(
     store: Store, clock: ManualClock
 ) -> None:
-    store.limits.tell([Flow(phase=PHASE, age=timedelta(seconds=10))])
+    store.limits.define([Flow(phase=PHASE, age=timedelta(seconds=10))])
     held = one(store, priority=4)
     clock.advance(10)
     store.limits.age()
@@ -291,7 +291,7 @@ def test_what_is_held_does_not_rise_and_a_release_keeps_what_it_has_risen(
 
 
 def test_a_new_phase_and_a_new_attempt_begin_to_wait_anew(store: Store, clock: ManualClock) -> None:
-    store.limits.tell([Flow(phase=name, age=timedelta(seconds=10)) for name in (PHASE, "next")])
+    store.limits.define([Flow(phase=name, age=timedelta(seconds=10)) for name in (PHASE, "next")])
     job_id = one(store, priority=3)
     clock.advance(20)
     store.limits.age()
@@ -313,7 +313,7 @@ def test_a_new_phase_and_a_new_attempt_begin_to_wait_anew(store: Store, clock: M
 
 
 def test_pages_of_old_jobs_all_rise(store: Store, clock: ManualClock) -> None:
-    store.limits.tell([Flow(phase=PHASE, age=timedelta(seconds=10))])
+    store.limits.define([Flow(phase=PHASE, age=timedelta(seconds=10))])
     enqueue(store, n=7, priority=3)
     clock.advance(25)
     assert store.limits.age(limit=2) == 7
@@ -321,7 +321,7 @@ def test_pages_of_old_jobs_all_rise(store: Store, clock: ManualClock) -> None:
 
 
 def test_jobs_at_a_gate_or_waiting_for_the_rate_rise_too(store: Store, clock: ManualClock) -> None:
-    store.limits.tell([Flow(phase=PHASE, limit=1, rate=Rate(1, 1), age=timedelta(seconds=10))])
+    store.limits.define([Flow(phase=PHASE, limit=1, rate=Rate(1, 1), age=timedelta(seconds=10))])
     both = [JobLimit(phase=PHASE, key="a", limit=1, rate=Rate(1, 1))]
     enqueue(store, n=3, priority=3, limits=both)
     sleeper = one(store, priority=3, delay=timedelta(hours=1))

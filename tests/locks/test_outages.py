@@ -203,7 +203,7 @@ def test_required_fails_hard_and_recovers(
             with pytest.raises(LockUnavailableError, match=r"request 0190-a cannot be locked: .*refused"):
                 locks.acquire(REQUEST)
     assert [line["event"] for line in lines.objects] == ["lock.degraded"]
-    assert "no request is begun" in lines.last["message"]
+    assert "requests are refused" in lines.last["message"]
     assert locks.state().is_degraded and locks.state().held == 0
     assert counts["redis_errors"] >= 1
     own_valkey.start()

@@ -177,7 +177,7 @@ def test_everything_runs_to_its_end_exactly_once(shop: Shop, version: int) -> No
     shop.store.phases.resume("still")
     assert shop.store.jobs.retry(IDS["failed"]).generation == 2
     for name in ("far", "debounced"):
-        assert shop.store.upkeep.hurry(IDS[name]) is (name in names)
+        assert shop.store.upkeep.make_due(IDS[name]) is (name in names)
     shop.until(lambda: all(job.state.is_final for job in _jobs(shop, version).values()))
 
     def made(kind: str) -> int:

@@ -143,7 +143,7 @@ def test_everything_else_is_told() -> None:
         emit(events.INSTANCE_STOPPED, instance="i-1")
         events.left_behind(["asyncio_0"], ["Process-1", "Process-2"])
         emit(events.SELF_STOPPED, instance="i-1")
-        emit(events.LEASE_LOST, instance="i-1", reason="others declared it dead")
+        emit(events.LEASE_LOST, instance="i-1", reason="other instances declared it dead")
         events.loop_blocked(LEASE, 1.25, 'File "work.py", line 7\n    time.sleep(9)')
         events.loop_blocked(None, 1.25, "")
         events.health("ok", {})

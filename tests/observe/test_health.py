@@ -128,7 +128,7 @@ def test_the_check_speaks_each_time() -> None:
             a_report(),
         ):
             now[0] = report
-            check.look()
+            check.check()
     assert [
         (line["level"], line["fields"]["status"], list(line["fields"]["parts"])) for line in lines.objects
     ] == [

@@ -304,9 +304,9 @@ def test_a_second_call_replaces_the_first_and_closing_puts_all_back() -> None:
 
 
 def test_a_child_process_logs_as_its_parent() -> None:
-    assert logs.handed_on() is None
+    assert logs.options_for_child() is None
     with logs.configure("warning", "json", Terminal(), secrets=Secrets(["hunter2"], names=["iban"])):
-        told = json.dumps(logs.handed_on())
+        told = json.dumps(logs.options_for_child())
     program = (
         "import json, logging, sys\n"
         "from windlass.observe import logs\n"

@@ -144,7 +144,7 @@ def test_jobs_that_cannot_be_counted_do_not_hide_the_rest(
     with serve("127.0.0.1", 0, instance.report, instance.metrics.render, counts=broken) as made:
         answer = _raw(made.port, b"GET /healthz HTTP/1.1\r\n\r\n")
     assert answer.startswith(b"HTTP/1.0 200 ") and b'"jobs"' not in answer
-    assert "could not be asked" in caplog.text
+    assert "could not be read" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_a_body_is_never_waited_for(server: Server) -> None:
 
 def test_a_slow_caller_is_sent_away(instance: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     """One byte now and then does not hold a connection open for ever."""
-    monkeypatch.setattr(server_module, "PATIENCE", 0.5)
+    monkeypatch.setattr(server_module, "TIMEOUT", 0.5)
     with serve("127.0.0.1", 0, instance.report, instance.metrics.render) as made:
         began = time.monotonic()
         with (
@@ -208,7 +208,7 @@ def test_connections_that_ask_nothing_do_not_keep_a_probe_out(server: Server, as
 def test_while_all_places_are_taken_by_answers_callers_are_turned_away(
     instance: Instance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_module, "MOST_CALLERS", 2)
+    monkeypatch.setattr(server_module, "MAX_CONNECTIONS", 2)
     asked, may_answer = threading.Semaphore(0), threading.Event()
 
     def slow() -> bytes:
@@ -245,10 +245,10 @@ def test_answers_that_nobody_reads_do_not_keep_a_probe_out(instance: Instance) -
     with serve("127.0.0.1", 0, instance.report, large) as made:
         callers = []
         try:
-            for place in range(server_module.MOST_CALLERS + 20):
+            for place in range(server_module.MAX_CONNECTIONS + 20):
                 callers.append(socket.create_connection(("127.0.0.1", made.port), timeout=PATIENCE))
                 callers[-1].sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
-                if place < server_module.MOST_CALLERS:
+                if place < server_module.MAX_CONNECTIONS:
                     assert asked.acquire(timeout=PATIENCE)
             for path in ("/livez", "/readyz") * 3:
                 with socket.create_connection(("127.0.0.1", made.port), timeout=PATIENCE) as probe:

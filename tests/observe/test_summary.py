@@ -25,15 +25,15 @@ def test_it_says_what_was_done_since_the_last_time(time: Time) -> None:
     with written(level="info") as lines:
         _ended(stats, "completed", 1234)
         _ended(stats, "retried", 3)
-        assert not summary.tell()
+        assert not summary.log()
         time.now += 10
-        assert summary.tell()
+        assert summary.log()
         _ended(stats, "failed", 1)
         _ended(stats, "cancelled", 2)
         time.now += 7.9
-        assert not summary.tell()
+        assert not summary.log()
         time.now += 12.1
-        assert summary.tell()
+        assert summary.log()
     first, second = lines.objects
     assert first["event"] == "job.summary"
     assert (
@@ -52,7 +52,7 @@ def test_an_idle_instance_is_silent(time: Time) -> None:
     with written(level="info") as lines:
         for _ in range(10):
             time.now += 60
-            assert not summary.tell()
+            assert not summary.log()
     assert lines.text == ""
 
 
@@ -63,10 +63,10 @@ def test_the_first_line_after_a_silence_counts_from_its_end(time: Time) -> None:
     with written(level="info") as lines:
         for _ in range(360):
             time.now += 10
-            summary.tell()
+            summary.log()
         _ended(stats, "completed", 10)
         time.now += 10
-        summary.tell()
+        summary.log()
     assert lines.last["message"] == "10 completed, 0 retried, 0 failed in 10 s; 1.0 jobs/s"
 
 
@@ -76,7 +76,7 @@ def test_many_phases_are_not_all_listed(time: Time) -> None:
     with written(level="info") as lines:
         _ended(stats, "completed", 1)
         time.now += 10
-        summary.tell()
+        summary.log()
     assert lines.last["message"].endswith(
         "queue phase-19 20, phase-18 19, phase-17 18, phase-16 17, phase-15 16, phase-14 15, phase-13 14, phase-12 13 and 12 more"
     )
@@ -90,7 +90,7 @@ def test_whoever_comes_a_little_early_is_not_sent_away(time: Time) -> None:
         for _ in range(5):
             _ended(stats, "completed", 9)
             time.now += 9
-            assert summary.tell()
+            assert summary.log()
     assert len(lines.objects) == 5 and lines.objects[0]["fields"]["jobs_per_second"] == 1.0
 
 
@@ -99,10 +99,10 @@ def test_the_last_line_does_not_wait(time: Time) -> None:
     summary = Summary(stats.report, dict, monotonic=time)
     with written(level="info") as lines:
         _ended(stats, "completed", 3)
-        assert summary.tell(is_last=True) and not summary.tell(is_last=True)
+        assert summary.log(is_last=True) and not summary.log(is_last=True)
         _ended(stats, "failed", 1)
         time.now += 0.5
-        assert summary.tell(is_last=True)
+        assert summary.log(is_last=True)
     assert [line["message"] for line in lines.objects] == [
         "3 completed, 0 retried, 0 failed in 0.0 s; 3,000 jobs/s",
         "0 completed, 0 retried, 1 failed in 0.5 s; 2.0 jobs/s",

@@ -44,7 +44,7 @@ EACH = Rule(name="each", parents=("single",), create="child", phase="child", arg
 def define(store: Store) -> None:
     """What the jobs below are subject to."""
     store.rules.define([PAIR, EACH])
-    store.limits.tell(
+    store.limits.define(
         [
             Flow(phase="gated", limit=3),
             Flow(phase="slow", rate=Rate(1000.0, 1000)),
@@ -187,7 +187,7 @@ def retries(store: Store, holder: Holder, n: int) -> None:
     for lease in leases[:1]:
         store.jobs.cancel(lease.id)
     holder.cancels()
-    store.upkeep.hurry(enqueue(store, "later", 1, delay=timedelta(days=1))[0])
+    store.upkeep.make_due(enqueue(store, "later", 1, delay=timedelta(days=1))[0])
     holder.record([Retried(lease, BOOM, timedelta(0)) for lease in leases])
     promote(store, n - 1)
 

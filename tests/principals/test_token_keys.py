@@ -78,7 +78,7 @@ def test_keys_that_are_fetched_follow_a_rotation_without_a_flood() -> None:
     assert checked.verify(signed(kid="one")).subject == "u-7" and calls[0] == 1
     published[0] = jwks(("two", OTHER_RSA))
     for _ in range(20):  # unknown ids cost one call every ten seconds, whoever sends them
-        with pytest.raises(TokenError, match="none of those"):
+        with pytest.raises(TokenError, match="not known here"):
             checked.verify(signed(OTHER_RSA, kid="two"))
     assert calls[0] == 1
     now[0] = 11.0
@@ -138,7 +138,7 @@ def test_the_time_is_the_machines_unless_a_clock_is_given() -> None:
     assert checked.verify(signed(iat=soon, exp=soon + 60)).expires_at == datetime.fromtimestamp(
         soon + 60, UTC
     )
-    with pytest.raises(TokenError, match="time is over"):
+    with pytest.raises(TokenError, match="it has expired"):
         checked.verify(signed(iat=soon - 600, exp=soon - 60))
 
 

@@ -197,7 +197,7 @@ def test_there_are_at_least_25_forgeries() -> None:
 
 @pytest.mark.parametrize("token", [None, b"a.b.c", 7, ["a"]])
 def test_what_is_no_text_is_refused(token: Any) -> None:
-    with pytest.raises(TokenError, match="no text"):
+    with pytest.raises(TokenError, match="not text"):
         verifier().verify(token)
 
 
@@ -242,11 +242,11 @@ def test_leeway_is_kept_to_the_second() -> None:
 
     assert verifier(leeway=30).verify(at(-29)).subject == "u-7"
     for leeway, exp in ((30, -30), (0, 0)):
-        with pytest.raises(TokenError, match="time is over"):
+        with pytest.raises(TokenError, match="it has expired"):
             verifier(leeway=leeway).verify(at(exp))
     early = signed(nbf=int(NOW.timestamp()) + 30)
     assert verifier(leeway=30).verify(early).subject == "u-7"
-    with pytest.raises(TokenError, match="not come"):
+    with pytest.raises(TokenError, match="not valid yet"):
         verifier(leeway=29).verify(early)
 
 

@@ -185,6 +185,7 @@ def test_two_that_define_at_once_cannot_close_a_circle(postgres_dsn: str, stores
 # ------------------------------------------------------------------------------------------------ pruning
 
 
+@pytest.mark.owner
 @pytest.mark.parametrize("state", ["resting", "cancelled"])
 def test_pruning_leaves_out_fan_ins_that_are_locked(postgres_dsn: str, stores: Open, state: str) -> None:
     """Somebody has just arrived there."""

@@ -64,6 +64,7 @@ def test_a_finish_that_meets_the_flagging_takes_the_long_way(postgres_dsn_every:
     assert_consistent(postgres_dsn_every, store)
 
 
+@pytest.mark.owner
 @pytest.mark.parametrize("table", ["job", "job_later"])
 def test_flagging_leaves_out_what_is_locked(postgres_dsn: str, stores: Open, table: str) -> None:
     """That look does not count: the next one comes soon, and meets it. Where the locked one has its flag, nothing is left to do."""
@@ -292,6 +293,7 @@ def test_two_that_catch_up_at_once_make_each_child_once(postgres_dsn: str, store
     assert total == 50 + made(store, "pair") and deadlocks(postgres_dsn) == 0
 
 
+@pytest.mark.owner
 def test_a_lock_that_is_kept_does_not_hold_up_the_children_of_others(
     postgres_dsn: str, stores: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -50,7 +50,7 @@ class LimitsMachine(StoreMachine):
         self.open_store()
         self.holders: list[Holder] = []
         self.limit = dict.fromkeys(PHASES, 2)
-        self.store.limits.tell(
+        self.store.limits.define(
             [Flow(phase="first", limit=2, age=LEASE), Flow(phase="second", limit=2, rate=RATE)]
         )
         self.most: Counter[tuple[str, str]] = Counter()
@@ -101,7 +101,7 @@ class LimitsMachine(StoreMachine):
     @rule(limit=st.integers(1, 3), phase=st.sampled_from(PHASES))
     def change(self, limit: int, phase: str) -> None:
         rate = RATE if phase == "second" else None
-        self.store.limits.tell([Flow(phase=phase, limit=limit, rate=rate)])
+        self.store.limits.define([Flow(phase=phase, limit=limit, rate=rate)])
         self.limit[phase] = limit
         for gate in self.store.limits.gates(phase):  # places that are given already stay
             self.most[gate.phase, gate.key] = max(gate.admitted, limit)

@@ -22,7 +22,7 @@ from tests.stateful.model import ModelHolder, ModelJob
 from windlass.errors import IllegalTransitionError, LeaseLost
 from windlass.model import (
     After,
-    CancelAnswer,
+    CancelResult,
     Counts,
     DependencyPolicy,
     NewJob,
@@ -210,10 +210,10 @@ class JobsMachine(StoreMachine):
             with pytest.raises(IllegalTransitionError):
                 self.store.jobs.cancel(job.id)
         elif job.state is State.PROCESSING:
-            assert self.store.jobs.cancel(job.id) is CancelAnswer.REQUESTED
+            assert self.store.jobs.cancel(job.id) is CancelResult.REQUESTED
             job.cancel_asked = True
         else:
-            assert self.store.jobs.cancel(job.id) is CancelAnswer.CANCELLED
+            assert self.store.jobs.cancel(job.id) is CancelResult.CANCELLED
             self._end(job, State.CANCELLED)
 
     @precondition(lambda self: self.jobs)

@@ -50,6 +50,7 @@ def test_the_short_bench_runs(tmp_path: Path) -> None:
     assert "windlass-sqlite" in printed and "pickup, idle worker" in printed
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_short_prune_bench_runs(tmp_path: Path) -> None:
     path = tmp_path / "figures.json"

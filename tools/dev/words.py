@@ -1,7 +1,7 @@
-"""Words that comments, docstrings and pages do not use, and the words to use instead.
+"""Words that comments, docstrings, texts and pages do not use, and the words to use instead.
 
-``python -m tools.dev.words`` checks the folders in CLEAN; ``./dev check`` runs it. Code, strings and text in backquotes are not
-checked: names of the public interface and error texts may use these words.
+``python -m tools.dev.words`` checks the folders in CLEAN; ``./dev check`` runs it. Strings of the package with three words or more are
+checked, too: errors, log lines, help texts. Code and text in backquotes are not checked: names of the public interface may use these words.
 """
 
 import ast
@@ -19,36 +19,12 @@ CLEAN = (
     "README.md",
     "CONTRIBUTING.md",
     "docs",
-    "src/windlass/__init__.py",
-    "src/windlass/app",
-    "src/windlass/arguments",
-    "src/windlass/cli",
-    "src/windlass/clock.py",
-    "src/windlass/dependencies",
-    "src/windlass/features.py",
-    "src/windlass/forking.py",
-    "src/windlass/handlers",
-    "src/windlass/integrations",
-    "src/windlass/keys",
-    "src/windlass/limits",
-    "src/windlass/model",
-    "src/windlass/principals",
-    "src/windlass/processes.py",
-    "src/windlass/rules",
-    "src/windlass/schedules",
-    "src/windlass/store",
-    "src/windlass/submit",
-    "src/windlass/testing",
-    "src/windlass/transactions",
-    "src/windlass/upkeep",
-    "src/windlass/urls.py",
+    "src/windlass",
     "tools/dev/words.py",
 )
 """Files and folders that are checked. Add one when it has none of the words: pages of docs can be added, too."""
 
 LEFT_OUT = (
-    "src/windlass/principals/jwt.py",
-    "src/windlass/principals/verification_keys.py",
     "src/windlass/store/sql/postgres/migrations",  # applied files have checksums and are never changed
     "src/windlass/store/sql/sqlite/migrations",
 )
@@ -110,11 +86,13 @@ def find(text: str) -> Iterator[tuple[int, str, str]]:
 
 
 def prose_of(path: Path) -> Iterator[tuple[int, str]]:
-    """The prose of a file, each part with the number of its first line: comments, docstrings, or a page without its code."""
+    """The prose of a file, each part with the number of its first line: comments, docstrings, texts, or a page without its code."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".py":
         yield from _comments(text)
         yield from _docstrings(text)
+        if path.is_relative_to(ROOT / "src"):
+            yield from _texts(text)
     elif path.suffix == ".sql":
         for number, line in enumerate(text.splitlines(), 1):
             _, dashes, comment = line.partition("--")
@@ -164,6 +142,24 @@ def _docstrings(text: str) -> Iterator[tuple[int, str]]:
             and isinstance(node.value.value, str)
         ):
             yield node.lineno, node.value.value
+
+
+def _texts(text: str) -> Iterator[tuple[int, str]]:
+    """Other strings of three words or more: errors, log lines, help texts. A value in an f-string is replaced by a quoted letter."""
+    seen: set[ast.AST] = set()
+    for node in ast.walk(ast.parse(text)):  # breadth first: an f-string comes before its parts
+        found = ""
+        if isinstance(node, ast.Expr):
+            seen.add(node.value)  # a docstring
+        elif isinstance(node, ast.JoinedStr):
+            seen.update(ast.walk(node))
+            found = "".join(
+                str(part.value) if isinstance(part, ast.Constant) else "`x`" for part in node.values
+            )
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in seen:
+            found = node.value
+        if found.count(" ") > 1:
+            yield getattr(node, "lineno", 1), found
 
 
 def main(names: list[str]) -> int:

@@ -43,8 +43,8 @@ def migrate(url: str, wait: float) -> None:
     applied = apply(url, patience=wait)
     for name in applied:
         click.echo(name)
-    told = f"{without_secrets(url)} is up to date"
-    say(f"{len(applied)} applied; {told}" if applied else told)
+    state = f"{without_secrets(url)} is up to date"
+    say(f"{len(applied)} applied; {state}" if applied else state)
 
 
 @db.command()

@@ -24,11 +24,11 @@ SPEAK_EVERY = 5.0
 
 def prune_store(store: Store, keep: Retention, archive: Path | None) -> dict[str, int]:
     """Remove jobs past their retention; returns how many were removed and how many were archived."""
-    with _SignsOfLife() as told:
+    with _SignsOfLife() as progress:
         if archive is None:
-            return {"removed": store.upkeep.prune(keep, progress=told), "archived": 0}
+            return {"removed": store.upkeep.prune(keep, progress=progress), "archived": 0}
         with _Archive(archive) as file:
-            removed = store.upkeep.prune(keep, archive=file.append, progress=told)
+            removed = store.upkeep.prune(keep, archive=file.append, progress=progress)
             return {"removed": removed, "archived": file.written}
 
 

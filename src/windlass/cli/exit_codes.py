@@ -87,7 +87,7 @@ def run(command: click.Command, arguments: Sequence[str] | None, program: str) -
     Without ``arguments`` it uses those of the process, and the process counts as the command's own.
     """
     try:
-        answer = command.main(
+        result = command.main(
             args=None if arguments is None else list(arguments),
             prog_name=program,
             standalone_mode=False,
@@ -112,4 +112,4 @@ def run(command: click.Command, arguments: Sequence[str] | None, program: str) -
             "PostgreSQL needs a driver that is not installed; pip install 'windlass[postgres]'",
             ExitCode.USAGE,
         )
-    return int(answer) if isinstance(answer, int) else ExitCode.DONE
+    return int(result) if isinstance(result, int) else ExitCode.DONE

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 BEYOND_GRACE = 1.0  # seconds: enough for threads and processes that end when asked
 LEAST = 0.5  # seconds, also after a second signal, or if jobs that do not stop used up to 3.7 s of the 5 beyond the grace period
 BEYOND_ALL = 4.8  # of the five seconds beyond the grace period, whatever hangs: a stopping engine, or a log that is not read
-LAST_WORDS = 0.5  # a log that cannot be written must not keep the process either
+LOG_WAIT = 0.5  # a log that cannot be written must not keep the process either
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +45,12 @@ def watch_exit(code: int, grace: float, hurried: threading.Event) -> None:
         hurried.wait(max(0.0, grace + BEYOND_GRACE - LEAST))
         is_time.set()
         with suppress(Exception):
-            _last_words()
+            _log_left_behind()
         is_said.set()
 
     def end() -> None:
         is_time.wait()
-        is_said.wait(LAST_WORDS)
+        is_said.wait(LOG_WAIT)
         os._exit(code)
 
     # Start both now: Python may refuse to start a thread while it exits.
@@ -72,7 +72,7 @@ def end_at_last(code: int, grace: float, hurried: threading.Event) -> None:
     threading.Thread(target=end, name="windlass-exit", daemon=True).start()
 
 
-def _last_words() -> None:
+def _log_left_behind() -> None:
     from windlass.observe import events
 
     # Read from sys.modules, not imported: without an import there are no such threads. Pools have no public list of threads. Python waits

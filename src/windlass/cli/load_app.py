@@ -69,8 +69,8 @@ def _import(target: str, name: str) -> Any:
             f"a module that can be found: there is no module {name!r} here; start in the folder that holds it, or set PYTHONPATH",
         ) from error
     except Exception as error:
-        told = f"importing it raised {type(error).__name__}: {error} ({_place(error)})"
-        raise ConfigError("app", target, f"one that can be imported: {told}") from error
+        problem = f"importing it raised {type(error).__name__}: {error} ({_place(error)})"
+        raise ConfigError("app", target, f"one that can be imported: {problem}") from error
 
 
 def _place(error: Exception) -> str:

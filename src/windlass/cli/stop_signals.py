@@ -6,7 +6,7 @@ counts at once.
 
 Signals are read from a pipe that the interpreter writes to the moment they arrive, in any thread. A handler in Python is not enough: it
 runs in the main thread, which may be waiting for a lock (2 of 90 signals to a busy worker were noticed only when something else woke
-it). Processes that a job forks would write to the same pipe, so ``own_signals`` restores their earlier signal handlers.
+it). Processes that a job forks would write to the same pipe, so ``fork_safe_signals`` restores their earlier signal handlers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from windlass.engine.processes import fork_safe_signals as own_signals
+from windlass.engine.processes import fork_safe_signals
 
 ECHO = 1.0
 
@@ -37,9 +37,9 @@ class StopSignals:
     def install(self) -> None:
         """Receive both signals from here on; main thread only. The pipe stays open as long as the process."""
         signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
-        own_signals.keep((signal.SIGTERM, signal.SIGINT), _is_in_the_pipe)
+        fork_safe_signals.handle_here((signal.SIGTERM, signal.SIGINT), _is_in_the_pipe)
 
-    def hear(self, number: int) -> None:
+    def add(self, number: int) -> None:
         """Add a signal that came another way."""
         os.write(self._writer, bytes([number]))
 
@@ -60,9 +60,11 @@ class StopSignals:
     def _read(self, timeout: float | None) -> bool:
         if not select.select([self._reader], [], [], timeout)[0]:
             return False
-        heard = [number for number in os.read(self._reader, 512) if number in (signal.SIGTERM, signal.SIGINT)]
-        self._unread.extend((number, self._monotonic()) for number in heard)
-        return bool(heard) or self._read(timeout)
+        numbers = [
+            number for number in os.read(self._reader, 512) if number in (signal.SIGTERM, signal.SIGINT)
+        ]
+        self._unread.extend((number, self._monotonic()) for number in numbers)
+        return bool(numbers) or self._read(timeout)
 
     @property
     def is_stopping(self) -> bool:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from windlass.engine.engine import Engine
     from windlass.settings import Settings
 
-LOOK_EVERY, TELL_EVERY = 1.0, 10.0
+CHECK_EVERY, LOG_EVERY = 1.0, 10.0
 """Seconds between two tries and two log lines while the worker waits for its database."""
 
 
@@ -167,9 +167,9 @@ def _await_database(app: App, patience: float) -> None:
             if left <= 0:
                 raise
             if time.monotonic() >= told_at:
-                told_at = time.monotonic() + TELL_EVERY
+                told_at = time.monotonic() + LOG_EVERY
                 emit(events.STORE_AWAITED, left, seconds_left=round(left, 1), error=events.problem(error))
-            time.sleep(min(LOOK_EVERY, left))
+            time.sleep(min(CHECK_EVERY, left))
 
 
 def _serve(

@@ -30,7 +30,7 @@ from windlass.observe.emit import emit
 QUICKLY = 5.0  # seconds: a process that dies sooner after its start is replaced with a growing pause
 LONGEST_PAUSE = 30.0
 UNUSABLE_PAUSE = 1.0  # seconds after an exit code of 2, to see whether all processes end with 2
-LOOK_EVERY = 0.1
+CHECK_EVERY = 0.1
 SERVES, DRAINED = b"s", b"d"
 
 
@@ -65,7 +65,7 @@ class _Place:
         self.child: subprocess.Popen[bytes] | None = None
         self._started_at = 0.0
         self._pipe = -1
-        self._heard = b""
+        self._received = b""
         self.is_done = False
         self._has_served = False
         self._ends: set[int] = set()
@@ -94,11 +94,11 @@ class _Place:
         finally:
             os.close(theirs)
 
-    def tell(self, number: signal.Signals) -> None:
+    def send_signal(self, number: signal.Signals) -> None:
         if self.child is not None and self.child.poll() is None:
             self.child.send_signal(number)
 
-    def look(self, *, is_stopping: bool) -> None:
+    def check(self, *, is_stopping: bool) -> None:
         """Read the reports of the process, detect its end, and decide whether it is replaced."""
         if self.child is None:
             return
@@ -106,8 +106,8 @@ class _Place:
         self._listen()
         if code is None:
             return
-        is_drained = DRAINED in self._heard
-        self.child, self._heard = None, b""
+        is_drained = DRAINED in self._received
+        self.child, self._received = None, b""
         os.close(self._pipe)
         if is_stopping or (is_drained and code == ExitCode.DONE):
             self.is_done = True
@@ -119,7 +119,7 @@ class _Place:
         if self.is_unusable:
             pause = max(pause, UNUSABLE_PAUSE)
         self.start_at = time.monotonic() + pause
-        tell = partial(
+        report = partial(
             emit,
             events.PROCESS_ENDED,
             place=self.number,
@@ -128,15 +128,15 @@ class _Place:
             pause_seconds=pause,
         )
         if self.is_unusable:
-            self._unsaid = tell  # the process printed the reason itself, and perhaps it is not replaced
+            self._unsaid = report  # the process printed the reason itself, and perhaps it is not replaced
         else:
-            tell()
+            report()
 
     def _listen(self) -> None:
         with suppress(BlockingIOError):
             while word := os.read(self._pipe, 16):
-                self._heard += word
-        self._has_served = self._has_served or SERVES in self._heard
+                self._received += word
+        self._has_served = self._has_served or SERVES in self._received
 
     def end(self) -> None:
         """Kill the process if it still runs."""
@@ -198,7 +198,7 @@ def supervise(arguments: Sequence[str], count: int, first: tuple[str, int] | Non
     try:
         while True:
             for place in places:
-                place.look(is_stopping=signals.is_stopping)
+                place.check(is_stopping=signals.is_stopping)
             if all(place.is_unusable for place in places):
                 return ExitCode.USAGE  # each has printed the reason
             for place in places:
@@ -216,10 +216,12 @@ def supervise(arguments: Sequence[str], count: int, first: tuple[str, int] | Non
                     place.end()
                 continue
             was_stopping = signals.is_stopping
-            if signals.wait(LOOK_EVERY):
+            if signals.wait(CHECK_EVERY):
                 deadline = min(deadline, time.monotonic() + (0.0 if was_stopping else grace) + BEYOND_ALL)
                 for place in places:
-                    place.tell(signal.SIGINT if was_stopping else signal.SIGTERM)  # a SIGINT counts at once
+                    place.send_signal(
+                        signal.SIGINT if was_stopping else signal.SIGTERM
+                    )  # a SIGINT counts at once
     finally:
         for place in places:
             place.end()

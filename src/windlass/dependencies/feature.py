@@ -98,6 +98,9 @@ class DependenciesFeature(Feature):
             FeatureDuty("dependents", lambda agenda: agenda.has("settling"), settle),
         ]
 
+    def will_queue(self, agenda: Agenda, *, has_waiting: bool) -> bool:
+        return agenda.has("unlinked") or agenda.has("settling")
+
     def on_pruned(self, db: Database) -> None:
         db.run("prune.edges")
 

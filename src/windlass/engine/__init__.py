@@ -1,1 +1,1 @@
-"""The running system: finds jobs, holds them in memory, gives them to processors, records what came of them."""
+"""The running system: claims jobs, holds them in memory, gives them to processors, and records their outcomes."""

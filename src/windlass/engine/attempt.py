@@ -1,7 +1,7 @@
-"""One job in, one outcome out: prepares the call of an attempt, and makes an outcome of what came of the call.
+"""One job in, one outcome out: prepares the call of an attempt, and makes its outcome afterwards.
 
-Whatever a handler does (returns, raises, returns something that is not JSON) becomes an outcome with a structured error. Executors
-call the handler; they differ in where they call it.
+Everything a handler can do (return, raise, return a value that is not JSON) becomes an outcome, a failure one with a structured error.
+Executors call the handler; they differ in where they call it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from windlass.arguments.json_checks import explain
 from windlass.engine.job_errors import describe, undescribable
-from windlass.engine.processes.forks import leave, wandered
+from windlass.engine.processes.forks import exit_child, exit_stray_child
 from windlass.engine.running_attempt import RunningAttempt, Stop
 from windlass.engine.spared import SparedAttempts
 from windlass.engine.stats import Stats
@@ -61,25 +61,25 @@ class Call(NamedTuple):
 
 
 _PRINCIPAL = int(Flag.PRINCIPAL)
-make_call = partial(tuple.__new__, Call)  # a third of the price of the class's own constructor
+make_call = partial(tuple.__new__, Call)  # takes a third of the constructor's time
 
 
 BUSY_SPARED = 10
 SELF_STOPS_SPARED = 3
-"""How often one worker gives an attempt back unspent because the database was locked, or because the lease could not be renewed."""
+"""How often one worker does not count an attempt because the database was locked, or because the lease could not be renewed."""
 
-ONCE = "it may be attempted once only and is not run twice by itself: look how far it came, then retry it: app.store.jobs.retry(id)"
+ONCE = "it has one attempt and is not repeated automatically: check how far it got, then retry it: app.store.jobs.retry(id)"
 
 
 def is_once(lease: Lease) -> bool:
-    """Whether a job may be attempted once only: what cuts it off, whoever's doing it is, ends it."""
+    """Whether a job has a single attempt: it ends with any interruption, whatever the cause."""
     return lease.max_attempts == 1
 
 
 class AttemptRunner:
     """Prepares attempts and makes their outcomes, for all executors of one instance.
 
-    ``store_of`` gives the store as a running job may use it; ``wrap`` supplies what handlers ask for by type.
+    ``store_of`` returns the store as a running job may use it; ``wrap`` supplies the parameters that handlers declare by type.
     """
 
     def __init__(
@@ -100,18 +100,18 @@ class AttemptRunner:
         self._busy = SparedAttempts(BUSY_SPARED)
         self._self_stops = SparedAttempts(SELF_STOPS_SPARED)
         self.pid = Process.pid
-        """The process whose jobs these are; a child that a handler forks has no part in them."""
+        """The process that runs these jobs; a child that a handler forks must not continue with them."""
 
     # ------------------------------------------------------------------ before the call
 
     def prepare(self, running: RunningAttempt) -> Call | Outcome:
-        """Return the call that a job asks for, or the outcome where there is none to make. Never raises.
+        """Return the call of a job, or its outcome if there is nothing to call. Never raises.
 
-        From here on the job counts as begun: one that outruns its time limit is stopped, while a job that has not begun by then is given
-        back. A row that cannot be run ends its job and does not stop the loop (I-16).
+        From here on the job counts as begun: it is stopped when it exceeds its time limit, while a job that has not begun by then is
+        given back. A row that cannot be run ends its job and does not stop the loop (I-16).
         """
         if Process.pid != self.pid:
-            wandered()
+            exit_stray_child()
         running.begun = True
         lease, phase = running.lease, running.phase
         try:
@@ -128,7 +128,7 @@ class AttemptRunner:
             except PayloadError as error:
                 failed = JobError(type="PayloadError", code="bad_arguments", message=str(error))
                 return self.timed(running, Failed(lease, failed))
-            except Exception as error:  # noqa: BLE001  a job that cannot be prepared must still come to an end
+            except Exception as error:  # noqa: BLE001  a job that cannot be prepared must still end
                 return self.timed(running, self._failed_attempt(lease, phase, error))
             if has_flag(lease.flags, _PRINCIPAL):
                 context = running.context or self._context(running, phase)
@@ -138,7 +138,7 @@ class AttemptRunner:
             return self.timed(running, Failed(lease, describe(error)))
 
     def _handler(self, phase: Phase) -> Callable[..., Any]:
-        """Return the handler with what it asks for by type supplied, and keep it for the next job."""
+        """Return the handler with its parameters by type supplied, and keep it for the next job."""
         handler = phase.handler if self._wrap is None else self._wrap(phase.handler, phase.supplied)
         self._handlers[phase.name] = handler
         return handler
@@ -160,7 +160,7 @@ class AttemptRunner:
         return context
 
     def duplicate(self, lease: Lease, name: str) -> None:
-        """Count and log that an output was stored before, so that its work was not done twice."""
+        """Count and log that an output was stored before, so its work was not repeated."""
         if self._stats is not None:
             self._stats.count("duplicates_prevented")
             events.duplicate_prevented(lease, name)
@@ -168,9 +168,9 @@ class AttemptRunner:
     # ------------------------------------------------------------------ after the call
 
     def returned(self, running: RunningAttempt, value: Any) -> Outcome | None:
-        """Return the outcome of a handler that returned; None where a transaction of the handler has recorded it. Never raises."""
+        """Return the outcome of a handler that returned; None if a transaction of the handler has recorded it. Never raises."""
         if Process.pid != self.pid:
-            leave()
+            exit_child()
         lease, phase, context = running.lease, running.phase, running.context
         if context is not None and context.is_dropped(value):
             emit(events.RESULT_DROPPED, lease=lease)
@@ -195,9 +195,9 @@ class AttemptRunner:
         return outcome if context is None else context.cleaned(outcome)
 
     def raised(self, running: RunningAttempt, error: BaseException) -> Outcome | None:
-        """Return the outcome of a handler that raised; None where its job had ended before. Never raises."""
+        """Return the outcome of a handler that raised; None if its job had ended before. Never raises."""
         if Process.pid != self.pid:
-            leave(error)
+            exit_child(error)
         phase = running.phase
         if running.context is not None and running.context.is_recorded:
             self._log_after_end(running, running.context, error)
@@ -213,10 +213,10 @@ class AttemptRunner:
     def _raised(self, running: RunningAttempt, phase: Phase, error: BaseException) -> Outcome:
         lease, context = running.lease, running.context
         if isinstance(error, LeaseLost) and context is not None and context.awaits_commit:
-            # A handler that repeats a commit which had succeeded gets LeaseLost as well; the database knows.
+            # A handler that repeats a successful commit gets LeaseLost, too; the database decides.
             return self._uncommitted(running, phase)
         if running.stop is not None:
-            # A task that is cancelled before its first step raises, too, without having begun.
+            # A task that is cancelled before its first step also raises, without having begun.
             outcome = self._stopped(lease, phase, running.stop, error if running.begun else None)
         elif isinstance(error, STOPPED) and context is not None and context.should_stop:
             # A checkpoint returned the cancel before the engine received it.
@@ -226,7 +226,7 @@ class AttemptRunner:
         return self.timed(running, outcome)
 
     def _log_after_end(self, running: RunningAttempt, context: Context, error: BaseException) -> None:
-        """Log an error that came after the job's end: it changes nothing of the job, and must not be lost."""
+        """Log an error that was raised after the job's end: the job does not change, and the error must not be lost."""
         if isinstance(error, STOPPED) and (running.stop is not None or context.should_stop):
             return
         failed = context.cleaned(Failed(running.lease, describe(error)))
@@ -236,23 +236,23 @@ class AttemptRunner:
     # ------------------------------------------------------------------ without an end of its own
 
     def cut_off(self, running: RunningAttempt) -> Outcome:
-        """Return the outcome of a job that its instance stops to run."""
+        """Return the outcome of a job that its instance stops running."""
         return self.timed(running, _cut_off(running.lease, is_begun=running.begun))
 
     def given_up(self, running: RunningAttempt) -> Outcome:
-        """Return the outcome of a job that was told to stop and did not."""
+        """Return the outcome of a job that was asked to stop and did not."""
         lease, phase = running.lease, running.phase
         if running.stop is Stop.CANCELLED:
             return self.timed(running, Cancelled(lease, ON_REQUEST))
         if phase is not None and running.stop is Stop.TIME_LIMIT:
             return self.timed(running, self._overdue(lease, phase))
-        # The lease may be renewed after all, and then no other instance gives these back.
+        # The lease may still be renewed, and then no other instance gives these jobs back.
         if phase is not None and running.stop is Stop.LEASE_LOST and running.begun:
             return self.timed(running, self._self_stopped(lease, phase))
         return self.cut_off(running)
 
     def timed(self, running: RunningAttempt, outcome: Outcome) -> Outcome:
-        """Return the outcome with where and how long it ran, and without the tokens that the job was given."""
+        """Return the outcome with the place and duration of the attempt, and without the tokens that the job was given."""
         if isinstance(outcome, Released):
             return outcome
         if running.context is not None:
@@ -262,8 +262,8 @@ class AttemptRunner:
     # ------------------------------------------------------------------ outcomes
 
     def _by_exception(self, lease: Lease, phase: Phase, error: BaseException) -> Outcome:
-        """``LeaseLost`` is an error like others: it may be about another job, whose context was kept; if it is about this one, the
-        database takes nothing from it any more."""
+        """Return the outcome for an exception. ``LeaseLost`` is an error like others: it may concern another job, whose context was kept;
+        if it concerns this one, the database ignores the outcome."""
         match error:
             case NotAllowedError():
                 return Failed(lease, describe(error))
@@ -285,7 +285,7 @@ class AttemptRunner:
                 return self._failed_attempt(lease, phase, error)
 
     def _stopped(self, lease: Lease, phase: Phase, reason: Stop, error: BaseException | None) -> Outcome:
-        """A job that ended with an exception after it was told to stop; without one it had not begun."""
+        """Return the outcome of a job that raised after it was asked to stop; without an exception it had not begun."""
         match reason:
             case Stop.CANCELLED:
                 return Cancelled(lease, ON_REQUEST)
@@ -306,12 +306,12 @@ class AttemptRunner:
         )
 
     def _self_stopped(self, lease: Lease, phase: Phase) -> Outcome:
-        """A job that had begun when its instance could not renew the lease and stopped it. An outage of the database is not the job's
-        doing, so the attempt is spared at first; a job that keeps its instance from renewing must not come back without end, and one of a
-        single attempt not at all."""
+        """Return the outcome of a job that was stopped because its instance could not renew the lease. An outage of the database is not
+        the job's fault, so the first such attempts are not counted; a job that itself prevents the renewal must not repeat for ever, and a
+        job with a single attempt does not repeat at all."""
         message = (
-            "the instance that ran this job could not renew its lease in time and stopped it; look for what kept the database from "
-            "taking the heartbeat: an outage, or a write transaction that was open for too long"
+            "the instance that ran this job could not renew its lease in time and stopped it; find what kept the heartbeat from "
+            "the database: an outage, or a write transaction that was open for too long"
         )
         if is_once(lease):
             message = f"{message}; {ONCE}"
@@ -320,8 +320,8 @@ class AttemptRunner:
         return self._retried(lease, phase, stopped, None, counted=counted)
 
     def _uncommitted(self, running: RunningAttempt, phase: Phase) -> Outcome:
-        """A job that ended in a transaction of its handler's own, unless that was committed: then the database has the end already, and
-        this changes nothing."""
+        """Return the outcome of a job that ended in its handler's own transaction. If that was committed, the database has the end
+        already, and this outcome changes nothing."""
         message = "ctx.complete_in was called, but its transaction was not committed; commit it before the handler returns"
         failed = JobError(type="NotCommitted", code="not_committed", message=message)
         return self.timed(running, self._retried(running.lease, phase, failed, None))
@@ -338,7 +338,7 @@ class AttemptRunner:
         *,
         counted: bool = True,
     ) -> Outcome:
-        if counted and lease.attempt >= lease.max_attempts:  # a failure: there is nothing to wait for
+        if counted and lease.attempt >= lease.max_attempts:  # a failure: there is no delay
             return Retried(lease, failed, timedelta(0), counted=counted)
         try:
             delay = as_delay(phase.retry.delay(lease.attempt, error))
@@ -358,8 +358,8 @@ def _unknown_kind(lease: Lease) -> JobError:
 
 
 def _cut_off(lease: Lease, *, is_begun: bool) -> Outcome:
-    """A job that its instance stops to run is given back. One of a single attempt that has begun fails, for nobody knows how far it came,
-    and it is not to be run twice (I-14)."""
+    """Return the outcome of a job that its instance stops running: it is given back. A job with a single attempt that has begun fails:
+    how far it got is unknown, and it must not run twice (I-14)."""
     if not (is_begun and is_once(lease)):
         return Released(lease)
     message = f"the instance that ran this job stopped it before it ended, as at a shutdown; {ONCE}"

@@ -1,11 +1,11 @@
-"""Which phase to claim from next, and how many jobs: the pure half of the step thread that looks for work.
+"""Decides which phase to claim from next, and how many jobs; without a database, for the step thread.
 
-A phase is looked at
+A phase is scanned
 
-* at once when a hint names it (a notification, or a promotion or tick of this instance), and again a little later: a notification may have been left out
-  because another one was sent just before, and that one's transaction may commit first;
+* at once when a hint names it (a notification, or a promotion or tick of this instance), and again 12 ms later: a notification may have
+  been left out because another one was sent just before, and the transaction of that one may commit first;
 * at once while claims come back full, or as soon as there is room again;
-* every ``scan`` seconds anyway, because hints may be lost.
+* every ``scan`` seconds, because hints may be lost.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ FOREVER = float("inf")
 RATE_WINDOW = 0.1
 
 
-class _Look:
-    """What is known about one phase's queue in the database."""
+class _PhaseScan:
+    """When to scan one phase's queue in the database, and how fast its jobs end."""
 
     __slots__ = ("again_at", "due_at", "finished", "hinted_at", "is_hot", "not_before", "rate", "since")
 
@@ -40,13 +40,13 @@ class _Look:
         self.finished = 0
         self.since = now
 
-    def is_news(self, began: float | None) -> bool:
-        """Whether a hint came after a look had begun."""
+    def was_hinted_since(self, began: float | None) -> bool:
+        """Whether a hint came after a scan that ``began`` then."""
         return began is not None and self.hinted_at >= began
 
 
 class Discovery:
-    """Decides; the step thread does. Hints may come from any thread."""
+    """Plans the scans and claims of the step thread. Hints may come from any thread."""
 
     def __init__(
         self, phases: Iterable[str], settings: Settings, monotonic: Callable[[], float] = time.monotonic
@@ -54,51 +54,51 @@ class Discovery:
         self._settings = settings
         self._monotonic = monotonic
         now = monotonic()
-        self._looks = {phase: _Look(now) for phase in phases}
-        self._order = list(self._looks)
-        # Anywhere: where instances come and go, each would begin with the same phases, and the others have nobody.
-        self._turn = random.randrange(len(self._order)) if self._order else 0
+        self._scans = {phase: _PhaseScan(now) for phase in phases}
+        self._order = list(self._scans)
+        # Random: if instances come and go often, each would begin with the same phases, and the others would not be served.
+        self._first = random.randrange(len(self._order)) if self._order else 0
         self._held: set[str] = set()
-        self._scan = settings.scan_unheard
+        self._scan_every = settings.scan_unheard
         self._lock = threading.Lock()
 
-    def heard(self, is_listening: bool) -> None:
-        """Whether notifications arrive: without them the scan is more frequent."""
-        self._scan = self._settings.scan if is_listening else self._settings.scan_unheard
+    def set_listening(self, is_listening: bool) -> None:
+        """Note whether notifications arrive: without them scans are more frequent."""
+        self._scan_every = self._settings.scan if is_listening else self._settings.scan_unheard
 
     def hint(self, phase: str | None = None) -> bool:
-        """There may be work in a phase (None: in any); False where the phase is not served here."""
+        """Note that a phase (None: any) may have work; False if the phase is not served here."""
         now = self._monotonic()
         with self._lock:
-            looks = self._looks.values() if phase is None else filter(None, [self._looks.get(phase)])
+            scans = self._scans.values() if phase is None else filter(None, [self._scans.get(phase)])
             found = False
-            for look in looks:
-                look.due_at = max(now, look.not_before)
-                look.again_at, look.is_hot = look.due_at + AGAIN, True
-                look.hinted_at = now
+            for scan in scans:
+                scan.due_at = max(now, scan.not_before)
+                scan.again_at, scan.is_hot = scan.due_at + AGAIN, True
+                scan.hinted_at = now
                 found = True
             return found
 
     def hold(self, phase: str, is_held: bool) -> None:
-        """Claim nothing from a phase for now, or again."""
+        """Claim nothing from a phase (``is_held``), or claim from it again."""
         with self._lock:
             (self._held.add if is_held else self._held.discard)(phase)
         if not is_held:
             self.hint(phase)
 
     def due(self) -> list[str]:
-        """The phases that should be looked at now."""
+        """The phases that should be scanned now."""
         now = self._monotonic()
         with self._lock:
             return [
                 name
-                for name, look in self._looks.items()
-                if min(look.due_at, look.again_at) <= now and name not in self._held
+                for name, scan in self._scans.items()
+                if min(scan.due_at, scan.again_at) <= now and name not in self._held
             ]
 
     def is_hot(self, phase: str) -> bool:
-        """Whether there is a reason to expect work, beside the clock."""
-        return self._looks[phase].is_hot
+        """Whether a hint or a full claim gives a reason to expect work."""
+        return self._scans[phase].is_hot
 
     def next(self, room: Callable[[str], Room]) -> Want | None:
         """The next claim to make; phases take turns."""
@@ -106,80 +106,79 @@ class Discovery:
         count = len(self._order)
         with self._lock:
             for step in range(count):
-                place = (self._turn + step) % count
+                place = (self._first + step) % count
                 phase = self._order[place]
-                look = self._looks[phase]
-                if min(look.due_at, look.again_at) > now or phase in self._held:
+                scan = self._scans[phase]
+                if min(scan.due_at, scan.again_at) > now or phase in self._held:
                     continue
-                want = self._want(phase, look, room(phase))
+                want = self._want(phase, scan, room(phase))
                 if want is not None:
-                    self._turn = place + 1
+                    self._first = place + 1
                     return want
         return None
 
-    def _want(self, phase: str, look: _Look, room: Room) -> Want | None:
-        ahead = int(look.rate * self._settings.prefetch)
+    def _want(self, phase: str, scan: _PhaseScan, room: Room) -> Want | None:
+        ahead = int(scan.rate * self._settings.prefetch)
         limit = min(self._settings.batch, room.size + ahead - room.busy - room.waiting, room.left)
         if limit < 1:
             return None
         quiet = timedelta(seconds=self._settings.quiet)
         return Want(phase, limit, min(limit, room.starting), quiet, room.suspects)
 
-    def learn(self, want: Want, claimed: int, began: float | None = None) -> None:
-        """Take in what a claim found that ``began`` then: it has not seen what was hinted at since."""
+    def claimed(self, want: Want, count: int, began: float | None = None) -> None:
+        """Note how many jobs a claim returned. It ``began`` then, so it has not seen jobs that were hinted at since."""
         now = self._monotonic()
         with self._lock:
-            look = self._looks[want.phase]
-            look.is_hot = claimed >= want.limit or look.is_news(began)
-            if look.is_hot:
-                look.due_at = max(now, look.not_before)
+            scan = self._scans[want.phase]
+            scan.is_hot = count >= want.limit or scan.was_hinted_since(began)
+            if scan.is_hot:
+                scan.due_at = max(now, scan.not_before)
                 return
-            if look.again_at <= now:
-                look.again_at = FOREVER
-            if claimed and look.again_at == FOREVER:
-                look.again_at = now + AGAIN
-            look.due_at = now + self._scan
+            if scan.again_at <= now:
+                scan.again_at = FOREVER
+            if count and scan.again_at == FOREVER:
+                scan.again_at = now + AGAIN
+            scan.due_at = now + self._scan_every
 
-    def nothing(self, phases: Iterable[str], began: float | None = None) -> None:
-        """A look that ``began`` then found these phases empty."""
+    def found_empty(self, phases: Iterable[str], began: float | None = None) -> None:
+        """Note that a scan that ``began`` then found these phases empty."""
         now = self._monotonic()
         with self._lock:
             for phase in phases:
-                look = self._looks[phase]
-                if look.is_news(began):
+                scan = self._scans[phase]
+                if scan.was_hinted_since(began):
                     continue
-                look.due_at, look.is_hot = now + self._scan, False
-                if look.again_at <= now:
-                    look.again_at = FOREVER
+                scan.due_at, scan.is_hot = now + self._scan_every, False
+                if scan.again_at <= now:
+                    scan.again_at = FOREVER
 
     def finished(self, counts: Mapping[str, int]) -> None:
-        """Jobs of these phases ended: how fast a phase is decides how much is claimed ahead."""
+        """Count ended jobs of these phases: the rate of a phase decides how many jobs are claimed ahead."""
         now = self._monotonic()
         with self._lock:
             for phase, count in counts.items():
-                look = self._looks.get(phase)
-                if look is None:
+                scan = self._scans.get(phase)
+                if scan is None:
                     continue
-                look.finished += count
-                spent = now - look.since
+                scan.finished += count
+                spent = now - scan.since
                 if spent >= RATE_WINDOW:
-                    fresh = look.finished / spent
-                    look.rate = fresh if spent > 1.0 else max(fresh, (look.rate + fresh) / 2)
-                    look.finished, look.since = 0, now
-                elif look.rate == 0.0 and look.finished >= 10:
-                    look.rate = look.finished / max(
-                        spent, 0.005
-                    )  # a first guess, so that a burst is not served in tens
+                    fresh = scan.finished / spent
+                    scan.rate = fresh if spent > 1.0 else max(fresh, (scan.rate + fresh) / 2)
+                    scan.finished, scan.since = 0, now
+                elif scan.rate == 0.0 and scan.finished >= 10:
+                    # A first estimate, so that a burst is not served in tens.
+                    scan.rate = scan.finished / max(spent, 0.005)
 
     def postpone(self, phase: str, seconds: float) -> None:
-        """Leave a phase alone for a while, whatever hints come: what it gave could not be used, and giving it back is a hint."""
+        """Do not scan a phase for a while, despite hints: its jobs could not be used, and giving them back is a hint, too."""
         with self._lock:
-            if look := self._looks.get(phase):
-                look.due_at = look.again_at = look.not_before = self._monotonic() + seconds
+            if scan := self._scans.get(phase):
+                scan.due_at = scan.again_at = scan.not_before = self._monotonic() + seconds
 
     def wait(self) -> float:
-        """Seconds until a look becomes due by time. Those that are due already have no room, and whoever makes room wakes us."""
+        """Seconds until the next scan is due. Phases that are due already have no room; the step thread is woken when there is room."""
         now = self._monotonic()
         with self._lock:
-            moments = [at for look in self._looks.values() for at in (look.due_at, look.again_at) if at > now]
+            moments = [at for scan in self._scans.values() for at in (scan.due_at, scan.again_at) if at > now]
         return min(moments, default=FOREVER) - now

@@ -1,4 +1,4 @@
-"""What an instance does beside running jobs, from time to time and some of it for the whole system."""
+"""The periodic duties of an instance beside running jobs; some of them serve the whole system."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Duties:
         )
         self.history = History(store)
         self.summary = Summary(stats.report, workload.waiting)
-        self._check = HealthCheck(report)
+        self._health_check = HealthCheck(report)
         ticker = Ticker(store.schedules, on_fired=self._fired)
         self.ticker = UpkeepLoop(
             [Duty("tick", ticker.run, NEVER, jitter=0.0)], "windlass-ticker", troubles=troubles
@@ -112,12 +112,12 @@ class Duties:
     def check_everything(self) -> None:
         """Check all phases, cancels and the registration of this instance: notifications may have been missed."""
         self.ask("wake")
-        if not self._heartbeat.is_looking and not self._workload.is_empty:
-            self._heartbeat.look()
+        if not self._heartbeat.is_check_planned and not self._workload.is_empty:
+            self._heartbeat.check_cancels()
         self._stepper.hint()
 
     def all(self) -> list[Duty]:
-        """All duties but the ticker's, each with how often it is done."""
+        """All duties but the ticker's, each with its interval."""
         settings, pressure = self._settings, self._pressure
         return [
             Duty("agenda", self._agenda.run, settings.recovery, at_start=True),
@@ -127,8 +127,8 @@ class Duties:
             Duty("history", self.history.run, HISTORY_EVERY, at_start=True),
             Duty("orphans", self._recoverer.sweep, SWEEP_EVERY),
             Duty("rollups", self.rollups.run, settings.rollup),
-            Duty("summary", lambda: _only(self.summary.tell()), SUMMARY_EVERY),
-            Duty("health", lambda: _only(self._check.look()), settings.health),
+            Duty("summary", lambda: _only(self.summary.log()), SUMMARY_EVERY),
+            Duty("health", lambda: _only(self._health_check.check()), settings.health),
             Duty("unserved", self.unserved.run, settings.unserved),
             *self._erasing(settings.erase_principal_after),
             *(
@@ -139,13 +139,13 @@ class Duties:
         ]
 
     def _erasing(self, after: float | None) -> list[Duty]:
-        """Forget who asked for jobs that ended long enough ago."""
+        """The duty that erases the principals of jobs that ended long enough ago."""
         if after is None:
             return []
         erase, lasts = self._store.principals.erase, timedelta(seconds=after)
         return [Duty("principals", lambda: _only(erase(lasts)), min(ERASE_EVERY, max(1.0, after)))]
 
-    # ------------------------------------------------------------------ what duties found
+    # ------------------------------------------------------------------ results of duties
 
     def _promoted(self, phase: str, count: int) -> None:
         self._stats.count("promoted", count)

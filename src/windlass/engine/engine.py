@@ -1,7 +1,7 @@
-"""One instance: owns the parts, starts them in order, stops them so that nothing is lost.
+"""One instance: owns the parts, starts them in order, and stops them without losing a job.
 
-Threads: watchdog, heartbeat, listener, step (records and claims), ticker, upkeep, started in this order; and those of the executors. Stop:
-claim nothing more, give back jobs that wait in memory, let running jobs finish for the grace time, stop and give back the rest.
+Threads: watchdog, heartbeat, listener, step (records and claims), ticker, upkeep, started in this order; and the threads of the executors.
+Stop: claim nothing more, give back jobs that wait in memory, let running jobs finish for the grace time, stop and give back the rest.
 """
 
 from __future__ import annotations
@@ -52,19 +52,19 @@ from windlass.store.jobs.holder import Holder
 from windlass.upkeep.troubles import Troubles
 
 # Seconds that a stop waits at most:
-STOP_WAIT = 2.0  # for jobs that were told to stop, after the grace time
-LAST_WORDS = 2.0  # for the last outcomes to be written, and then for the instance to leave
-ALL_ENDED = 4.0  # for everything after the grace time, even if a handler or the database hangs
+STOP_WAIT = 2.0  # for jobs that were asked to stop, after the grace time
+LAST_WRITES_WAIT = 2.0  # for the last outcomes to be written, and then for the instance to leave
+END_WAIT = 4.0  # for everything after the grace time, even if a handler or the database hangs
 
 
 class _Part(Protocol):
-    """Something with a thread of its own."""
+    """A part with its own thread."""
 
     def start(self) -> None: ...
 
 
 class Engine:
-    """Runs the jobs of a registry from a store. One start, one stop; every start of a process makes a new instance."""
+    """Runs the jobs of a registry from a store. It starts once and stops once; every start of a process makes a new instance."""
 
     def __init__(
         self,
@@ -92,9 +92,9 @@ class Engine:
         self.state = "starting"
         self._started_at = datetime.now(UTC)
         self.on_ready: Callable[[], None] = lambda: None
-        """Called when all that may refuse a start has been asked, before the first claim."""
+        """Called when nothing can refuse the start any more, before the first claim."""
         self._life_lock = threading.Lock()
-        self._forget_places: Callable[[], None] = lambda: None
+        self._unsubscribe_places: Callable[[], None] = lambda: None
         self._hurry = threading.Event()
         self._stopped = threading.Event()
         self._wrap = wrap
@@ -108,7 +108,7 @@ class Engine:
         discovery = Discovery(phases, settings)
         store_of = partial(RunningJobStore, instance)
         runner = AttemptRunner(store_of, wrap=self._wrap, authority=self._authority, stats=stats)
-        with use(self._logger):  # the lines of their threads go there
+        with use(self._logger):  # also for their threads
             executors = Executors(
                 runner,
                 phases,
@@ -116,7 +116,7 @@ class Engine:
                 self._store,
                 on_ended=self._ended,
                 on_unstarted=self._unstarted,
-                on_recorded=lambda lease: instance.holder.let_go([lease]),
+                on_recorded=lambda lease: instance.holder.forget([lease]),
                 on_crash=lambda: stats.count("crashes"),
             )
             heartbeat = Heartbeat(
@@ -125,7 +125,7 @@ class Engine:
                 stats,
                 on_cancelled=lambda asked: stopper.cancel_all(asked),
                 on_lost=lambda why: stopper.lease_lost(),
-                on_good=lambda is_news: stepper.hint() if is_news else None,
+                on_good=lambda is_restored: stepper.hint() if is_restored else None,
             )
             stepper = Stepper(
                 instance, settings, stats, troubles, workload, discovery, recorder, executors, heartbeat
@@ -150,22 +150,22 @@ class Engine:
     # ------------------------------------------------------------------ start
 
     def start(self) -> None:
-        """Become an instance and begin to serve. Raises, with nothing left behind, where the database cannot be reached."""
+        """Become an instance and begin to serve. Raises if the database cannot be reached; nothing is left running then."""
         with self._life_lock:
             if self.state != "starting":
                 raise WindlassError(
-                    f"this engine is {self.state}, and one engine is started once; make another with app.worker()"
+                    f"this engine is {self.state}, and an engine can be started only once; make another with app.worker()"
                 )
             try:
                 with use(self._logger), ExitStack() as undo:
                     self._start(undo)
                     undo.pop_all()
             except BaseException:
-                self._make_parts()  # a thread can be started once: another try needs others
+                self._make_parts()  # a thread can be started only once: another try needs new parts
                 raise
 
     def _start(self, undo: ExitStack) -> None:
-        """Start the parts; each says in ``undo`` how it is ended should a later one fail."""
+        """Start the parts; ``undo`` ends those that were started if a later one fails."""
         phases = sorted(self.phases)
         self._runner.pid = Process.pid  # an engine may be made before a fork and started after it
         self._instance.info = {"pid": os.getpid(), "host": platform.node(), "phases": phases, **self._info}
@@ -179,7 +179,7 @@ class Engine:
             (self._watchdog, self._watchdog.stop),
             (self._heartbeat, self._heartbeat.stop),
             (self._listening, self._listening.stop),
-            (self._stepper, lambda: self._stepper.finish(time.monotonic() + LAST_WORDS)),
+            (self._stepper, lambda: self._stepper.finish(time.monotonic() + LAST_WRITES_WAIT)),
             (self._duties.ticker, lambda: self._duties.ticker.stop(1.0)),
             (self._duties.loop, lambda: self._duties.loop.stop(1.0)),
         ]
@@ -188,22 +188,22 @@ class Engine:
             part.start()
             undo.callback(end)
         if self._places is not None:
-            self._forget_places = self._places.on_free(lambda: self._duties.ask("assign"))
-            undo.callback(self._forget_places)
+            self._unsubscribe_places = self._places.on_free(lambda: self._duties.ask("assign"))
+            undo.callback(self._unsubscribe_places)
         self.state = "running"
         served = sorted(phases)
         emit(events.INSTANCE_STARTED, ", ".join(served) or "no phase", instance=self.id, phases=served)
 
     def _define(self) -> None:
-        """Make the database say what this code says about schedules, rules and limits."""
+        """Store the schedules, rules and limits of the code in the database."""
         synced = sync(self._store, self._registry)
         events.defined(synced.schedules, synced.rules)
-        self._store.limits.tell(phase.flow for phase in self.phases.values() if phase.flow)
+        self._store.limits.define(phase.flow for phase in self.phases.values() if phase.flow)
 
     # ------------------------------------------------------------------ what executors report
 
     def _ended(self, ended: Sequence[Ended]) -> None:
-        """Jobs came to their end: have it recorded, and begin what runs next on their processors."""
+        """Record jobs that ended, and begin the next jobs on their processors."""
         recorder = self._recorder
         firsts, following = self._workload.end([item.running for item in ended])
         for item in ended:
@@ -224,26 +224,26 @@ class Engine:
         self._stepper.wake()
 
     def _unstarted(self, jobs: Sequence[RunningAttempt], is_given_back: bool) -> None:
-        """An executor could not start these jobs. Their phases are left alone for a moment: the next claim would bring them back."""
+        """Handle jobs that an executor could not start. Their phases are not claimed from for a moment: a claim would return the same jobs."""
         for phase in {running.lease.phase for running in jobs}:
             self._discovery.postpone(phase, REFUSED_PAUSE)
         if is_given_back:
-            self._stepper.give_back(self._workload.turn_away(jobs))
+            self._stepper.give_back(self._workload.reject(jobs))
 
     # ------------------------------------------------------------------ stop
 
     def stop(self, grace: float | None = None) -> None:
-        """Stop in order; answers when everything is given back. A second call (or ``hurry``) cuts the grace time short.
+        """Stop in order; returns when every job is given back. A second call (or ``hurry``) cuts the grace time short.
 
-        Whatever hangs, a handler or the database: five seconds after the grace time it is over, and what could not be given back is
-        recovered by others. An engine that was not started, or could not be, has nothing to stop.
+        Even if a handler or the database hangs, the engine has stopped five seconds after the grace time; other instances recover the jobs
+        that could not be given back. An engine that was not started has nothing to stop.
         """
         grace = self.settings.grace if grace is None else _seconds(grace)
         self._refuse_to_wait_for_itself()
         if self.state == "stopping":
             self.hurry()
         with use(self._logger), self._life_lock:
-            if self.state not in ("running", "stopping"):  # the latter: a stop before was interrupted
+            if self.state not in ("running", "stopping"):  # "stopping": an earlier stop was interrupted
                 return
             self.state = "stopping"
             left = len(self._workload.running())
@@ -252,7 +252,7 @@ class Engine:
             self._workload.close()
             self._stepper.give_back(self._workload.clear())
             self._await_idle(grace)
-            deadline = time.monotonic() + ALL_ENDED
+            deadline = time.monotonic() + END_WAIT
             self._stopper.stop_all(Stop.SHUTDOWN)
             self._await_idle(STOP_WAIT, may_hurry=False)
             self._executors.close_processes()  # before their jobs are given back: another instance may have them at once
@@ -283,7 +283,7 @@ class Engine:
         job = current_job.get()
         if job is not None and self._workload.running_one(job.lease) is not None:
             raise WindlassError(
-                f"job {job.lease.id} asked the engine that runs it to stop, which waits for that job; have another thread do it: "
+                f"job {job.lease.id} called stop() of the engine that runs it, which would wait for this job; call it on another thread: "
                 "threading.Thread(target=engine.stop).start()"
             )
 
@@ -291,21 +291,23 @@ class Engine:
         def left(most: float) -> float:
             return max(0.05, min(most, deadline - time.monotonic()))
 
-        self._forget_places()
+        self._unsubscribe_places()
         self._duties.ticker.stop(left(0.5))
         self._duties.loop.stop(left(0.5))
-        was_written = self._stepper.finish(time.monotonic() + left(LAST_WORDS))
+        was_written = self._stepper.finish(time.monotonic() + left(LAST_WRITES_WAIT))
         self._listening.stop(left(2.0))
         self._heartbeat.stop(left(2.0))
         self._watchdog.stop(left(2.0))
         self._executors.close()
-        self._duties.summary.tell(is_last=True)
+        self._duties.summary.log(is_last=True)
         if was_written:
-            leaving = thread(self._take_leave, "windlass-leave")
+            leaving = thread(self._leave, "windlass-leave")
             leaving.start()
-            leaving.join(left(LAST_WORDS))  # the database may hang, and others forget us by themselves
+            leaving.join(
+                left(LAST_WRITES_WAIT)
+            )  # the database may hang; other instances then remove this one
 
-    def _take_leave(self) -> None:
+    def _leave(self) -> None:
         try:
             self._duties.rollups.run()
         except WindlassError as error:
@@ -313,7 +315,7 @@ class Engine:
         else:
             self._instance.leave()
 
-    # ------------------------------------------------------------------ looking
+    # ------------------------------------------------------------------ state
 
     @property
     def id(self) -> str:
@@ -322,7 +324,7 @@ class Engine:
 
     @property
     def holder(self) -> Holder:
-        """Claims and records in the instance's name; a lost lease replaces it."""
+        """The holder that claims and records for the instance; a lost lease replaces it."""
         return self._instance.holder
 
     @property
@@ -331,7 +333,7 @@ class Engine:
         return self._workload.is_empty and not len(self._recorder)
 
     def report(self) -> EngineReport:
-        """How this instance is doing."""
+        """The state of this instance, for health and metrics."""
         has_begun = self.state != "starting"
         return EngineReport(
             instance=self.id if has_begun else "",
@@ -342,7 +344,7 @@ class Engine:
                 for name, (pool, waiting) in self._workload.report().items()
             },
             lease_left=self._heartbeat.left if has_begun else 0.0,
-            last_step_seconds_ago=time.monotonic() - self._stepper.turned_at if has_begun else 0.0,
+            last_step_seconds_ago=time.monotonic() - self._stepper.stepped_at if has_begun else 0.0,
             step_limit=max(90.0, 3 * self.settings.scan),
             store_reachable=has_begun and self._stepper.is_reachable,
             listening=has_begun and self._listening.is_listening,
@@ -352,13 +354,13 @@ class Engine:
         )
 
     def _faults(self) -> Iterator[str]:
-        """What is wrong with the parts, a line each."""
+        """Faults of the parts, one line each."""
         if not self._stepper.is_reachable:
-            yield "store: the database does not answer, or takes nothing; outcomes wait in memory"
+            yield "store: the database does not answer or refuses writes; outcomes wait in memory"
         if not self._listening.is_listening:
             yield "listener: no notifications; polling instead"
         if not self._heartbeat.has_lease:
-            yield "lease: it could not be renewed in time; nothing is claimed"
+            yield "lease: not renewed in time; no jobs are claimed"
         for name, count in self._duties.unserved.phases.items():
             yield f"phase {name}: {events.jobs_wait(count)}, and no instance serves it"
         for name, reason in self._executors.faults():
@@ -370,14 +372,14 @@ class Engine:
         if self._watchdog.loop_lag >= self.settings.blocked_after:
             yield "loop: a handler blocks the event loop"
 
-    def tell_unserved(self) -> None:
-        """Say which jobs wait in phases that no instance serves."""
+    def report_unserved(self) -> None:
+        """Log which jobs wait in phases that no instance serves."""
         with use(self._logger):
             self._duties.unserved.run()
 
     def processors(self) -> list[tuple[str, str, str | None, float]]:
         """Each processor: name, state (idle, busy, error), the job it runs, and for how many seconds. One whose job outran its time limit
-        is in error until the job has stopped, also beside the processor that took its place under the same name."""
+        is in error until the job has stopped, and is listed beside the processor of the same name that replaced it."""
         return self._workload.processors()
 
 

@@ -1,7 +1,7 @@
-"""Keeps the leases of an instance alive, on a thread and a connection of its own.
+"""Renews the lease of an instance, on its own thread and connection.
 
-A handler that blocks the event loop, a slow step or a long report cannot stop it. What it cannot do is stop itself in time when the
-database freezes in the middle of a beat: that is the watchdog's, which looks at ``left`` and never touches the database.
+A handler that blocks the event loop, a slow step or a long report cannot stop the heartbeat. When the database freezes during a beat, the
+watchdog stops the jobs in time: it reads ``left`` and never uses the database.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from windlass.observe import events
 from windlass.observe.emit import emit
 from windlass.observe.logger import get_logger, thread
 from windlass.settings import Settings
-from windlass.store.jobs.holder import UNKNOWN_GRACE, CancelAsked
+from windlass.store.jobs.holder import UNKNOWN_GRACE, CancelRequest
 
 log = get_logger("windlass.engine")
 
 RETRY = 1.0
-LOOK_EVERY = 0.5
+CHECK_EVERY = 0.5
 FOREVER = float("inf")
 
 
 class Heartbeat:
-    """Beats, and says what it learned: jobs to stop, a lease that is lost, a lease that is good again."""
+    """Renews the lease, and reports jobs to stop, a lost lease, and a restored lease."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Heartbeat:
         settings: Settings,
         stats: Stats,
         *,
-        on_cancelled: Callable[[Sequence[CancelAsked]], None],
+        on_cancelled: Callable[[Sequence[CancelRequest]], None],
         on_lost: Callable[[str], None],
         on_good: Callable[[bool], None],
     ) -> None:
@@ -46,11 +46,11 @@ class Heartbeat:
         self._on_lost = on_lost
         self._on_good = on_good
         self.has_lease = True
-        """Whether the lease has enough time left to begin something under it; the watchdog ends that."""
-        self._good_until = self._beaten_at = self._looked_at = time.monotonic()
-        self._asked: list[float] = []
-        self._asked_lock = threading.Lock()
-        self._look_at = FOREVER
+        """Whether the lease has enough time left to claim under it; the watchdog sets it to False."""
+        self._good_until = self._beaten_at = self._checked_at = time.monotonic()
+        self._early_beats: list[float] = []
+        self._early_lock = threading.Lock()
+        self._check_at = FOREVER
         self._is_lost = False
         self._wake = threading.Event()
         self._over = threading.Event()
@@ -74,46 +74,48 @@ class Heartbeat:
 
     @property
     def left(self) -> float:
-        """Seconds of the lease that are left by our own clock, counted from before the last good beat was sent."""
+        """Seconds left of the lease by the local clock, counted from before the last successful beat was sent."""
         return -1.0 if self._is_lost else self._good_until - time.monotonic()
 
-    def soon(self, seconds: float = 0.0) -> None:
-        """Beat earlier than planned: a claim's reply was lost, and the beat finds its jobs."""
-        with self._asked_lock:  # each is kept: a claim lost a second later is too young for this one's beat
-            self._asked.append(time.monotonic() + seconds)
+    def beat_soon(self, seconds: float = 0.0) -> None:
+        """Beat after ``seconds`` at the latest: the reply of a claim was lost, and the beat finds its jobs."""
+        with (
+            self._early_lock
+        ):  # all are kept: a claim that is lost a second later is too recent for this beat
+            self._early_beats.append(time.monotonic() + seconds)
         self._wake.set()
 
     @property
-    def is_looking(self) -> bool:
-        """Whether a look for cancels is planned."""
-        return self._look_at != FOREVER
+    def is_check_planned(self) -> bool:
+        """Whether a check for cancels is planned."""
+        return self._check_at != FOREVER
 
-    def look(self) -> None:
-        """Ask which jobs were cancelled: something was committed, and nobody says what (SQLite), or may have been missed. One read, at
-        most twice a second; a beat would be a commit itself, and lead to the next one."""
-        if not self.is_looking:
-            self._look_at = max(time.monotonic(), self._looked_at + LOOK_EVERY)
+    def check_cancels(self) -> None:
+        """Plan a check for cancelled jobs: there was a commit of unknown content (SQLite), or a notification may have been missed. One read,
+        at most twice a second. A beat would be a commit itself, and cause the next check."""
+        if not self.is_check_planned:
+            self._check_at = max(time.monotonic(), self._checked_at + CHECK_EVERY)
             self._wake.set()
 
     def claim_failed(self) -> None:
-        """A claim may have been committed without our knowing: beat as soon as it is old enough to be told apart."""
-        self.soon(UNKNOWN_GRACE.total_seconds() + 0.2)
+        """Plan a beat because a claim may have been committed without a reply: when it is old enough to be distinguished from a running claim."""
+        self.beat_soon(UNKNOWN_GRACE.total_seconds() + 0.2)
 
     # ------------------------------------------------------------------ the thread
 
     def _run(self) -> None:
         next_at = self._beaten_at + self._settings.heartbeat
         while not self._over.is_set():
-            at = min([next_at, self._look_at, *self._asked])
+            at = min([next_at, self._check_at, *self._early_beats])
             self._wake.wait(max(0.0, min(1.0, at - time.monotonic())))
             self._wake.clear()
             now = time.monotonic()
-            if now >= self._look_at and not self._over.is_set():
-                self._ask_for_cancels(now)
-            if self._over.is_set() or now < min([next_at, *self._asked]):
+            if now >= self._check_at and not self._over.is_set():
+                self._read_cancels(now)
+            if self._over.is_set() or now < min([next_at, *self._early_beats]):
                 continue
-            with self._asked_lock:
-                self._asked = [moment for moment in self._asked if moment > now]
+            with self._early_lock:
+                self._early_beats = [moment for moment in self._early_beats if moment > now]
             next_at = now + (
                 self._settings.heartbeat if self._beat(now) else min(RETRY, self._settings.heartbeat)
             )
@@ -125,8 +127,8 @@ class Heartbeat:
                 self.join()
             beat = self._instance.holder.beat()
         except LeaseLost:
-            self._lost("others declared this instance dead")
-            self.soon()
+            self._lost("other instances declared this instance dead")
+            self.beat_soon()
             return False
         except StoreError as error:
             self._stats.count("beat_errors")
@@ -134,32 +136,32 @@ class Heartbeat:
             return False
         except Exception:
             self._stats.count("beat_errors")
-            log.exception("a heartbeat met an error it did not expect; it goes on")
+            log.exception("unexpected error in a heartbeat; it continues")
             return False
         self._beaten_at = sent_at
         self._good_until = sent_at + self._settings.lease
-        is_news = is_new or not self.has_lease
-        if is_news:  # unless the beat took so long that its lease is about to end
+        is_restored = is_new or not self.has_lease
+        if is_restored:  # not if the beat took so long that its lease is about to end
             self.has_lease = self.left > self._settings.margin
-        self._on_good(is_news)
+        self._on_good(is_restored)
         if beat.released:
             self._stats.count("recovered", beat.released, label="unknown claim")
         if beat.cancelled:
             self._on_cancelled(beat.cancelled)
         return True
 
-    def _ask_for_cancels(self, now: float) -> None:
-        self._looked_at = now
-        self._look_at = FOREVER  # before the read: what is committed meanwhile asks for the next one
+    def _read_cancels(self, now: float) -> None:
+        self._checked_at = now
+        self._check_at = FOREVER  # before the read: a commit during the read plans the next check
         if self._is_lost:
             return
         try:
             cancelled = self._instance.holder.cancels()
         except StoreError as error:
-            log.debug("a look for cancels failed; the next beat makes up for it: %s", error)
+            log.debug("a check for cancels failed; the next beat repeats it: %s", error)
             return
         except Exception:
-            log.exception("a look for cancels met an error it did not expect; it goes on")
+            log.exception("unexpected error in a check for cancels; the heartbeat continues")
             return
         if cancelled:
             self._on_cancelled(cancelled)

@@ -13,7 +13,7 @@ from windlass.store.jobs.holder import Holder
 
 
 class Instance:
-    """Joins the database and has the holder that claims and records in its name.
+    """Joins the database and has the holder that claims and records for it.
 
     A lost lease replaces the holder, so the parts of an engine are given the instance and read ``holder`` each time.
     """
@@ -21,7 +21,7 @@ class Instance:
     def __init__(self, store: Store, lease: float, info: Mapping[str, Any] | None = None) -> None:
         self.store = store
         self.info = info or {}
-        """What other processes see of this one."""
+        """Facts about this process that other processes can read."""
         self._lease = timedelta(seconds=lease)
         self._holder: Holder | None = None
 
@@ -37,11 +37,11 @@ class Instance:
         return "" if self._holder is None else self._holder.id
 
     def join(self) -> None:
-        """Become an instance, or another one after the lease was lost."""
+        """Become an instance, or a new one after the lease was lost."""
         self._holder = self.store.join(lease=self._lease, info=self.info)
 
     def leave(self) -> None:
-        """Leave the database; where it cannot be reached, other instances remove this one later."""
+        """Leave the database; if it cannot be reached, other instances remove this one later."""
         try:
             self.holder.leave()
         except WindlassError as error:

@@ -1,4 +1,4 @@
-"""Exceptions of handlers as data: what a failed attempt stores of them."""
+"""Exceptions of handlers as data, as a failed attempt stores them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from windlass.model import JobError
 
 
 def describe(error: BaseException) -> JobError:
-    """Return an exception as data, also where its own attributes raise. One of a child process brings its description along."""
+    """Return an exception as data, even if its own attributes raise. An exception of a child process carries its description."""
     try:
         return _described(error)
     except BaseException as broken:  # noqa: BLE001  an attribute or a property of a user's exception raised
@@ -18,9 +18,9 @@ def describe(error: BaseException) -> JobError:
 
 
 def undescribable(error: BaseException, why: BaseException) -> JobError:
-    """Return what is known of an exception whose attributes raised ``why``."""
+    """Return a description of an exception whose attributes raised ``why``."""
     name = _class_name(error)
-    message = f"{name}, which cannot be looked at: doing so raised {_class_name(why)}"
+    message = f"{name}, which cannot be described: its attributes raised {_class_name(why)}"
     return JobError(type=name, code="exception", message=message)
 
 
@@ -32,7 +32,7 @@ def _class_name(error: BaseException) -> str:
 
 
 def _described(error: BaseException) -> JobError:
-    known = getattr(error, "windlass_told", None)
+    known = getattr(error, "windlass_error", None)
     if isinstance(known, JobError):
         return known
     code = error.code if isinstance(error, WindlassError) else "exception"

@@ -1,4 +1,4 @@
-"""The listener thread: notifications in, hints out. Nothing but speed rests on it."""
+"""The listener thread: turns notifications into hints. Only speed depends on it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from windlass.engine.stopper import Stopper
 from windlass.errors import StoreError
 from windlass.observe.logger import get_logger, thread
 from windlass.store.database import CANCEL, LATER, NUDGE, RECONNECTED, Listener
-from windlass.store.jobs.holder import CancelAsked
+from windlass.store.jobs.holder import CancelRequest
 
 log = get_logger("windlass.engine")
 
@@ -21,7 +21,7 @@ TRY_AGAIN = 1.0
 
 
 class Listening:
-    """Receives notifications (a phase has work, something is due later, a job should stop) and tells the part that acts on each."""
+    """Receives notifications (a phase has work, a job is due later, a job should stop) and forwards each to the part that acts on it."""
 
     def __init__(
         self,
@@ -53,34 +53,34 @@ class Listening:
             try:
                 listener = self._instance.store.listen()
             except StoreError:
-                self._note(False)
+                self._set_listening(False)
                 self._over.wait(TRY_AGAIN)
                 continue
             try:
-                self._hear(listener)
+                self._receive(listener)
             except Exception:
-                log.exception("the listener met an error it did not expect; it starts again")
+                log.exception("unexpected error in the listener; it starts again")
                 self._over.wait(TRY_AGAIN)
             finally:
-                self._note(False)
+                self._set_listening(False)
                 listener.close()
 
-    def _hear(self, listener: Listener) -> None:
+    def _receive(self, listener: Listener) -> None:
         while not self._over.is_set():
             hints = listener.wait(LISTEN_FOR)
-            self._note(listener.is_connected)
+            self._set_listening(listener.is_connected)
             for hint in dict.fromkeys(hints):
-                self._sort(hint)
+                self._forward(hint)
 
-    def _note(self, is_listening: bool) -> None:
+    def _set_listening(self, is_listening: bool) -> None:
         if is_listening != self.is_listening:
             self.is_listening = is_listening
             if is_listening and self._has_listened:
                 self._stats.count("reconnects")
             self._has_listened = self._has_listened or is_listening
-            self._stepper.hear(is_listening)
+            self._stepper.set_listening(is_listening)
 
-    def _sort(self, hint: str) -> None:
+    def _forward(self, hint: str) -> None:
         if hint == RECONNECTED:
             self._duties.check_everything()
             self._duties.ask("agenda")
@@ -92,6 +92,6 @@ class Listening:
             self._stepper.hint(phase)
         elif hint.startswith(CANCEL):
             job, _, token = hint.removeprefix(CANCEL).partition(" ")
-            self._stopper.cancel(CancelAsked(job, int(token)))
+            self._stopper.cancel(CancelRequest(job, int(token)))
         else:
             self._stepper.hint(hint)

@@ -1,4 +1,4 @@
-"""Being an instance without an engine: a lease with a heartbeat for jobs that are run in the caller's own threads."""
+"""An instance without an engine: a lease with a heartbeat, for jobs that run in the caller's own threads."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from windlass.engine.stats import Stats
 from windlass.features import Store
 from windlass.observe.report import EngineReport
 from windlass.settings import Settings
-from windlass.store.jobs.holder import CancelAsked, Holder
+from windlass.store.jobs.holder import CancelRequest, Holder
 
 
 class Membership:
-    """Joins when it is first needed, and renews its lease until it is closed. ``running`` are the jobs to stop when that is lost."""
+    """Joins when it is first needed, and renews its lease until it is closed. ``running`` has the jobs to stop when the lease is lost."""
 
     def __init__(
         self, store: Store, settings: Settings, stats: Stats, degraded: Callable[[], Iterable[str]]
@@ -34,7 +34,7 @@ class Membership:
             stats,
             on_cancelled=self._cancelled,
             on_lost=lambda why: self._stop_all(Stop.LEASE_LOST),
-            on_good=lambda is_news: None,
+            on_good=lambda is_restored: None,
         )
         self._started_at = datetime.now(UTC)
         self._is_closed = False
@@ -45,7 +45,7 @@ class Membership:
 
     @property
     def holder(self) -> Holder:
-        """The holder that claims and records in this instance's name."""
+        """The holder that claims and records for this instance."""
         with self._lock:
             if not self._instance.id:
                 self._heartbeat.join()
@@ -53,7 +53,7 @@ class Membership:
             return self._instance.holder
 
     def report(self) -> EngineReport:
-        """How it is doing, for health and metrics. Before the first job there is no lease to lose."""
+        """The state of this instance, for health and metrics. Before the first job it has no lease to lose."""
         has_lease = bool(self._instance.id) and not self._is_closed
         left = self._heartbeat.left if has_lease else self._settings.lease
         return EngineReport(
@@ -67,7 +67,7 @@ class Membership:
             degraded=list(self._degraded()),
         )
 
-    def _cancelled(self, asked: Iterable[CancelAsked]) -> None:
+    def _cancelled(self, asked: Iterable[CancelRequest]) -> None:
         for job, token in asked:
             running = self.running.get(job)
             if running is not None and running.lease.token == token:
@@ -78,7 +78,7 @@ class Membership:
             _stop(running, reason)
 
     def close(self) -> None:
-        """Stop what runs and leave."""
+        """Stop running jobs and leave."""
         with self._lock:
             if self._is_closed:
                 return

@@ -3,7 +3,7 @@
     lock → load → done already? → claim → each phase, unless its probe finds its output, with backoff → output and end recorded → release
 
 The lock saves work, the claim decides: with no lock server, or two callers that both got a lock, the database still gives the job
-to one of them. A failed attempt is recorded as everywhere, then waited for here; should a worker take the job meanwhile, the answer says so.
+to one of them. A failed attempt is recorded as by a worker, and the delay passes here; if a worker claims the job meanwhile, the status says so.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 
 class Status(StrEnum):
-    """What came of a request."""
+    """The result of a request."""
 
     COMPLETED = "completed"
     FAILED = "failed"
@@ -64,7 +64,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Processed:
-    """The answer of ``process_request``; ``found`` is the job as it stands afterwards, None where there is none."""
+    """The result of ``process_request``; ``found`` is the job as it is afterwards, None if it does not exist."""
 
     status: Status
     request_id: str
@@ -73,17 +73,17 @@ class Processed:
 
     @property
     def job(self) -> Job:
-        """The job as it stands afterwards; raises ``JobNotFoundError`` where there is none."""
+        """The job as it is afterwards; raises ``JobNotFoundError`` if it does not exist."""
         if self.found is None:
             raise JobNotFoundError(self.request_id)
         return self.found
 
 
 class Guard(Protocol):
-    """A lock per request; the locks of locks/ are such."""
+    """A lock for each request; the locks of ``windlass.locks`` have this form."""
 
     def acquire(self, request_id: str) -> AbstractContextManager[Any]:
-        """The lock, held until its block ends and true; or something false where another has it."""
+        """The lock, held until its block ends and true; or a false value if another process holds it."""
         ...
 
 
@@ -95,7 +95,7 @@ class NoGuard:
 
 
 class OneJobRunner:
-    """Runs single jobs in the caller's threads. One instance with one heartbeat, made when it is first needed."""
+    """Runs single jobs in the caller's threads, as one instance with one heartbeat, which joins when it is first needed."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class OneJobRunner:
         self._registry = registry
         self._locks = locks or NoGuard()
         self.stats = Stats()
-        with use(logger):  # the lines of its thread go there
+        with use(logger):  # also for its thread
             self._membership = Membership(store, self._settings, self.stats, degraded)
         self._runner = AttemptRunner(
             partial(RunningJobStore, self._membership),
@@ -134,7 +134,7 @@ class OneJobRunner:
         self._threads = ThreadPoolExecutor(thread_name_prefix="windlass-request")
 
     def process(self, request_id: str, correlation_id: str | None = None) -> Processed:
-        """Run a job to its end; see the drawing above. One that does not exist is a line in the log."""
+        """Run a job to its end, as drawn above. A job that does not exist is logged."""
         check_correlation(correlation_id)
         with use(self._logger):
             try:
@@ -154,7 +154,7 @@ class OneJobRunner:
                 self._known.pop(request_id, None)
 
     def about(self, request_id: str) -> Mapping[str, Any]:
-        """What log lines have of a job: as it runs here, else as the database has it, else nothing."""
+        """The fields of log lines about a job: as it runs here, else as the database has it, else none."""
         known = self._known.get(request_id)
         if known is None:
             try:
@@ -174,7 +174,7 @@ class OneJobRunner:
         if job.state.is_final:
             return Processed(Status(str(job.state)), request_id, job)
         if job.state is State.SCHEDULED:
-            self._store.upkeep.hurry(job.id)
+            self._store.upkeep.make_due(job.id)
             self._store.upkeep.promote()
             job = self._store.jobs.get(request_id)
         if job.reason in ("limited", "paced"):
@@ -195,23 +195,23 @@ class OneJobRunner:
             if isinstance(outcome, Retried) and verdict is Verdict.RECORDED:
                 self._wait(lease, outcome)
             elif not isinstance(outcome, Advanced) and verdict is not Verdict.REROUTED:
-                return self._answer(request_id, attempts, unclaimed=False)
+                return self._result(request_id, attempts, unclaimed=False)
             if has_flag(lease.flags, Flag.LIMIT):
                 self._store.limits.let_in()
-        return self._answer(request_id, attempts, unclaimed=True)
+        return self._result(request_id, attempts, unclaimed=True)
 
     # ------------------------------------------------------------------ one attempt
 
     def _wait(self, lease: Lease, outcome: Retried) -> None:
-        """Between two attempts: the failed one is recorded, the job is scheduled, and whoever comes first may have it."""
+        """Wait between two attempts. The failed one is recorded and the job is scheduled, so a worker may claim it first."""
         if lease.attempt >= lease.max_attempts and outcome.counted:
             return
         self._sleep(outcome.delay.total_seconds())
-        self._store.upkeep.hurry(lease.id)
+        self._store.upkeep.make_due(lease.id)
         self._store.upkeep.promote()
 
     def _found_by_probe(self, lease: Lease) -> Outcome | None:
-        """The end of a phase whose output is there already, as the phase's own probe says; in a thread, where a loop may run."""
+        """The end of a phase whose output exists already, as the phase's probe found. The probe runs in a thread, where an event loop can run."""
         phase = self._registry.phase(lease.phase)
         if phase is None or phase.probe is None or phase.kind != lease.kind:
             return None
@@ -242,7 +242,7 @@ class OneJobRunner:
             del self._membership.running[lease.id]
 
     def _run(self, running: RunningAttempt, call: Call) -> Outcome | None:
-        """Call the handler in a thread, so that its time limit can be kept."""
+        """Call the handler in a thread, so that its time limit can be enforced."""
         limit = running.phase.timeout if running.phase else None
         running.processor.touch(running.started)
         future: Future[Outcome | None] = self._threads.submit(
@@ -268,7 +268,7 @@ class OneJobRunner:
             self._recorder.recorded([outcome], step.verdicts, step.reasons)
         return step.verdicts[0]
 
-    def _answer(self, request_id: str, attempts: int, *, unclaimed: bool) -> Processed:
+    def _result(self, request_id: str, attempts: int, *, unclaimed: bool) -> Processed:
         job = self._store.jobs.get(request_id)
         match job.state:
             case State.COMPLETED:
@@ -286,7 +286,7 @@ class OneJobRunner:
         return Processed(status, request_id, job, attempts)
 
     def report(self) -> EngineReport:
-        """How this instance is doing."""
+        """The state of this instance, for health and metrics."""
         return self._membership.report()
 
     def close(self) -> None:
@@ -315,7 +315,7 @@ def _call(runner: AttemptRunner, running: RunningAttempt, call: Call) -> Outcome
             value = call()
     except LeaseLost as error:
         return runner.raised(running, error) if running.context and running.context.is_recorded else None
-    except BaseException as error:  # noqa: BLE001  as an executor: whatever a handler raises is an outcome
+    except BaseException as error:  # noqa: BLE001  as in an executor: every exception of a handler is an outcome
         return runner.raised(running, error)
     finally:
         current_job.reset(token)

@@ -1,6 +1,6 @@
-"""The semaphore that bounds concurrent calls, shared by all that run jobs in a process: workers and ``process_request``.
+"""The semaphore that bounds concurrent calls, shared by the workers and the ``process_request`` calls of a process.
 
-A request waits for a place. A worker never waits: what finds no place stays in its queue in memory, and the worker hears when one is free.
+A request waits for a place. A worker never waits: a job without a place stays in its queue in memory, and a callback reports a free place.
 """
 
 from __future__ import annotations
@@ -23,41 +23,41 @@ class Places:
             raise ConfigError(
                 "semaphore",
                 semaphore,
-                "a factory of semaphores: what it makes has acquire(blocking=…) and release()",
+                "a factory of semaphores: objects with acquire(blocking=…) and release()",
             )
         self._semaphore = semaphore
         self._lock = threading.Lock()
-        self._listeners: tuple[
+        self._callbacks: tuple[
             Callable[[], None], ...
-        ] = ()  # exchanged, never changed: it is read without the lock
+        ] = ()  # replaced, never changed: it is read without the lock
 
-    def on_free(self, tell: Callable[[], None]) -> Callable[[], None]:
-        """Have this called when a place becomes free; it must not wait for anything. Call what this returns to end that."""
+    def on_free(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call ``callback`` whenever a place becomes free; it must not block. The returned function ends that."""
         with self._lock:
-            self._listeners = (*self._listeners, tell)
-        return partial(self._forget, tell)
+            self._callbacks = (*self._callbacks, callback)
+        return partial(self._remove, callback)
 
-    def _forget(self, tell: Callable[[], None]) -> None:
+    def _remove(self, callback: Callable[[], None]) -> None:
         with self._lock:
-            self._listeners = tuple(known for known in self._listeners if known is not tell)
+            self._callbacks = tuple(known for known in self._callbacks if known is not callback)
 
     def take(self, most: int) -> int:
-        """Take up to ``most`` places without waiting; how many there were."""
+        """Take up to ``most`` places without waiting; returns how many were free."""
         taken = 0
         while taken < most and self._semaphore.acquire(blocking=False):
             taken += 1
         return taken
 
     def give_back(self, count: int) -> None:
-        """Places that were taken and not used: somebody may have asked for one meanwhile and found none."""
+        """Return places that were taken and not used; callbacks run, because a worker may have found no place meanwhile."""
         for _ in range(count):
             self.leave()
 
     def leave(self) -> None:
-        """A job has ended."""
+        """Free the place of a job that has ended."""
         self._semaphore.release()
-        for tell in self._listeners:
-            tell()
+        for callback in self._callbacks:
+            callback()
 
     def __enter__(self) -> Self:
         self._semaphore.acquire()

@@ -1,8 +1,8 @@
-"""Gathers what attempts came to, until the step thread writes it: the pure half that brings results home.
+"""Collects the outcomes of attempts until the step thread writes them, then counts and logs them.
 
-Executors put outcomes in from their threads; the step thread takes up to a batch of them whenever it is free. With little load each
-is written at once, with much load batches form by themselves. When the database is slow or away, outcomes wait here, and since the
-same thread claims, nothing new is begun meanwhile.
+Executors add outcomes from their threads; the step thread takes up to a batch of them whenever it is free. Under low load each outcome
+is written at once, under high load in batches. When the database is slow or away, outcomes wait here, and since the same thread claims,
+no new job begins meanwhile.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _NAMES = {
 
 @dataclass(slots=True, eq=False)
 class Delayed:
-    """An outcome that the server gave up by itself: it waits for its next try, and no other waits for it."""
+    """An outcome whose write the server aborted: it waits for its next try, and no other outcome waits for it."""
 
     outcome: Outcome
     since: float
@@ -56,7 +56,7 @@ class Delayed:
 
 
 class Recorder:
-    """Outcomes on their way to the database."""
+    """Outcomes that are not written yet."""
 
     def __init__(self, stats: Stats) -> None:
         self._stats = stats
@@ -64,11 +64,11 @@ class Recorder:
         self._elsewhere: deque[tuple[Lease, str, Run]] = deque()
         self._expected: set[tuple[str, int]] = set()
         self.delayed: list[Delayed] = []
-        """Outcomes to be written one by one, each at its time; changed by the step thread alone."""
-        self._taken = 0  # being written; changed by the step thread alone
+        """Outcomes to be written one by one, each when it is due; changed by the step thread only."""
+        self._taken = 0  # being written; changed by the step thread only
 
     def put(self, outcomes: Iterable[Outcome]) -> None:
-        """Take outcomes in; from any thread."""
+        """Add outcomes; from any thread."""
         self._waiting.extend(outcomes)
 
     def take(self, limit: int) -> list[Outcome]:
@@ -79,11 +79,11 @@ class Recorder:
         return [waiting.popleft() for _ in range(count)]
 
     def put_back(self, outcomes: Sequence[Outcome]) -> None:
-        """Outcomes that could not be written: they are next again."""
+        """Put outcomes that could not be written back to the front."""
         self._waiting.extendleft(reversed(outcomes))
 
     def settled(self, outcomes: Sequence[Outcome]) -> None:
-        """What became of outcomes that were taken is known: they were written and counted, put back, or given up."""
+        """Note that taken outcomes are dealt with: written and counted, put back, or given up."""
         self._taken -= len(outcomes)
 
     def recorded(
@@ -92,7 +92,7 @@ class Recorder:
         verdicts: Sequence[Verdict],
         reasons: Mapping[str, str] | None = None,
     ) -> Counter[str]:
-        """Count and tell what was written; answers how many jobs of each phase ended. ``reasons`` says why jobs were asked to stop."""
+        """Count and log written outcomes; returns how many jobs of each phase ended. ``reasons`` has the reasons of cancels, by job id."""
         ended: Counter[str] = Counter()
         plain: dict[str, list[Run | None]] = {}
         is_debug = records.enabled(logging.DEBUG)
@@ -108,9 +108,9 @@ class Recorder:
             ended[phase] += 1
             try:
                 events.ended(outcome, name, reasons.get(outcome.lease.id) if reasons else None)
-            except Exception:  # what is written is written, whatever a log makes of it
+            except Exception:  # the outcome is written, even if logging it fails
                 log.exception(
-                    "the end of job %s could not be told",
+                    "the end of job %s could not be logged",
                     outcome.lease.id,
                     extra=current.lease_fields(outcome.lease),
                 )
@@ -127,26 +127,26 @@ class Recorder:
             self._stats.ended_many(lease.phase, name, [run])
             events.ended_elsewhere(lease, name, run)
             ended[lease.phase] += 1
-            self._elsewhere.popleft()  # last: until it is counted, there is something left to do
+            self._elsewhere.popleft()  # last: until it is counted, the recorder is not empty
         return ended
 
     def recovered(self, item: Recovered) -> None:
-        """Count and tell the attempt of a dead instance, whose end was recorded here; one that is held ends later. From any thread."""
+        """Count and log the attempt of a dead instance, whose end was recorded here; a held attempt ends later. From any thread."""
         if item.outcome is not None:
             reasons = None if item.reason is None else {item.job_id: item.reason}
             self.recorded([item.outcome], [item.standing], reasons)
-        elif not item.is_held:  # back in its queue, of which job.recovered tells
+        elif not item.is_held:  # back in its queue, which job.recovered reports
             self._stats.ended_many(item.lease.phase, "released", [None])
 
     def recorded_elsewhere(self, running: RunningAttempt) -> None:
-        """A job whose end its own transaction wrote, or whose lease is lost; from any thread."""
+        """Note a job whose end its own transaction wrote, or whose lease is lost; from any thread."""
         is_recorded = running.context is not None and running.context.is_recorded
         run = running.run(time.monotonic())
         self._elsewhere.append((running.lease, "completed" if is_recorded else "lost", run))
 
     def expect_elsewhere(self, lease: Lease) -> None:
-        """A job whose end its own transaction may have written: only its outcome's verdict will tell. From any thread, before
-        the outcome is put in."""
+        """Note a job whose end its own transaction may have written; the verdict of its outcome decides. From any thread, before the outcome
+        is added."""
         self._expected.add((lease.id, lease.token))
 
     def _was_expected(self, lease: Lease) -> bool:
@@ -156,17 +156,17 @@ class Recorder:
         return was_expected
 
     def __len__(self) -> int:
-        """How many are not written and counted yet."""
+        """How many outcomes are not written and counted yet."""
         return len(self._waiting) + self._taken + len(self._elsewhere) + len(self.delayed)
 
 
 def _name(outcome: Outcome, verdict: Verdict) -> str:
-    """What the database made of an outcome."""
+    """The name of an outcome as the database recorded it."""
     if verdict is Verdict.LOST:
         return "lost"
     if verdict is Verdict.CANCELLED:
         return "cancelled"
-    if verdict is Verdict.REROUTED:  # the store's log says where it is
+    if verdict is Verdict.REROUTED:  # the store logs its new phase
         return "completed" if isinstance(outcome, Advanced) else "advanced"
     if (
         isinstance(outcome, Retried)

@@ -1,4 +1,4 @@
-"""A job on a processor: what every thread of the engine needs to know about it."""
+"""A job on a processor, as all threads of the engine see it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from windlass.model import Lease, Run
 
 
 class Stop(StrEnum):
-    """Why a running job was told to stop."""
+    """Why a running job was asked to stop."""
 
     CANCELLED = "cancelled"
     TIME_LIMIT = "time limit"
     SHUTDOWN = "shutdown"
     LEASE_LOST = "lease lost"
-    NOT_BEGUN = "not begun"  # within its time limit: the loop is blocked, or there is no thread for it
+    NOT_BEGUN = "not begun"  # within its time limit: the loop is blocked, or no thread is free
 
 
 class ProcessorState(StrEnum):
@@ -30,7 +30,7 @@ class ProcessorState(StrEnum):
 
 @dataclass(slots=True, eq=False)
 class Processor:
-    """One slot that runs one job at a time."""
+    """A slot that runs one job at a time."""
 
     phase: str
     number: int
@@ -44,18 +44,18 @@ class Processor:
         return f"{self.phase}-processor-{self.number}"
 
     def touch(self, now: float) -> None:
-        """The job showed a sign of life: its time limit counts from here."""
+        """Note progress of the job: its time limit counts from here."""
         self.progress_at = now
 
 
-make_run = partial(tuple.__new__, Run)  # a third of the price of the class's own constructor
+make_run = partial(tuple.__new__, Run)  # takes a third of the constructor's time
 
 
 class RunningAttempt:
     """One running attempt. ``stop`` and ``is_over`` are written under the lock of the workload only."""
 
     __slots__ = (
-        "begun", "claimed", "context", "handle", "is_alone", "is_over", "lease", "phase", "processor", "started", "stop", "stopped",
+        "begun", "claimed", "context", "handle", "is_isolated", "is_over", "lease", "phase", "processor", "started", "stop", "stopped",
     )  # fmt: skip
 
     def __init__(
@@ -65,23 +65,25 @@ class RunningAttempt:
         processor: Processor,
         claimed: float,
         started: float,
-        is_alone: bool,
+        is_isolated: bool,
     ) -> None:
         self.lease = lease
         self.phase = phase
         self.processor = processor
         self.claimed = claimed
         self.started = started
-        self.is_alone = is_alone  # a suspect: it runs in a process where only it can die
+        self.is_isolated = (
+            is_isolated  # a suspect: it runs in its own process, so that a crash ends no other job
+        )
         self.begun = False
         self.context: Context | None = None
-        self.handle: Any = None  # the executor's own: a task, a child
+        self.handle: Any = None  # set by the executor: a task, a child
         self.stop: Stop | None = None
         self.stopped = 0.0
         self.is_over = False
 
     def run(self, now: float) -> Run:
-        """Where and how long this attempt ran."""
+        """The processor of this attempt, how long it waited, and how long it ran."""
         started = self.started
         waited, ran = int((started - self.claimed) * 1000 + 0.5), int((now - started) * 1000 + 0.5)
         return make_run((self.processor.number, waited, ran))

@@ -1,4 +1,4 @@
-"""What a running job may ask of the store, for all places where jobs run."""
+"""The store as a running job may use it, in all places where jobs run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from windlass.store.jobs.held_job import HeldJob
 
 
 class StoreAccess(Protocol):
-    """A store, and the writes of jobs that are held in it; read each time, because a lost lease replaces the holder."""
+    """A store and its holder, which is read each time, because a lost lease replaces it."""
 
     @property
     def store(self) -> Store: ...
@@ -26,8 +26,8 @@ class StoreAccess(Protocol):
 class RunningJobStore:
     """An ``AttemptStore``: the store as one running job sees it.
 
-    Transactions that end the job record where and how long it ran. ``check`` is called before each write; it raises where a test wants the
-    database to be away.
+    Transactions that end the job record its processor and duration. ``check`` is called before each write; it raises if a test simulates an
+    outage of the database.
     """
 
     __slots__ = ("_access", "_check", "_running")

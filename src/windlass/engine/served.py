@@ -1,4 +1,4 @@
-"""Which phases an engine serves."""
+"""Selects the phases that an engine serves."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from windlass.settings import Settings
 
 
 def served(registry: Registry, settings: Settings) -> dict[str, Phase]:
-    """The phases an engine with these settings serves; ``ConfigError`` for names that are not defined."""
+    """Return the phases that an engine with these settings serves; ``ConfigError`` for undefined names."""
     known = registry.phases
     wanted = settings.phases if settings.phases is not None else tuple(known)
     for key, names in (("phases", wanted), ("processors", tuple(settings.processors))):

@@ -1,4 +1,4 @@
-"""Writes outcomes by themselves: those of a batch that the database refused, and those that it gave up."""
+"""Writes outcomes one by one: outcomes of a batch that the database refused, and outcomes whose write it aborted."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ log = get_logger("windlass.engine")
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
 PATIENCE = 3
-"""So often, and for as long as a lease, an outcome by itself is given up by the server (a lock, a time-out, memory) until its job is ended
-with that."""
+"""If the server aborts the write of an outcome (lock, time-out, memory) this often, and for as long as a lease, its job ends with that
+error."""
 
 
 class SingleWrites:
-    """Finds the outcome that the database refuses, so that the others are not held up; the step thread only.
+    """Finds the outcome that the database refuses, so that the others are written; step thread only.
 
-    Raises where the database takes nothing at all; what was not written is then back in the recorder.
+    Raises if the database accepts no write at all; outcomes that were not written are back in the recorder then.
     """
 
     def __init__(self, instance: Instance, recorder: Recorder, stats: Stats, *, lease: float) -> None:
@@ -35,7 +35,7 @@ class SingleWrites:
         self._lease = lease
 
     def write(self, outcomes: Sequence[Outcome]) -> bool:
-        """Write the outcomes of a batch that was refused; False where one of them has to be tried again later."""
+        """Write the outcomes of a refused batch; False if one of them has to be tried again later."""
         is_written = True
         for number, outcome in enumerate(outcomes):
             try:
@@ -45,7 +45,7 @@ class SingleWrites:
                 raise
             except StoreInterruptedError as given_up:
                 log.warning(
-                    "the end of job %s was given up by the database (%s); it is tried again",
+                    "the database aborted the record of the end of job %s (%s); it is tried again",
                     outcome.lease.id,
                     given_up,
                 )
@@ -58,7 +58,7 @@ class SingleWrites:
         return is_written
 
     def next_try(self, *, is_over: bool) -> float:
-        """Seconds until an outcome that was given up is to be tried again."""
+        """Seconds until the next try of an outcome whose write was aborted."""
         delayed = self._recorder.delayed
         if not delayed:
             return math.inf
@@ -67,7 +67,7 @@ class SingleWrites:
         return max(0.0, min(item.due_at for item in delayed) - time.monotonic())
 
     def try_again(self, *, is_over: bool) -> None:
-        """Write the outcomes that were given up before: each by itself, with pauses of its own, so that nothing else is slower for it."""
+        """Write outcomes whose write was aborted before: each alone, with its own pauses, so that no other work is delayed."""
         for item in list(self._recorder.delayed):
             if item.due_at > time.monotonic() and not is_over:
                 continue
@@ -75,7 +75,7 @@ class SingleWrites:
                 self._record(item.outcome, item)
             except FAULTS_OF_THE_STORE:
                 raise
-            except Exception as error:  # noqa: BLE001  whatever it is, the outcome is kept
+            except Exception as error:  # noqa: BLE001  the outcome is kept after any error
                 log.debug("the end of job %s cannot be recorded yet (%s)", item.outcome.lease.id, error)
                 self._stats.count("step_errors")
                 item.due_at = time.monotonic() + min(LONGEST_PAUSE, SHORTEST_PAUSE * 2**item.tries)
@@ -84,8 +84,8 @@ class SingleWrites:
                 self._recorder.delayed.remove(item)
 
     def _record(self, outcome: Outcome, before: Delayed | None = None) -> None:
-        """Record an outcome by itself. A job whose outcome cannot be stored ends with an error that says so; where not even that can be,
-        it is not the outcome's fault. What the server gives up it may take the next time."""
+        """Record one outcome. A job whose outcome cannot be stored ends with an error that says so; if that fails, too, the outcome is not the
+        cause. A write that the server aborted may succeed the next time."""
         try:
             step = self._instance.holder.step([outcome])
         except FAULTS_OF_THE_STORE:

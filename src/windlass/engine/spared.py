@@ -1,4 +1,4 @@
-"""Attempts that are not charged to their job, because what ended them is hardly the job's doing."""
+"""Attempts that are not counted, because the job is probably not the cause of their end."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from windlass.model import Lease
 
 
 class SparedAttempts:
-    """Counts how often an attempt met a locked database, or a lease that could not be renewed. Such an attempt is not spent; but a job may
-    be the cause of it, and would come back without end, so only ``spared`` of them are free."""
+    """Counts how often an attempt ended because of a locked database, or of a lease that could not be renewed. Such an attempt is not
+    counted; but the job may be the cause, and would repeat for ever, so only ``spared`` of them are free."""
 
     KEPT = 1_000
 

@@ -1,4 +1,4 @@
-"""What happened on this instance since it started: counters, histograms, and the values of the minute for the roll-ups.
+"""Counters and histograms of this instance since its start, and the values of each minute for the roll-ups.
 
 The hot path is ``ended_many`` and ``claimed`` (0.2 µs a job each), called by the step thread. Only totals are kept there; the
 values of a minute are the difference to the totals at its beginning. All totals are under one lock that is held for microseconds,
@@ -20,11 +20,11 @@ from windlass.observe.report import BOUNDS_MS, BUCKETS, OUTCOMES, Histogram, Pha
 MINUTE = timedelta(minutes=1)
 MS = timedelta(milliseconds=1)
 MAX_CLOSED = 10_000
-"""Rows of past minutes that are kept for a writer that does not come."""
+"""Rows of past minutes that are kept while they cannot be written."""
 
 
 class Stats:
-    """Counts. Every method may be called from any thread."""
+    """Counts events. Every method may be called from any thread."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
@@ -36,7 +36,7 @@ class Stats:
         self._minute: datetime | None = None
         self._minute_ends = float(
             "inf"
-        )  # by the monotonic clock; unknown until the database's clock was told
+        )  # by the monotonic clock; unknown until the database's clock was read
         self._closed: deque[Rollup] = deque(maxlen=MAX_CLOSED)
 
     # ------------------------------------------------------------------ counting
@@ -67,7 +67,7 @@ class Stats:
             self._is_changed = True
 
     def claimed(self, leases: Sequence[Lease]) -> None:
-        """Jobs of one phase were claimed: how long each had stood in its queue, by the database's clock."""
+        """Count claimed jobs of one phase, with the time each spent in its queue, by the database's clock."""
         with self._lock:
             phase = leases[0].phase
             totals = self._phases.get(phase)
@@ -83,7 +83,7 @@ class Stats:
             totals.queue_ms += queue_ms
 
     def count(self, name: str, n: int = 1, label: str = "") -> None:
-        """Something rarer happened; the names are those in observe/metrics.py."""
+        """Count a rarer event; observe/metrics.py has the names."""
         with self._count_lock:
             self._counts[name, str(label)] += n
 
@@ -99,14 +99,14 @@ class Stats:
 
     @property
     def is_changed(self) -> bool:
-        """Whether ``take_rollups`` would answer something it has not answered before."""
+        """Whether ``take_rollups`` would return a value that it has not returned before."""
         return self._is_changed
 
     def take_rollups(self, now: datetime, *, restart: bool = False) -> list[Rollup]:
-        """Rows with what changed since they were last taken, each whole: all of its minute so far.
+        """Rows that changed since they were last taken, each with the whole minute so far.
 
-        ``now`` is the database's clock. Between two calls the monotonic clock tells the minutes apart. A minute that is over comes
-        once more with its final values. With ``restart`` the next rows count from here: another instance id writes them.
+        ``now`` is the database's clock. Between two calls the monotonic clock separates the minutes. A minute that is over is
+        returned once more with its final values. With ``restart`` the next rows count from here: another instance id writes them.
         """
         with self._lock:
             moment = self._monotonic()
@@ -127,7 +127,7 @@ class Stats:
             return rows
 
     def _next_minute(self) -> None:
-        """The minute is over by our own clock."""
+        """Begin the next minute: the last one is over by the local clock."""
         assert self._minute is not None
         passed = 1 + int((self._monotonic() - self._minute_ends) // 60)
         self._close(self._minute)
@@ -155,7 +155,7 @@ _UNTIMED = frozenset({"released", "lost"})
 
 
 class _Totals:
-    """One phase: what was counted since the start, where that stood when the minute began, and when it was last taken."""
+    """The totals of one phase: now, at the beginning of the minute, and when they were last taken."""
 
     __slots__ = ("_base", "_taken", "outcomes", "queue", "queue_ms", "run", "run_ms", "wait", "wait_ms")
 
@@ -171,11 +171,11 @@ class _Totals:
         return (*self.outcomes.values(), *self.wait, *self.run, self.wait_ms, self.run_ms)
 
     def begin(self) -> None:
-        """A minute begins."""
+        """Begin a minute."""
         self._base = self._taken = self._now()
 
     def rollup(self, minute: datetime, phase: str) -> Rollup | None:
-        """The minute so far; None where that was taken already."""
+        """The minute so far; None if it was taken already."""
         current = self._now()
         if current == self._taken:
             return None

@@ -1,10 +1,10 @@
-"""The step thread: records what ended, claims what is next, hands it over; one connection, one statement a turn.
+"""The step thread: records ended jobs, claims new ones and starts them; one connection, one statement a step.
 
-Everything else waits for nobody: executors put outcomes in and go on, and this thread writes as many as there are. When the
-database does not answer it keeps what it has, tries again with growing pauses, and claims nothing meanwhile.
+No other thread waits for it: executors add outcomes and continue, and this thread writes all that are there. When the database does not
+answer, it keeps the outcomes, tries again with growing pauses, and claims nothing meanwhile.
 
-There is one of it. A second one, with a connection of its own, made a single process a fifth faster at rates that nobody's handlers
-reach, and two processes no faster; docs/decisions/0003-engine.md has the figures.
+An instance has one step thread. A second one, with its own connection, made a single process a fifth faster at rates that real handlers
+do not reach, and two processes no faster; docs/decisions/0003-engine.md has the figures.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from windlass.upkeep.troubles import Troubles
 log = get_logger("windlass.engine")
 
 REFUSED_PAUSE = 1.0
-SETTLE_WAIT = 1.0
+ACCEPT_WAIT = 1.0
 MOST_DELAYED = 20
-"""Where more outcomes than this are given up it is no doing of theirs: nothing is claimed until some of them are written."""
+"""If the writes of more outcomes than this were aborted, the outcomes are not the cause: nothing is claimed until some are written."""
 
 
 class Stepper:
-    """Owns the step thread: outcomes come in here, claimed jobs go out to the executors."""
+    """Owns the step thread, which writes outcomes and gives claimed jobs to the executors."""
 
     def __init__(
         self,
@@ -73,77 +73,77 @@ class Stepper:
         self._is_claiming = True
         self._is_over = False
         self._deadline = math.inf
-        self._pause = self._rest_until = 0.0
+        self._pause = self._pause_until = 0.0
         self._ending = threading.Event()
         self.is_reachable = True
-        self.turned_at = time.monotonic()
-        self._taking_in = threading.Lock()
+        self.stepped_at = time.monotonic()
+        self._accept_lock = threading.Lock()
         self._thread = thread(self._run, "windlass-step")
 
     # ------------------------------------------------------------------ from other threads
 
     def start(self) -> None:
-        self.turned_at = time.monotonic()
+        self.stepped_at = time.monotonic()
         self._thread.start()
 
     def wake(self) -> None:
-        """Wake the step thread, or keep it from falling asleep; costs nothing where that was done before."""
+        """Wake the step thread, or keep it from sleeping; costs nothing if it was woken before."""
         if not self._is_woken:
             self._is_woken = True
             self._alarm.set()
 
     def record(self, outcomes: Iterable[Outcome]) -> None:
-        """Have outcomes written."""
+        """Queue outcomes to be written."""
         self._recorder.put(outcomes)
         self.wake()
 
     def give_back(self, leases: Iterable[Lease]) -> None:
-        """Have jobs given back unrun."""
+        """Give jobs back without running them."""
         self.record([Released(lease) for lease in leases])
 
     def hint(self, phase: str | None = None) -> None:
-        """There may be work in a phase (None: in any)."""
+        """Note that a phase (None: any) may have work."""
         if self._discovery.hint(phase):
             self.wake()
 
-    def hear(self, is_listening: bool) -> None:
-        """Whether notifications arrive."""
-        self._discovery.heard(is_listening)
+    def set_listening(self, is_listening: bool) -> None:
+        """Note whether notifications arrive."""
+        self._discovery.set_listening(is_listening)
         self.wake()
 
     def hold(self, phase: str, is_held: bool) -> None:
-        """Claim nothing from a phase for now, or again."""
+        """Claim nothing from a phase (``is_held``), or claim from it again."""
         self._discovery.hold(phase, is_held)
         self.wake()
 
     def assign(self) -> None:
-        """Give what waits in memory to idle processors. Claims and ends do so at once; this is the net under them."""
+        """Give jobs that wait in memory to idle processors. Claims and ends do so at once; this call is the safety net."""
         if following := self._workload.assign():
             self.begin(following)
-        if self._workload.has_news:
+        if self._workload.suspects_changed:
             self.wake()
 
     def begin(self, batch: Sequence[RunningAttempt]) -> None:
-        """Give jobs to their executors; those whose start must be durable first pass through this thread."""
-        careful = [running for running in batch if needs_start(running.lease)]
-        if careful:
+        """Give jobs to their executors; the step thread first stores the start of jobs that need that."""
+        durable = [running for running in batch if needs_start(running.lease)]
+        if durable:
             batch = [running for running in batch if not needs_start(running.lease)]
             with self._start_lock:
-                self._to_start += careful
+                self._to_start += durable
             self.wake()
         if batch:
             events.started(batch)
             self._executors.dispatch(batch)
 
     def stop_claiming(self) -> None:
-        """Take in nothing more: what a step under way still claims is given back."""
+        """Accept no more jobs: jobs that a running step still claims are given back."""
         self._is_claiming = False
-        if self._taking_in.acquire(timeout=SETTLE_WAIT):  # what is being taken in at this moment has been
-            self._taking_in.release()
+        if self._accept_lock.acquire(timeout=ACCEPT_WAIT):  # wait for jobs that are being accepted now
+            self._accept_lock.release()
         self.wake()
 
     def finish(self, deadline: float) -> bool:
-        """Write what is left and end the thread; False when the database did not take it in time. Then it is left to recovery."""
+        """Write the last outcomes and end the thread; False if they could not be written in time. Recovery then handles their jobs."""
         self._deadline = deadline
         self._is_over = True
         self._ending.set()
@@ -155,38 +155,38 @@ class Stepper:
 
     def _run(self) -> None:
         with self._instance.holder.stepping():
-            self._turns()
+            self._step_until_finished()
 
-    def _turns(self) -> None:
+    def _step_until_finished(self) -> None:
         while time.monotonic() < self._deadline:
             try:
-                if self._turn():
+                if self._step():
                     continue
             except Exception:
-                log.exception("the step thread met an error it did not expect; it goes on")
+                log.exception("unexpected error in the step thread; it continues")
                 self._stats.count("step_errors")
                 self._sleep(LONGEST_PAUSE)
                 continue
             if self._is_over and not len(self._recorder):
-                self._last()
+                self._remove_empty_claims()
                 return
             if self._to_start and not self._is_over:
-                continue  # they could not be started; the pause that this asks for is over
+                continue  # their start could not be stored; the pause after that is over
             wait = self._discovery.wait() if self._is_claiming else 60.0
             self._sleep(min(wait, 60.0, self._single.next_try(is_over=self._is_over)))
 
     def _sleep(self, seconds: float) -> None:
-        """Sleep until woken, at most so long. A wake from here on is not missed."""
+        """Sleep until woken, at most ``seconds``. A wake from here on is not missed."""
         self._alarm.wait(max(0.0, seconds))
         self._alarm.clear()
-        self._is_woken = False  # in this order: a wake in between finds it unset at worst once too often
+        self._is_woken = False  # in this order: a wake in between causes at most one step too many
 
-    def _turn(self) -> bool:
-        """One step, if there is anything to do; False when there is not."""
-        self.turned_at = time.monotonic()
-        self._start_careful()
-        if self._workload.has_news:
-            self._tend_suspects()
+    def _step(self) -> bool:
+        """Make one step; False if there was nothing to do."""
+        self.stepped_at = time.monotonic()
+        self._start_durably()
+        if self._workload.suspects_changed:
+            self._balance_suspects()
         if self._recorder.delayed:
             self._try_again()
         if elsewhere := self._recorder.count_elsewhere():
@@ -194,35 +194,33 @@ class Stepper:
         want = self._want()
         outcomes = self._recorder.take(self._settings.batch)
         if not outcomes and want is None:
-            self._rest()
+            self._sleep_after_failure()
             return False
         began = time.monotonic()
         step: Step | Exception
         try:
             step = self._instance.holder.step(outcomes, want)
-        except Exception as error:  # noqa: BLE001  told apart below
+        except Exception as error:  # noqa: BLE001  handled by its type below
             step = error
         try:
-            self._settle(outcomes, want, step, began)
+            self._apply(outcomes, want, step, began)
         finally:
             self._recorder.settled(outcomes)
-        self._rest()
+        self._sleep_after_failure()
         return True
 
-    def _settle(
+    def _apply(
         self, outcomes: Sequence[Outcome], want: Want | None, step: Step | Exception, began: float
     ) -> None:
-        """Take in what a step came to."""
+        """Apply the result of a step: count outcomes, accept claimed jobs, or handle its error."""
         if isinstance(step, StoreError):
             self._failed(outcomes, want, step)
             return
         if isinstance(step, Exception):
             self._stats.count("step_errors")
-            log.error(
-                "a step failed in a way nobody expected; its outcomes are written one by one", exc_info=step
-            )
+            log.error("unexpected error in a step; its outcomes are written one by one", exc_info=step)
             if want is not None:
-                self._heartbeat.claim_failed()  # it may have been made before it failed
+                self._heartbeat.claim_failed()  # the claim may have been made before the error
             self._slow_down()
             if outcomes:
                 self._one_by_one(outcomes, step)
@@ -231,13 +229,13 @@ class Stepper:
         try:
             if outcomes:
                 self._discovery.finished(self._recorder.recorded(outcomes, step.verdicts, step.reasons))
-        finally:  # last: from here on the jobs' own threads want the interpreter as well
+        finally:  # last: from here on the threads of jobs compete for the interpreter
             if want is not None:
                 if self._refused_claims:
                     self._claimed_again(want.phase)
-                self._discovery.learn(want, len(step.claimed), began)
+                self._discovery.claimed(want, len(step.claimed), began)
                 if step.claimed:
-                    self._take_in(step.claimed)
+                    self._accept(step.claimed)
 
     def _want(self) -> Want | None:
         if (
@@ -249,13 +247,13 @@ class Stepper:
         due: Sequence[str] = self._discovery.due()
         if not due:
             return None
-        if len(due) > 1:  # by the clock, not by hints: one look for all of them
-            due = self._look(due)
+        if len(due) > 1:  # by the clock, not by hints: one scan for all of them
+            due = self._scan(due)
         if not due:
             return None
         return self._discovery.next(self._workload.room)
 
-    def _look(self, due: Sequence[str]) -> Sequence[str]:
+    def _scan(self, due: Sequence[str]) -> Sequence[str]:
         if any(self._discovery.is_hot(phase) for phase in due):
             return due
         began = time.monotonic()
@@ -265,13 +263,13 @@ class Stepper:
             self._failed((), None, error)
             return ()
         self._succeeded()
-        self._discovery.nothing((phase for phase in due if phase not in found), began)
+        self._discovery.found_empty((phase for phase in due if phase not in found), began)
         return sorted(found)
 
-    def _take_in(self, claimed: Sequence[Lease]) -> None:
+    def _accept(self, claimed: Sequence[Lease]) -> None:
         events.claimed(claimed)
         self._stats.claimed(claimed)
-        with self._taking_in:
+        with self._accept_lock:
             if not self._is_claiming:
                 self._recorder.put(Released(lease) for lease in claimed)
                 return
@@ -283,55 +281,55 @@ class Stepper:
             self._recorder.put(Released(lease) for lease, _ in refused)
             self.begin(self._workload.assign())
 
-    def _tend_suspects(self) -> None:
-        """Give back the suspects that are too many here, and look for others once there are places for them again."""
-        surplus, phases = self._workload.suspects()
+    def _balance_suspects(self) -> None:
+        """Give back the suspects that have no place here, and claim suspects again once there are places."""
+        surplus, phases = self._workload.take_surplus()
         self._recorder.put(Released(lease) for lease in surplus)
         for phase in phases:
-            self._instance.holder.nudge(phase)  # claims without them have gone past them
+            self._instance.holder.nudge(phase)  # claims without suspects have skipped them
             self._discovery.hint(phase)
 
-    def _start_careful(self) -> None:
-        """Note durably that these jobs run now, then run those that are still ours."""
+    def _start_durably(self) -> None:
+        """Store that these jobs start now, then start those that are still held here."""
         if not self._to_start:
             return
         with self._start_lock:
-            careful, self._to_start = self._to_start, []
+            durable, self._to_start = self._to_start, []
         try:
-            held = self._instance.holder.start([running.lease for running in careful])
+            held = self._instance.holder.start([running.lease for running in durable])
         except StoreError as error:
             with self._start_lock:
-                self._to_start = careful + self._to_start
+                self._to_start = durable + self._to_start
             self._failed((), None, error)
             return
         except BaseException:
             with self._start_lock:
-                self._to_start = careful + self._to_start
+                self._to_start = durable + self._to_start
             raise
         now = time.monotonic()
-        for running in careful:
+        for running in durable:
             running.started = now
-        gone = [running for running in careful if running.lease.id not in held]
+        gone = [running for running in durable if running.lease.id not in held]
         if gone:
             self._stats.count("lease_lost", len(gone))
             _, following = self._workload.end(gone)
             self.begin(following)
-        begun = [running for running in careful if running.lease.id in held]
+        begun = [running for running in durable if running.lease.id in held]
         events.started(begun)
         self._executors.dispatch(begun)
 
-    def _last(self) -> None:
+    def _remove_empty_claims(self) -> None:
         """Remove the claim rows that the last records emptied."""
         try:
             self._instance.holder.step()
         except WindlassError:
-            log.debug("could not tidy the last claims; recovery will", exc_info=True)
+            log.debug("could not remove the last empty claims; recovery will", exc_info=True)
 
     # ------------------------------------------------------------------ when the database does not answer
 
-    def _rest(self) -> None:
-        """Sleep as long as a failed step asks for; less when the engine ends."""
-        left = self._rest_until - time.monotonic()
+    def _sleep_after_failure(self) -> None:
+        """Sleep for the pause after a failed step; shorter when the engine ends."""
+        left = self._pause_until - time.monotonic()
         if left > 0 and self._ending.wait(left):
             time.sleep(min(left, SHORTEST_PAUSE))
 
@@ -339,7 +337,7 @@ class Stepper:
         if not self.is_reachable:
             self.is_reachable = True
             events.store_back()
-        self._pause = self._rest_until = 0.0
+        self._pause = self._pause_until = 0.0
 
     def _failed(self, outcomes: Sequence[Outcome], want: Want | None, error: StoreError) -> None:
         self._stats.count("step_errors")
@@ -355,7 +353,7 @@ class Stepper:
             self._wait_for_the_store((), error)
 
     def _claim_refused(self, phase: str, error: StoreError) -> None:
-        """The database refuses the claims of one phase: the others are served meanwhile."""
+        """Pause the claims of a phase that the database refuses; other phases are still served."""
         self._refused_claims.add(phase)
         self._troubles.failed(f"claims of {phase}", error)
         self._discovery.postpone(phase, REFUSED_PAUSE)
@@ -367,7 +365,7 @@ class Stepper:
             self._troubles.worked(f"claims of {phase}")
 
     def _wait_for_the_store(self, outcomes: Sequence[Outcome], error: StoreError) -> None:
-        """No outcome is to blame: they wait in memory until the database takes them."""
+        """Keep outcomes in memory until the database accepts writes again: the outcomes are not the cause."""
         self._recorder.put_back(outcomes)
         self.is_reachable = False
         events.store_unreachable(error)
@@ -375,12 +373,12 @@ class Stepper:
 
     def _slow_down(self) -> None:
         now = time.monotonic()
-        if now >= self._rest_until:  # what fails in one step is one failure
+        if now >= self._pause_until:  # several failures in one step count once
             self._pause = min(LONGEST_PAUSE, max(SHORTEST_PAUSE, self._pause * 2))
-            self._rest_until = now + self._pause
+            self._pause_until = now + self._pause
 
     def _one_by_one(self, outcomes: Sequence[Outcome], error: Exception) -> None:
-        """The database refused a batch: find out which outcome it refuses, so that the others are not held up."""
+        """Write the outcomes of a refused batch one by one, so that only the refused one is delayed."""
         log.warning("a batch of %d outcomes was refused (%s); writing them one by one", len(outcomes), error)
         try:
             if not self._single.write(outcomes):

@@ -14,11 +14,11 @@ from windlass.engine.workload import Workload
 from windlass.model import ON_REQUEST, Cancelled
 from windlass.observe import events
 from windlass.observe.emit import emit
-from windlass.store.jobs.holder import CancelAsked
+from windlass.store.jobs.holder import CancelRequest
 
 
 class Stopper:
-    """Tells running jobs to stop, takes out those that wait, and records what comes of those that do not stop. From any thread."""
+    """Asks running jobs to stop, removes waiting jobs, and records the end of jobs that do not stop. From any thread."""
 
     def __init__(
         self,
@@ -37,16 +37,16 @@ class Stopper:
         self._stats = stats
 
     def stop(self, running: RunningAttempt, reason: Stop) -> None:
-        """Tell one job to stop."""
+        """Ask one job to stop."""
         if self._workload.stop(running, reason):
             self._executors.stop_job(running)
 
     def stop_all(self, reason: Stop) -> None:
-        """Tell every running job to stop."""
+        """Ask every running job to stop."""
         for running in self._workload.running():
             self.stop(running, reason)
 
-    def cancel(self, asked: CancelAsked) -> None:
+    def cancel(self, asked: CancelRequest) -> None:
         """Stop a job that was cancelled, if it is held here."""
         found = self._workload.find(asked.job, asked.token)
         if isinstance(found, RunningAttempt):
@@ -54,7 +54,7 @@ class Stopper:
         elif found is not None:
             self._stepper.record([Cancelled(found, ON_REQUEST)])
 
-    def cancel_all(self, asked: Sequence[CancelAsked]) -> None:
+    def cancel_all(self, asked: Sequence[CancelRequest]) -> None:
         for one in asked:
             self.cancel(one)
 
@@ -78,13 +78,13 @@ class Stopper:
                 self._stepper.record([self._runner.cut_off(running)])
 
     def lease_over(self) -> None:
-        """The lease is about to end unrenewed: stop everything, and give it back if the database still takes it."""
+        """Stop all jobs because the lease is about to end unrenewed, and give back waiting jobs if the database still accepts that."""
         self._stats.count("self_stops")
         emit(events.SELF_STOPPED, instance=self._instance.id)
         self._stepper.give_back(self._workload.clear())
         self.stop_all(Stop.LEASE_LOST)
 
     def lease_lost(self) -> None:
-        """Other instances have the jobs now: drop what waits, stop what runs."""
+        """Drop waiting jobs and stop running ones: other instances have them now."""
         self._workload.clear()
         self.stop_all(Stop.LEASE_LOST)

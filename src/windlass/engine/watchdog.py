@@ -1,8 +1,8 @@
-"""Looks after time: leases, time limits, jobs that do not stop, a blocked event loop. Never touches the database.
+"""Enforces time limits and the lease, and detects jobs that do not stop and a blocked event loop. Never uses the database.
 
-Time limits are looked at in one sweep over the busy processors, several times a second, instead of a timer per job. A lease that
-could not be renewed ends here, by this machine's own monotonic clock and a margin before the database's verdict, even when the
-heartbeat hangs in a call to a server that froze.
+Time limits are checked in one pass over the busy processors, several times a second, without a timer per job. A lease that could not be
+renewed ends here by the local monotonic clock, a margin before it ends in the database, even when the heartbeat hangs in a call to a
+frozen server.
 """
 
 from __future__ import annotations
@@ -26,15 +26,12 @@ from windlass.settings import Settings
 log = get_logger("windlass.engine")
 
 LONGEST_TICK, SHORTEST_TICK = 0.25, 0.02
-_FORCED = (
-    Stop.TIME_LIMIT,
-    Stop.LEASE_LOST,
-    Stop.NOT_BEGUN,
-)  # one that was cancelled may take what its time limit leaves
+# A cancelled job may run for the rest of its time limit.
+_FORCED = (Stop.TIME_LIMIT, Stop.LEASE_LOST, Stop.NOT_BEGUN)
 
 
 class Watchdog:
-    """Owns the watching thread."""
+    """Owns the watchdog thread."""
 
     def __init__(
         self,
@@ -72,11 +69,11 @@ class Watchdog:
     def _run(self) -> None:
         while not self._over.wait(self._tick):
             try:
-                self._look()
+                self._check()
             except Exception:
-                log.exception("the watchdog met an error it did not expect; it goes on")
+                log.exception("unexpected error in the watchdog; it continues")
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         now = time.monotonic()
         heartbeat = self._heartbeat
         if heartbeat.has_lease and heartbeat.left <= self._settings.margin:
@@ -91,7 +88,7 @@ class Watchdog:
                     self._stats.count("time_limits")
                     events.overdue(running, limit, running.phase.where)
                     self._stopper.stop(running, Stop.TIME_LIMIT)
-                elif is_late:  # not its fault: somebody else may have a place for it
+                elif is_late:  # not the job's fault: another instance may have a place for it
                     self._stopper.stop(running, Stop.NOT_BEGUN)
             elif (is_late or running.stop in _FORCED) and now - running.stopped > self._settings.cancel_grace:
                 stubborn.append(running)
@@ -99,9 +96,9 @@ class Watchdog:
             self._stopper.give_up(stubborn)
         self._executors.catch_up()
         if self._executors.loop is not None:
-            self._look_at_loop(self._executors.loop, now)
+            self._check_loop(self._executors.loop, now)
 
-    def _look_at_loop(self, loop: LoopExecutor, now: float) -> None:
+    def _check_loop(self, loop: LoopExecutor, now: float) -> None:
         if self._pong is None:
             self._pong, self._pinged_at = threading.Event(), now
             loop.ping(self._pong)
@@ -114,7 +111,7 @@ class Watchdog:
             return
         self.loop_lag = lag
         if lag >= self._settings.blocked_after and not self._is_blocked:
-            self._is_blocked = True  # once per blockade
+            self._is_blocked = True  # report it once
             self._stats.count("loop_blocked")
             blocker, stack = loop.blocker()
             events.loop_blocked(blocker.lease if blocker else None, lag, stack)

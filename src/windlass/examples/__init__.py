@@ -1,1 +1,1 @@
-"""Applications that use Windlass as anybody would; each is a folder."""
+"""Applications that use Windlass, one folder each."""

@@ -58,14 +58,14 @@ class Context(Rights):
         self,
         lease: Lease,
         phase: Phase,
-        hold: AttemptStore,
+        store: AttemptStore,
         *,
         touch: Callable[[], None] = lambda: None,
         probe: Probe | None = None,
         authority: Authority | None = None,
         on_duplicate: Callable[[str], None] = lambda name: None,
     ) -> None:
-        super().__init__(lease, hold, authority or Authority())
+        super().__init__(lease, store, authority or Authority())
         self._phase = phase
         self._touch = touch
         self.probe = probe
@@ -158,19 +158,19 @@ class Context(Rights):
         """Save where the job would go on, and how far it is. Durable when this returns; raises ``Stopped`` if it should stop."""
         self._touch()
         position = self._paced(position, done)
-        if self._hold.checkpoint(self.lease, done=done, total=total, position=position):
+        if self._store.checkpoint(self.lease, done=done, total=total, position=position):
             self._stopping.set()
         self.check_stop()
 
     def save(self, position: Any, done: int, total: int | None) -> None:
         """Like ``checkpoint``, for loops that check themselves whether to stop."""
         self._touch()
-        if self._hold.checkpoint(self.lease, done=done, total=total, position=position):
+        if self._store.checkpoint(self.lease, done=done, total=total, position=position):
             self._stopping.set()
 
     def resume(self) -> Progress | None:
         """The position that an earlier attempt saved; None at the beginning."""
-        saved = self._hold.resume(self.lease)
+        saved = self._store.resume(self.lease)
         self._began = time.monotonic(), saved.done if saved else 0
         return saved
 
@@ -207,7 +207,7 @@ class Context(Rights):
 
     def outputs(self) -> list[Output]:
         """All outputs this job has so far."""
-        return list(self._hold.outputs_of(self.lease))
+        return list(self._store.outputs_of(self.lease))
 
     # ------------------------------------------------------------------ outputs
 
@@ -220,7 +220,7 @@ class Context(Rights):
     def output(self, phase: str, as_type: Any = None, *, name: str = "") -> Any:
         """The output of an earlier phase of this job, as the type given."""
         if self._outputs is None:
-            self._outputs = self._hold.outputs_of(self.lease)
+            self._outputs = self._store.outputs_of(self.lease)
         wanted = f"{self.lease.kind}:{phase}"
         for item in self._outputs:
             if item.phase in (phase, wanted) and item.name == name:
@@ -230,7 +230,7 @@ class Context(Rights):
 
     def put_output(self, name: str, value: Any) -> Output:
         """Store a named output, once: the first value stands, also across attempts."""
-        output = self._hold.put_output(self.lease, value, name=name)
+        output = self._store.put_output(self.lease, value, name=name)
         if not output.created:
             self._on_duplicate(name)
         return output
@@ -314,13 +314,13 @@ class Context(Rights):
 
     def _end_in(self, caller: Caller, result: Any) -> None:
         outcome = _outcome_of(self._phase, self.lease, result)
-        fence = self._hold.fence(self.lease)
+        fence = self._store.fence(self.lease)
         fence.end(self._joined(caller, fence), outcome)
         self._on_end_in(result)
 
     def _checkpoint_in(self, caller: Caller, position: Any, done: int, total: int | None) -> None:
         self._touch()
-        fence = self._hold.fence(self.lease)
+        fence = self._store.fence(self.lease)
         position = self._paced(position, done)
         if fence.checkpoint(self._joined(caller, fence), done=done, total=total, position=position):
             self._stopping.set()
@@ -334,14 +334,14 @@ class Context(Rights):
     def enqueue(self, job: NewJob) -> Enqueued:
         """Enqueue another job, of a kind of the same app and checked as by the kind's own ``enqueue``; with this one's correlation id,
         unless it brings its own."""
-        return self._hold.enqueue([inherit(self._filled(job), self.lease)])[0]
+        return self._store.enqueue([inherit(self._filled(job), self.lease)])[0]
 
     def _filled(self, job: NewJob) -> NewJob:
         return completed_request(job, self._phase, self._authority)
 
     @property
     def _open(self) -> Opener:
-        return self._hold.transaction
+        return self._store.transaction
 
     def _on_end(self, result: Any) -> None:
         self.ended_with = result

@@ -28,14 +28,14 @@ class LimitsDuty:
         self._limits = limits
         self._every = every
         self._monotonic = monotonic
-        self._look_at = float("-inf")
+        self._check_at = float("-inf")
 
     def run(self, agenda: Agenda) -> float:
         """Admit the jobs that can be; returns the seconds until there may be more."""
         began = self._monotonic()
         wait = self._limits.let_in() if agenda.has("parked") or agenda.has("paced") else None
-        if agenda.has("flowing") and self._monotonic() >= self._look_at:
-            self._look_at = self._monotonic() + self._every
+        if agenda.has("flowing") and self._monotonic() >= self._check_at:
+            self._check_at = self._monotonic() + self._every
             self._limits.mend()
             self._limits.age()
         return (

@@ -79,6 +79,9 @@ class LimitsFeature(Feature):
     def duties(self, db: Database, inserter: Inserter, every: float) -> Sequence[FeatureDuty]:
         return [FeatureDuty("limits", _always, LimitsDuty(limits.Limits(db), every=every).run)]
 
+    def will_queue(self, agenda: Agenda, *, has_waiting: bool) -> bool:
+        return has_waiting and (agenda.has("parked") or agenda.has("paced"))
+
     def on_retried(self, call: Retrying, jobs: Sequence[RetriedJob]) -> None:
         parked = [job.id for job in jobs if job.flags & Flag.LIMIT and not job.is_waiting]
         if parked:

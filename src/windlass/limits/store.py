@@ -79,7 +79,7 @@ class Limits:
 
     # ------------------------------------------------------------------ what phases allow
 
-    def tell(self, flows: Iterable[Flow]) -> list[str]:
+    def define(self, flows: Iterable[Flow]) -> list[str]:
         """Store what phases allow from now on, also for jobs that wait already; returns the phases where it changed.
 
         The last call counts. A phase that is given without any limits loses those it had.

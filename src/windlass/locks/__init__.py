@@ -1,6 +1,6 @@
-"""Locks that keep two processes from beginning the same request: ``open_locks(settings, worker=…)``, nothing else.
+"""Locks that keep two processes from beginning the same request: ``open_locks(settings, worker=…)``.
 
-They save work and decide nothing; see contract.py.
+They only save work; see contract.py.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ def open_locks(
     about: Callable[[str], Mapping[str, Any]] = lambda request_id: {},
     clock: Clock | None = None,
 ) -> FallbackLocks:
-    """The locks that the settings ask for. Nothing is sent until the first ``acquire``.
+    """Return locks as the settings define them. Nothing is sent until the first ``acquire``.
 
-    ``worker`` is written into each lock: the instance's id, or a fresh one. ``client`` is a redis-py client of your own, used instead of
-    ``settings.url`` and left open. ``count`` is ``Stats.count``. ``about`` says of a request what its log lines should have beside its id;
-    it must not raise.
+    ``worker`` is written into each lock: the instance's id, or a new one. ``client`` is your own redis-py client, used instead of
+    ``settings.url`` and left open. ``count`` is ``Stats.count``. ``about`` returns the fields of log lines about a request, beside its id; it
+    must not raise.
     """
     settings = settings or LockSettings()
     worker = worker or str(uuid.uuid4())

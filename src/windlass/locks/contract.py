@@ -1,15 +1,14 @@
-"""What a lock on a request promises, wherever it is kept.
+"""The protocols of locks on requests, for all places where locks are kept.
 
-A lock saves work: of two processes that are told of the same request at once, one leaves it alone. It decides nothing else. A lock can
-end while its owner works (Redis was emptied, restarted or evicted the key; the process stood still for longer than the TTL), and with
-Redis away each process has locks of its own. That a job is claimed once, and that its effects are committed once, is decided by the
-database alone: by the claim, the lease's token and unique keys. Take the lock away altogether, and work may be begun twice; nothing is
-done twice.
+A lock saves work: if two processes get the same request at once, one of them skips it. It does nothing else. A lock can end while its
+owner works (Redis was emptied, restarted or evicted the key; the process was frozen for longer than the TTL), and while Redis is away each
+process has its own locks. Only the database ensures that a job is claimed once and that its effects are committed once: by the claim, the
+lease's token and unique keys. Without any lock, work may begin twice, but it takes effect once.
 
     with locks.acquire(job_id) as lock:
         if not lock:
             return                       # lock.reason, lock.holder, lock.since
-        ...                              # renewed in the background; lock.is_lost says when it is no longer ours
+        ...                              # renewed in the background; lock.is_lost is True when it is lost
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from typing import Literal, Protocol, Self
 
 
 class Reason(StrEnum):
-    """Why a lock was not got. The two are never mixed up: only where nobody answers may something else stand in."""
+    """Why a lock was not acquired. Only for an unreachable server is there a fallback, never for a lock that is held."""
 
     HELD = "held by another"
     UNREACHABLE = "unreachable"
@@ -30,16 +29,16 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotHeld:
-    """No lock, and why. It is false, and can stand in a ``with`` where a lock would."""
+    """No lock, and why. It is false, and can be used in a ``with`` like a lock."""
 
     request_id: str
     reason: Reason
     holder: str | None = None
-    """The worker that has it, where that can be read."""
+    """The worker that holds it, if that can be read."""
     since: datetime | None = None
-    """When it was taken, by the holder's clock."""
+    """When it was acquired, by the holder's clock."""
     error: str | None = None
-    """What the server said, where it could not be asked."""
+    """The error, if the server is unreachable."""
 
     def __bool__(self) -> Literal[False]:
         return False
@@ -54,7 +53,7 @@ class NotHeld:
 
 
 class Held(Protocol):
-    """A lock in our hands. It is true; leaving its ``with`` block releases it. Any thread may use it."""
+    """A lock that this process holds. It is true; the end of its ``with`` block releases it. Any thread may use it."""
 
     @property
     def request_id(self) -> str: ...
@@ -69,15 +68,15 @@ class Held(Protocol):
 
     @property
     def is_lost(self) -> bool:
-        """Whether it ended before it was released: another may have it. Final; work that goes on is safe, but perhaps wasted."""
+        """Whether it ended before it was released: another process may hold it. Final; further work is safe, but perhaps wasted."""
         ...
 
     def renew(self) -> bool:
-        """Let it live for another TTL. False is final: it is lost (or released). Usually called in the background."""
+        """Renew it for another TTL. False is final: it is lost (or released). Usually called in the background."""
         ...
 
     def release(self) -> bool:
-        """Let it go, if it is still ours; never touches the lock of another. Answers whether it was ours until now. Does not raise."""
+        """Release it, if it is not lost; never changes another holder's lock. Returns whether it was held until now. Does not raise."""
         ...
 
     def __bool__(self) -> Literal[True]: ...
@@ -91,47 +90,47 @@ class Held(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockState:
-    """Where locks are kept now, and whether that is less than was asked for."""
+    """Where locks are kept now, and whether that is a fallback."""
 
     kept_in: Literal["redis", "process"]
     is_degraded: bool = False
     seen: str = ""
     since: datetime | None = None
     held: int = 0
-    """Locks in our hands."""
+    """Locks that this process holds."""
 
     @property
     def degraded(self) -> tuple[str, ...]:
-        """The line for ``EngineReport.degraded``; empty while all is well."""
+        """The line for ``EngineReport.degraded``; empty without a fault."""
         return (f"redis lock: {self.seen}",) if self.is_degraded else ()
 
 
 class Locks(Protocol):
-    """Hands out locks on requests. Safe to share between threads."""
+    """Locks on requests. Safe to share between threads."""
 
     def acquire(self, request_id: str) -> Held | NotHeld:
-        """Take the lock of a request, or say at once why not; never waits for a holder."""
+        """Acquire the lock of a request, or return at once why not; never waits for a holder."""
         ...
 
     def state(self) -> LockState: ...
 
     def close(self) -> None:
-        """Stop renewing and close connections. Locks still held are left to their TTL, for their owners may still work."""
+        """Stop renewing and close connections. Held locks end by their TTL, because their owners may still work."""
         ...
 
 
 class Keys(Protocol):
-    """Where locks are kept: texts under keys, each with a time to live. All three raise ``LockUnavailableError`` for want of an answer,
-    and then it is unknown whether they took effect."""
+    """A store of locks: texts under keys, each with a time to live. All methods raise ``LockUnavailableError`` if there is no reply;
+    then it is unknown whether they took effect."""
 
     def take(self, key: str, value: str, ttl_ms: int) -> str | None:
-        """Put the value there if there is none. None when it is ours; otherwise what is there ("" where that cannot be read)."""
+        """Set the value if the key has none; returns None then, otherwise the existing value ("" if it cannot be read)."""
         ...
 
     def extend(self, key: str, value: str, ttl_ms: int) -> bool:
-        """Start its TTL anew if the value is there; whether it is."""
+        """Restart the TTL if the key has this value; returns whether it has."""
         ...
 
     def drop(self, key: str, value: str) -> bool:
-        """Remove the key if the value is there; whether it was."""
+        """Remove the key if it has this value; returns whether it had."""
         ...

@@ -1,14 +1,14 @@
 """The locks of a process: in Redis, and in memory while Redis does not answer.
 
-Every lock is taken in memory first and in Redis second. So threads of one process never get past each other, whatever happens to Redis,
-and only "nobody answers" makes a lock of this process enough; "held by another" never does. A lock taken in memory only is put into Redis
-as soon as that is back.
+Every lock is acquired in memory first and in Redis second. So threads of one process always exclude each other, and a lock in memory is
+enough only if Redis is unreachable, never if another process holds the lock in Redis. A lock that is only in memory is put into Redis as
+soon as Redis is back.
 
-A lock in memory has a shorter TTL than one in Redis, where there is Redis: it stands in for a while, and a process that went on without
-its caller should not keep others out for as long.
+Beside Redis, a lock in memory has a shorter TTL than one in Redis: it is a fallback for a while, and work that continues without its caller
+should not block others for as long.
 
-One thread renews what is held, three times per shortest TTL, and asks every other second whether Redis is back. A lock that nobody refers to any
-more, though it was not released, is no longer renewed.
+One thread renews held locks, three times per shortest TTL, and checks every two seconds whether Redis is back. A lock without references is
+no longer renewed, even if it was not released.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ WARN_EVERY = 60.0
 
 
 class FallbackLocks:
-    """Locks in ``shared`` keys (Redis) with those of this process to fall back on; without ``shared``, in this process alone.
+    """Locks in ``shared`` keys (Redis) with locks of this process as a fallback; without ``shared``, in this process only.
 
-    ``count`` is told of ``lock_held``, ``redis_errors`` and ``locks_lost``. ``about`` says what a log line should have about a request.
+    ``count`` is called with ``lock_held``, ``redis_errors`` and ``locks_lost``. ``about`` returns the fields of log lines about a request.
     """
 
     def __init__(
@@ -81,19 +81,19 @@ class FallbackLocks:
                 self._guard, settings, worker=worker, is_shared=True, clock=clock, monotonic=monotonic
             )
         self._lock = threading.Lock()
-        self._holds: dict[int, weakref.ref[_Hold]] = {}
+        self._held: dict[int, weakref.ref[_FallbackLock]] = {}
         self._renew_at = monotonic() + self._renew_every
         self._probe_at = float("inf")
         self._quiet = Quiet(WARN_EVERY, monotonic)
-        self._is_told = False
+        self._is_reported = False
         self._is_closed = False
-        self._renewer = Renewer(self._turn)
+        self._renewer = Renewer(self._renew_and_probe)
 
     # ------------------------------------------------------------------ the contract
 
     def acquire(self, request_id: str) -> Held | NotHeld:
-        """Take the lock of a request. Held by another: logged, counted, and nothing else. Raises ``LockUnavailableError`` where
-        Redis is required and does not answer."""
+        """Acquire the lock of a request. A lock that another process holds is logged and counted. Raises ``LockUnavailableError`` if Redis
+        is required and unreachable."""
         if self._is_closed or os.getpid() != self._pid:
             why = "closed" if self._is_closed else "opened before a fork; open others in the child process"
             raise WindlassError(f"request {request_id} cannot be locked: these locks were {why}")
@@ -108,24 +108,24 @@ class FallbackLocks:
         if isinstance(shared, NotHeld):
             local.release()
             return self._skipped(shared)
-        if not local.renew():  # asking Redis took longer than the TTL
+        if not local.renew():  # the call to Redis took longer than the TTL
             again = self._local.acquire(request_id)
             if not again:
                 if shared is not None:
                     shared.release()
                 return self._skipped(again)
             local = again
-        hold = _Hold(self, local, shared)
+        lock = _FallbackLock(self, local, shared)
         with self._lock:
-            self._holds[id(hold)] = weakref.ref(hold)
+            self._held[id(lock)] = weakref.ref(lock)
         self._renewer.start()
-        return hold
+        return lock
 
     def state(self) -> LockState:
         with self._lock:
-            held = sum(reference() is not None for reference in self._holds.values())
+            held = sum(reference() is not None for reference in self._held.values())
         if self._guard is None:
-            return LockState(kept_in="process", seen="locks hold inside this process", held=held)
+            return LockState(kept_in="process", seen="locks lock inside this process", held=held)
         trouble = self._guard.trouble
         if trouble is None:
             return LockState(kept_in="redis", seen="Redis answers", held=held)
@@ -146,10 +146,10 @@ class FallbackLocks:
     ) -> None:
         self.close()
 
-    # ------------------------------------------------------------------ taking
+    # ------------------------------------------------------------------ acquiring
 
     def _share(self, request_id: str) -> KeyHeld | NotHeld | None:
-        """The lock in Redis, or who has it; None where Redis does not answer and need not."""
+        """Acquire the lock in Redis; None if Redis does not answer and is not required."""
         if self._shared is None:
             return None
         got = self._shared.acquire(request_id)
@@ -160,26 +160,26 @@ class FallbackLocks:
         return None
 
     def share_later(self, request_id: str) -> KeyHeld | NotHeld | None:
-        """The same for a lock that is held in memory already: quietly, and only if Redis is well."""
+        """Acquire in Redis a lock that is held in memory; None during an outage."""
         if self._shared is None or self._guard is None or self._guard.trouble is not None:
             return None
         got = self._shared.acquire(request_id)
         return got if isinstance(got, KeyHeld) or got.reason is Reason.HELD else None
 
-    def forget(self, hold: _Hold) -> None:
-        """It was released."""
+    def forget(self, lock: _FallbackLock) -> None:
+        """Remove a lock that was released."""
         with self._lock:
-            self._holds.pop(id(hold), None)
+            self._held.pop(id(lock), None)
 
-    def lost(self, hold: _Hold) -> None:
-        """It ended before it was released."""
+    def lost(self, lock: _FallbackLock) -> None:
+        """Count and log a lock that ended before it was released."""
         self._count("locks_lost")
-        emit(events.LOCK_LOST, **self._fields(hold.request_id))
+        emit(events.LOCK_LOST, **self._fields(lock.request_id))
 
-    def _skipped(self, answer: NotHeld) -> NotHeld:
+    def _skipped(self, refusal: NotHeld) -> NotHeld:
         self._count("lock_held")
-        emit(events.LOCK_HELD, holder=answer.holder, **self._fields(answer.request_id))
-        return answer
+        emit(events.LOCK_HELD, holder=refusal.holder, **self._fields(refusal.request_id))
+        return refusal
 
     def _fields(self, request_id: str) -> dict[str, Any]:
         return {"job_id": request_id, **self._about(request_id)}
@@ -187,11 +187,11 @@ class FallbackLocks:
     # ------------------------------------------------------------------ trouble
 
     def _on_failure(self, error: LockUnavailableError) -> None:
-        """A call failed. Probes fail every other second while Redis is away, so the warning comes again from time to time."""
+        """Count and log a failed call. Probes fail every two seconds while Redis is away; the warning is repeated once a minute."""
         self._count("redis_errors")
         skipped = self._quiet.skipped()
         if skipped is not None:
-            self._is_told = True
+            self._is_reported = True
             required = self._settings.required
             emit(
                 events.LOCK_REQUIRED if required else events.LOCK_DEGRADED,
@@ -209,14 +209,14 @@ class FallbackLocks:
         if not guard.probe():
             self._probe_at = self._monotonic() + PROBE_EVERY
             return
-        self._renew_at = self._monotonic()  # now: it puts into Redis what is held in memory only
-        if self._is_told:
-            self._is_told = False
+        self._renew_at = self._monotonic()  # now: locks that are only in memory are put into Redis
+        if self._is_reported:
+            self._is_reported = False
             emit(events.LOCK_RESTORED, since=since.isoformat())
 
-    # ------------------------------------------------------------------ the thread's turn
+    # ------------------------------------------------------------------ the thread
 
-    def _turn(self) -> float:
+    def _renew_and_probe(self) -> float:
         self._probe()
         if self._monotonic() >= self._renew_at:
             self._renew_at = self._monotonic() + self._renew_every
@@ -227,18 +227,18 @@ class FallbackLocks:
 
     def _renew_all(self) -> None:
         with self._lock:
-            self._holds = {
-                number: reference for number, reference in self._holds.items() if reference() is not None
+            self._held = {
+                number: reference for number, reference in self._held.items() if reference() is not None
             }
-            references = list(self._holds.values())
+            references = list(self._held.values())
         for reference in references:
-            hold = reference()
-            if hold is not None:
-                hold.renew()
+            lock = reference()
+            if lock is not None:
+                lock.renew()
 
 
-class _Hold:
-    """A lock in memory, and the one in Redis where there is one."""
+class _FallbackLock:
+    """A lock in memory, and the same lock in Redis if there is one."""
 
     def __init__(self, locks: FallbackLocks, local: KeyHeld, shared: KeyHeld | None) -> None:
         self.request_id = local.request_id
@@ -248,8 +248,8 @@ class _Hold:
         self._shared = shared
         self._pid = os.getpid()
         self._lock = threading.Lock()  # so that nothing is put into Redis after the release
-        self._is_taken = False  # another has it in Redis
-        self._is_told = False
+        self._is_taken = False  # another process holds it in Redis
+        self._is_reported = False
         self._is_released = False
 
     @property
@@ -263,7 +263,7 @@ class _Hold:
         return self._is_taken or self._local.is_lost or (shared is not None and shared.is_lost)
 
     def renew(self) -> bool:
-        """In memory also when the one in Redis is lost: threads of this process still need not begin the same work."""
+        """Renew both; the lock in memory even if that in Redis is lost, so that other threads of this process do not begin the same work."""
         with self._lock:
             if self._is_released or os.getpid() != self._pid:
                 return False
@@ -272,8 +272,8 @@ class _Hold:
                 self._shared.renew()
             elif not self.is_lost:
                 self._put_into_redis()
-            if self.is_lost and not self._is_told:
-                self._is_told = True
+            if self.is_lost and not self._is_reported:
+                self._is_reported = True
                 self._locks.lost(self)
             return not self.is_lost
 
@@ -294,7 +294,7 @@ class _Hold:
             was_ours = not self.is_lost
             if self._shared is not None:
                 self._shared.release()
-                was_ours = was_ours and not self._shared.is_lost  # the last one to be asked knows best
+                was_ours = was_ours and not self._shared.is_lost  # the release in Redis is the last check
             self._local.release()
         self._locks.forget(self)
         return was_ours

@@ -1,8 +1,8 @@
-"""A switch in front of keys that can be unreachable: after one failure nobody waits for a time-out again until a probe went through.
+"""A circuit breaker for keys on a server: after one failure, calls fail at once until a probe succeeds.
 
-It also cleans up behind failures. A call whose answer never came may still take effect (a server that stood still reads what was sent to
-it when it goes on), so that a key of ours can be there though nobody here holds it. Such keys are remembered: they are removed when the
-server is back, and are not taken for another's lock.
+It also removes keys after failures. A call without a reply may still take effect (a frozen server executes it when it continues), so that a
+key of this process can exist without a lock here. Such keys are remembered: they are removed when the server is back, and do not count as
+locks of other processes.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 PROBE_TTL_MS = 1000
-MOST_OWED = 10_000
+MOST_UNREMOVED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """What is wrong, and since when."""
+    """A fault, and since when it lasts."""
 
     problem: str
     since: datetime
 
 
 class GuardedKeys:
-    """``Keys`` that fail at once while there is trouble. ``on_failure`` hears of every call that was made and failed."""
+    """``Keys`` that fail at once during a fault. ``on_failure`` is called for every call that failed."""
 
     def __init__(
         self,
@@ -55,22 +55,22 @@ class GuardedKeys:
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._trouble: Trouble | None = None
-        self._owed: dict[tuple[str, str], float] = {}  # (key, value): when it has ended by itself
+        self._unremoved: dict[tuple[str, str], float] = {}  # (key, value): when its TTL is over
 
     @property
     def trouble(self) -> Trouble | None:
-        """None while all is well."""
+        """The current fault; None if there is none."""
         return self._trouble
 
     def take(self, key: str, value: str, ttl_ms: int) -> str | None:
         self._refuse_in_trouble(key)
         try:
             found = self._call(self._keys.take, key, value, ttl_ms)
-            if found is not None and (key, found) in self._owed:
+            if found is not None and (key, found) in self._unremoved:
                 self._call(self._keys.drop, key, found)
                 found = self._call(self._keys.take, key, value, ttl_ms)
         except LockUnavailableError:
-            self._owe(key, value)
+            self._remember(key, value)
             raise
         return found
 
@@ -83,16 +83,16 @@ class GuardedKeys:
             self._refuse_in_trouble(key)
             return self._call(self._keys.drop, key, value)
         except LockUnavailableError:
-            self._owe(key, value)
+            self._remember(key, value)
             raise
 
     def probe(self) -> bool:
-        """Ask whether the server is well again: it must take a write and run a script. Keys that could not be removed before are removed then."""
+        """Check whether the server works again: it must accept a write and run a script. Then remembered keys are removed."""
         token = secrets.token_hex(8)
         try:
             self._call(self._keys.take, self._probe_key, token, PROBE_TTL_MS)
             self._call(self._keys.drop, self._probe_key, token)
-            self._settle()
+            self._remove_remembered()
         except LockUnavailableError:
             return False
         with self._lock:
@@ -118,18 +118,20 @@ class GuardedKeys:
 
     # ------------------------------------------------------------------ keys still to be removed
 
-    def _owe(self, key: str, value: str) -> None:
+    def _remember(self, key: str, value: str) -> None:
         with self._lock:
-            while len(self._owed) >= MOST_OWED:
-                del self._owed[next(iter(self._owed))]
-            self._owed[key, value] = self._monotonic() + self._ttl
+            while len(self._unremoved) >= MOST_UNREMOVED:
+                del self._unremoved[next(iter(self._unremoved))]
+            self._unremoved[key, value] = self._monotonic() + self._ttl
 
-    def _settle(self) -> None:
-        """Remove our keys that nobody holds. One that is not there may still arrive, so it is remembered for as long as it could live."""
+    def _remove_remembered(self) -> None:
+        """Remove remembered keys. A key that does not exist may still arrive, so it is remembered for the length of its TTL."""
         with self._lock:
             now = self._monotonic()
-            owed = self._owed = {item: ends_at for item, ends_at in self._owed.items() if ends_at > now}
-        for item in list(owed):
+            unremoved = self._unremoved = {
+                item: ends_at for item, ends_at in self._unremoved.items() if ends_at > now
+            }
+        for item in list(unremoved):
             if self._call(self._keys.drop, *item):
                 with self._lock:
-                    self._owed.pop(item, None)
+                    self._unremoved.pop(item, None)

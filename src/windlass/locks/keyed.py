@@ -1,4 +1,4 @@
-"""Locks that are values under keys, in whatever keeps the keys (``Keys``). They are not renewed by themselves: fallback.py does that."""
+"""Locks that are values under keys of any ``Keys``. fallback.py renews them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from windlass.locks.stamp import Stamp, holder_of
 
 
 class KeyLocks:
-    """Takes locks in one place: ``KeyLocks(LocalKeys(), …)``, ``KeyLocks(RedisKeys(client), …)``."""
+    """Acquires locks in one store: ``KeyLocks(LocalKeys(), …)``, ``KeyLocks(RedisKeys(client), …)``."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class KeyLocks:
         self._clock = clock or SystemClock()
 
     def acquire(self, request_id: str) -> KeyHeld | NotHeld:
-        """Take the lock, or say why not."""
+        """Acquire the lock, or return why not."""
         key = self.settings.key(request_id)
         value = Stamp.of(self._worker, self._clock.now()).text
         asked_at = self.monotonic()
@@ -50,10 +50,10 @@ class KeyLocks:
 
 
 class KeyHeld:
-    """A value of ours under a key.
+    """A lock: this process's value under a key.
 
-    Our own clock counts the TTL from before the server was asked, so that ``is_lost`` is true no later than another can have the lock,
-    also after this process stood still or while nobody answers.
+    The local clock counts the TTL from before the call to the server, so that ``is_lost`` is true before another process can acquire the
+    lock, even after this process was frozen, or while the server does not reply.
     """
 
     def __init__(self, locks: KeyLocks, request_id: str, key: str, value: str, asked_at: float) -> None:
@@ -75,7 +75,7 @@ class KeyHeld:
         return self._is_lost
 
     def renew(self) -> bool:
-        """Let it live for another TTL. While nobody answers it stays ours until the TTL is over."""
+        """Renew it for another TTL. While the server does not reply, it is held until the TTL is over."""
         if self._is_over():
             return False
         asked_at = self._monotonic()
@@ -83,7 +83,7 @@ class KeyHeld:
             is_ours = self._keys.extend(self.key, self.value, self._settings.ttl_ms)
         except LockUnavailableError:
             return not self.is_lost
-        if self._is_released:  # by another thread in the meantime, so that the key was gone
+        if self._is_released:  # by another thread meanwhile, which removed the key
             return False
         if is_ours:
             self._ends_at = max(self._ends_at, asked_at + self._settings.ttl)
@@ -92,7 +92,7 @@ class KeyHeld:
         return is_ours
 
     def release(self) -> bool:
-        """Let it go. A key that could not be removed ends by its TTL."""
+        """Release it. A key that could not be removed ends by its TTL."""
         if self._is_released:
             return False
         was_lost = self.is_lost

@@ -1,4 +1,4 @@
-"""Locks in the memory of one process, with the same rules as those in Redis: a TTL, and only the owner renews or releases."""
+"""Keys in the memory of one process, with the same rules as in Redis: a TTL, and only the owner renews or removes a key."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class LocalKeys:
     def take(self, key: str, value: str, ttl_ms: int) -> str | None:
         with self._lock:
             now = self._monotonic()
-            if now >= self._sweep_at:  # or keys that nobody released would stay for ever
+            if now >= self._sweep_at:  # otherwise keys that were not removed would stay for ever
                 self._found = {name: item for name, item in self._found.items() if item[1] > now}
                 self._sweep_at = now + ttl_ms / 1000
             found = self._value(key, now)

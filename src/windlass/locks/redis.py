@@ -1,10 +1,10 @@
 """Locks in Redis or Valkey: ``SET key value NX PX ttl``; renewed and removed by scripts that compare the value first.
 
-Time-outs are short and nothing is tried again behind the caller's back, so that an outage shows at once. One thing is made up for: a SET
-that took effect although its reply was lost is found by reading the key back.
+Time-outs are short and there are no automatic retries, so that an outage is seen at once. There is one exception: if the reply of a SET
+was lost, the key is read to find out whether the SET took effect.
 
-redis-py's own ``Lock`` would be a longer way to the same three commands: who holds a lock and since when has to be read beside it, and
-it keeps its scripts on the server, where a restart costs a call that fails and another that loads the script.
+redis-py's own ``Lock`` uses the same three commands, but the holder of a lock and its time would have to be read separately, and its
+scripts are kept on the server: after a restart one call fails, and another loads the script.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from windlass.urls import without_secrets
 
 TIMEOUT = 0.5
 MOST_CONNECTIONS = 10_000
-"""As many as there are threads that ask at once: waiting for a connection would look like an outage."""
+"""Enough for all threads at once: a wait for a connection would be handled as an outage."""
 
 RENEW = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end return 0"
 RELEASE = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
 
 
 def connect(url: str) -> redis.Redis:
-    """A client whose calls end within the time-outs. Nothing is sent yet; options in the URL (``?socket_timeout=1``) win."""
+    """Return a client with short time-outs. Nothing is sent yet; options in the URL (``?socket_timeout=1``) override them."""
     try:
         return redis.Redis.from_url(
             url,
@@ -44,12 +44,14 @@ def connect(url: str) -> redis.Redis:
 
 
 class RedisKeys:
-    """Keys on one server. A client of your own must have a ``socket_timeout``, or a server that hangs would hang us."""
+    """Keys on one server. Your own client must have a ``socket_timeout``; otherwise a server that hangs would block the caller."""
 
     def __init__(self, client: redis.Redis) -> None:
         pool = getattr(client, "connection_pool", None)
         if pool is not None and pool.connection_kwargs.get("socket_timeout") is None:
-            raise ConfigError("redis", "a client without socket_timeout", "a client with one, 0.5 s say")
+            raise ConfigError(
+                "redis", "a client without socket_timeout", "a client with one, for example 0.5 s"
+            )
         self._client: Any = client
 
     def take(self, key: str, value: str, ttl_ms: int) -> str | None:
@@ -64,7 +66,7 @@ class RedisKeys:
                     raise _unavailable(key, error) from error
             if found is not None:
                 return None if found == value else found
-        return ""  # it comes and goes; somebody else is quicker
+        return ""  # it changes often: other processes are faster
 
     def extend(self, key: str, value: str, ttl_ms: int) -> bool:
         return self._compare(RENEW, key, value, ttl_ms)
@@ -79,14 +81,14 @@ class RedisKeys:
         try:
             return bool(self._client.eval(script, 1, key, *arguments))
         except ResponseError as error:
-            if "WRONGTYPE" in str(error):  # somebody put something else there
+            if "WRONGTYPE" in str(error):  # the key has a value of another type
                 return False
             raise _unavailable(key, error) from error
         except (RedisError, OSError) as error:
             raise _unavailable(key, error) from error
 
     def _get(self, key: str) -> str | None:
-        """What is there; "" for what is no text."""
+        """The value of a key; "" if it is not text."""
         try:
             found = self._client.get(key)
         except UnicodeDecodeError:  # by a client with decode_responses

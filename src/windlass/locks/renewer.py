@@ -1,4 +1,4 @@
-"""The one thread that looks after all locks of a process."""
+"""The thread that renews all locks of a process."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ TRY_AGAIN = 1.0
 
 
 class Renewer:
-    """Calls ``turn``, then sleeps as many seconds as it answers; starts when it is first woken, and is a daemon."""
+    """Calls ``work``, then sleeps for the seconds that it returns; a daemon that starts when it is first woken."""
 
-    def __init__(self, turn: Callable[[], float]) -> None:
-        self._turn = turn
+    def __init__(self, work: Callable[[], float]) -> None:
+        self._work = work
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._is_over = False
         self._thread: threading.Thread | None = None
 
     def wake(self) -> None:
-        """Have the thread think again about when its next turn is."""
+        """Make the thread call ``work`` now."""
         with self._lock:
             if self._thread is None and not self._is_over:
                 self._thread = thread(self._run, "windlass-locks")
@@ -31,7 +31,7 @@ class Renewer:
         self._wake.set()
 
     def start(self) -> None:
-        """Make sure that the thread runs."""
+        """Start the thread if it does not run."""
         if self._thread is None:
             self.wake()
 
@@ -47,8 +47,8 @@ class Renewer:
         while not self._is_over:
             self._wake.clear()
             try:
-                pause = self._turn()
+                pause = self._work()
             except Exception:
-                log.exception("locks could not be renewed; it is tried again")
+                log.exception("unexpected error in the renewal of locks; it is tried again")
                 pause = TRY_AGAIN
             self._wake.wait(max(0.0, pause))

@@ -1,4 +1,4 @@
-"""What locks on requests run by."""
+"""Settings of locks on requests."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from windlass.urls import without_secrets
 
 SCHEMES = ("redis://", "rediss://", "unix://")
 LONGEST_ID = 512
-TTL_MS = Range(
-    1000, 86_400_000, is_whole=True
-)  # in less, a lock could end before the call that took it has returned
+# With less, a lock could end before the call that acquired it returns.
+TTL_MS = Range(1000, 86_400_000, is_whole=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +23,7 @@ class LockSettings:
     """
 
     enabled: bool = True  # background.redis_lock_enabled, BACKGROUND_REDIS_LOCK_ENABLED
-    required: bool = False  # background.redis_lock_required: without Redis no lock, instead of one in memory
+    required: bool = False  # background.redis_lock_required: without Redis no lock, not even in memory
     ttl_ms: int = 300_000  # background.lock_ttl_ms: how long the lock of a process that died stays
     fallback_ttl_ms: int = 60_000  # background.lock_fallback_ttl_ms: the same for the lock in memory beside Redis; at most ttl_ms
     prefix: str = "bg:req:"  # what keys begin with; the request's id follows
@@ -39,8 +38,8 @@ class LockSettings:
         if not _is_text(self.prefix, 200) or not self.prefix.isprintable() or " " in self.prefix:
             raise ConfigError("prefix", self.prefix, "1 to 200 characters without spaces, such as bg:req:")
         if self.url is not None and not str(self.url).startswith(SCHEMES):
-            told = without_secrets(str(self.url))
-            raise ConfigError("url", told, "redis://host:port/0, rediss://… or unix:///path")
+            shown = without_secrets(str(self.url))
+            raise ConfigError("url", shown, "redis://host:port/0, rediss://… or unix:///path")
         if self.required and not self.enabled:
             raise ConfigError(
                 "required", True, "false while enabled is false, since there is no Redis to require"
@@ -52,7 +51,7 @@ class LockSettings:
         return self.ttl_ms / 1000
 
     def in_memory(self) -> LockSettings:
-        """The same for locks in the memory of a process that has Redis as well: they have to hold only while Redis is away."""
+        """These settings for locks in memory beside Redis, with a shorter TTL: they are needed only while Redis is away."""
         return replace(self, ttl_ms=min(self.ttl_ms, self.fallback_ttl_ms))
 
     def key(self, request_id: str) -> str:

@@ -1,4 +1,4 @@
-"""What stands under a lock's key: who took it, when, and a random token that no other lock has."""
+"""The value under a lock's key: its worker, its time, and a random token that no other lock has."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Stamp:
 
     @classmethod
     def of(cls, worker: str, at: datetime) -> Stamp:
-        """A new one."""
+        """Make a stamp with a new token."""
         return cls(worker, at, secrets.token_hex(16))
 
     @property
@@ -29,7 +29,7 @@ class Stamp:
 
 
 def holder_of(text: str) -> tuple[str | None, datetime | None]:
-    """Worker and time of a stamp; None for what cannot be read. Anybody can have written it."""
+    """Return worker and time of a stamp; None for parts that cannot be read: other programs may have written the value."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):

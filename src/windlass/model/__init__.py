@@ -44,7 +44,7 @@ from windlass.model.outcome import (
 )
 from windlass.model.request import (
     After,
-    CancelAnswer,
+    CancelResult,
     Debounce,
     DependencyPolicy,
     Enqueued,
@@ -68,7 +68,7 @@ __all__ = [
     "After",
     "Archived",
     "Attempt",
-    "CancelAnswer",
+    "CancelResult",
     "Cancelled",
     "Captured",
     "Completed",

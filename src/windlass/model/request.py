@@ -122,7 +122,7 @@ class Enqueued:
     replaced: bool = False
 
 
-class CancelAnswer(StrEnum):
+class CancelResult(StrEnum):
     """CANCELLED: ended, no effect commits any more. REQUESTED: the holder was notified; the end is in the lifecycle table."""
 
     CANCELLED = "cancelled"

@@ -1,1 +1,1 @@
-"""What makes a running instance visible: logs, metrics, health. Looks at plain reports and never touches the engine."""
+"""Logs, metrics and health of a running instance. Reads plain reports and never uses the engine."""

@@ -1,6 +1,6 @@
-"""The job that this thread or task works on, for log lines: set by the executors, read by the log handler.
+"""The job that this thread or task runs, for log lines: set by the executors, read by the log handler.
 
-It lives here, below the engine, so that logging needs to know no more of a running job than its lease and its processor's name.
+It is here, below the engine, so that logging depends only on the lease of a running job and its processor's name.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class Named(Protocol):
 
 
 class CurrentJob(Protocol):
-    """A job on a processor, as far as a log line shows it."""
+    """A job on a processor, as log lines show it."""
 
     @property
     def lease(self) -> Lease: ...
@@ -31,7 +31,7 @@ current_job: ContextVar[CurrentJob | None] = ContextVar("windlass_current_job", 
 
 
 def lease_fields(lease: Lease | Job) -> dict[str, Any]:
-    """What every line about a job has, held or not, under the names it has in the JSON."""
+    """The fields of every log line about a job, by their names in JSON."""
     return {
         "job_id": lease.id,
         "kind": lease.kind,
@@ -43,7 +43,7 @@ def lease_fields(lease: Lease | Job) -> dict[str, Any]:
 
 
 def current_fields() -> dict[str, Any]:
-    """The same for the job that runs here, with its processor; empty outside of handlers."""
+    """The fields of the job that runs here, with its processor; empty outside of handlers."""
     job = current_job.get()
     if job is None:
         return {}

@@ -20,7 +20,7 @@ class Event(NamedTuple):
 
 
 def enabled(level: int) -> bool:
-    """Whether records of a level go anywhere, so that whole batches can be left out."""
+    """Whether records of a level are written, so that whole batches can be skipped."""
     return log.isEnabledFor(level)
 
 

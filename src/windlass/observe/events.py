@@ -1,10 +1,10 @@
 """The events: every transition of a job and of an instance is one structured log record with a stable name.
 
-Programs search for the names (``job.retried``), people read the texts. Records go to the logger ``windlass.engine``; the fields of each
+Programs use the names (``job.retried``), people read the texts. Records go to the logger ``windlass.engine``; the fields of each
 event are in docs/guides/logs-and-metrics.md. In a text ``{0}`` is a word that only the text has, ``{phase}`` a field of the record.
 
-An event whose text and fields are at hand is written by ``emit(events.LEASE_LOST, …)``. The functions below write the events that need
-more than that. Plain ends are DEBUG: they cost nothing while that level is off; ``Summary`` (summary.py) counts them every ten seconds.
+Callers write most events with ``emit(events.LEASE_LOST, …)``. The functions below write events whose text or fields have to be computed.
+Ordinary ends are DEBUG: they cost nothing while that level is off; ``Summary`` (summary.py) counts them every ten seconds.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from windlass.observe.logger import Quiet
 
 # ---------------------------------------------------------------------- jobs
 
-PROMOTED = Event("job.promoted", DEBUG, "{0} put into the queue: their time had come")
+PROMOTED = Event("job.promoted", DEBUG, "{0} put into the queue, being due")
 CLAIMED = Event("job.claimed", DEBUG, "claimed")
 STARTED = Event("job.started", DEBUG, "started")
 COMPLETED = Event("job.completed", DEBUG, "completed")
-ADVANCED = Event("job.advanced", DEBUG, "goes on in its next phase")
-ADVANCED_TO = ADVANCED._replace(text="goes on in {next_phase}")
-RETRIED = Event("job.retried", WARNING, "is tried again")
+ADVANCED = Event("job.advanced", DEBUG, "continues in its next phase")
+ADVANCED_TO = ADVANCED._replace(text="continues in {next_phase}")
+RETRIED = Event("job.retried", WARNING, "retried")
 RETRIED_AFTER = RETRIED._replace(text="{0}; again in {delay_seconds:.3g} s")
 FAILED = Event("job.failed", ERROR, "failed")
 FAILED_WITH = FAILED._replace(text="{0}; no further attempt")
@@ -54,24 +54,24 @@ CANCELLED_FOR = CANCELLED._replace(text="{reason}")
 RELEASED = Event("job.released", INFO, "given back to its queue")
 LOST = Event("job.lost", WARNING, "its lease was lost; what this attempt did was not recorded")
 RECOVERED = Event("job.recovered", WARNING, "its instance died; {0}")
-REFUSED = Event("job.refused", WARNING, "not taken: {reason}")
-OVERDUE = Event("job.overdue", WARNING, "outran its time limit of {limit_seconds:g} s; {0}")
-RAISED_AFTER_END = Event("job.raised_after_end", WARNING, "{0}; raised after its transaction had ended the job, whose end stands")
+REFUSED = Event("job.refused", WARNING, "refused: {reason}")
+OVERDUE = Event("job.overdue", WARNING, "exceeded its time limit of {limit_seconds:g} s; {0}")
+RAISED_AFTER_END = Event("job.raised_after_end", WARNING, "{0}; raised after its transaction had ended the job, which does not change")
 RESULT_DROPPED = Event("job.result_dropped", WARNING,
     "returned a value after its transaction had ended the job; the value is not stored. "
     "Give it to tx.complete(value) or ctx.complete_in(where, value), or open the transaction with ends=False")
 SUMMARY = Event("job.summary", INFO, "{0}")
 CHUNK_RETRIED = Event("chunk.retried", WARNING, "chunk {chunk}: {reason}; try {0} of {1}, again in {delay_seconds:g} s")
-DUPLICATE_PREVENTED = Event("duplicate.prevented", INFO, "duplicate prevented: {0} of {phase} is there")
+DUPLICATE_PREVENTED = Event("duplicate.prevented", INFO, "duplicate prevented: {0} of {phase} is stored already")
 REQUEST_UNKNOWN = Event("request.unknown", INFO, "there is no job with this id; nothing was done. It may have ended and been pruned")
 POLICY_BROKEN = Event("policy.broken", WARNING, "the retry policy of {phase} gave no delay ({reason}); the default policy is used")
 
 # ---------------------------------------------------------------------- phases, schedules, rules, locks
 
-HELD_BACK = Event("phase.held_back", INFO, "held back: {next_phase} has {queued:,} jobs queued, and wants at most {0:,}")
-NO_LONGER_HELD_BACK = HELD_BACK._replace(text="goes on: {next_phase} has only {queued:,} jobs queued")
+HELD_BACK = Event("phase.held_back", INFO, "held back: {next_phase} has {queued:,} jobs queued, its limit is {0:,}")
+NO_LONGER_HELD_BACK = HELD_BACK._replace(text="claimed from again: {next_phase} has only {queued:,} jobs queued")
 UNSERVED = Event("phase.unserved", WARNING,
-    "{0} in {phase}, and no instance serves it; start a worker that has it, or bring its handler back")
+    "{0} in {phase}, and no instance serves it; start a worker that serves it, or deploy its handler again")
 DRAIN_HELD_UP = Event("drain.held_up", WARNING, "the drain waits for {queued:,} queued jobs of {phase}, which is paused {0}: {reason}")
 SCHEDULES_DEFINED = Event("schedule.defined", INFO, "schedules: {0}")
 RULES_DEFINED = Event("rule.defined", INFO, "rules: {0}")
@@ -83,7 +83,7 @@ LOCK_HELD = Event("lock.held", INFO, "its lock is held by another process; skipp
 LOCK_LOST = Event("lock.lost", WARNING,
     "its lock ended before the work did; another process may begin the work, and the database lets one of them finish")
 LOCK_DEGRADED = Event("lock.degraded", WARNING, "requests are locked inside this process only: {reason}")
-LOCK_REQUIRED = LOCK_DEGRADED._replace(text="no request is begun: {reason}")
+LOCK_REQUIRED = LOCK_DEGRADED._replace(text="requests are refused: {reason}")
 LOCK_RESTORED = Event("lock.restored", INFO, "Redis answers again; locks are shared again")
 
 # ---------------------------------------------------------------------- the instance
@@ -99,11 +99,11 @@ METRICS_LISTENING = Event("metrics.listening", INFO, "metrics and health on {url
 PROCESS_ENDED = Event("process.ended", WARNING,
     "worker process {place} {reason} after {seconds:.1f} s; starting another in {pause_seconds:g} s")
 PROCESSOR_REPLACED = Event("processor.replaced", WARNING,
-    "{processor} did not let go of its job ({reason}); another processor took its place")
+    "the job of {processor} did not stop ({reason}); another processor replaces it")
 EXECUTOR_FAILED = Event("executor.failed", ERROR, "the executor for {0} cannot start jobs: {reason}{1}")
 LEASE_LOST = Event("lease.lost", ERROR, "all leases of this instance are lost: {reason}")
 LOOP_BLOCKED = Event("loop.blocked", WARNING,
-    "{0} blocks the event loop for {blocked_seconds:.1f} s; use `await`, or make its handler a plain function")
+    "{0} blocks the event loop for {blocked_seconds:.1f} s; use `await`, or make its handler a sync function")
 DUTY_FAILING = Event("duty.failing", WARNING,
     "the duty {duty!r} failed {times} times in a row and is tried again; until it succeeds, its work may be left undone: {error[message]}")
 DUTY_WORKS = Event("duty.works", INFO, "the duty {duty!r} works again")
@@ -118,11 +118,11 @@ ENDS = {
     event.name.removeprefix("job."): event
     for event in (COMPLETED, ADVANCED, RETRIED, FAILED, CANCELLED, RELEASED, LOST)
 }
-"""The ends of an attempt, by the name of what the database made of its outcome."""
+"""The ends of an attempt, by the name of the recorded outcome."""
 
-# ---------------------------------------------------------------------- events that need more than their text
+# ---------------------------------------------------------------------- computed events
 
-_emit = partial(emit, stacklevel=3)  # a record names the caller of the function, not the function
+_emit = partial(emit, stacklevel=3)  # the record has the location of the caller of the function
 
 
 def promoted(phase: str, count: int) -> None:
@@ -147,8 +147,8 @@ def started(jobs: Iterable[CurrentJob]) -> None:
 
 
 def ended(outcome: Outcome, name: str, asked: str | None = None) -> None:
-    """An attempt ended. ``name`` is what the database made of the outcome (completed, failed, retried, …, lost), ``asked`` the reason of
-    a requested cancel."""
+    """An attempt ended. ``name`` is the recorded outcome (completed, failed, retried, …, lost), ``asked`` the reason of a requested
+    cancel."""
     event = ENDS[name]
     if not log.isEnabledFor(event.level):
         return
@@ -173,13 +173,13 @@ def ended(outcome: Outcome, name: str, asked: str | None = None) -> None:
 
 
 def ended_elsewhere(lease: Lease, name: str, run: Run | None = None) -> None:
-    """The same for an attempt that its own transaction ended, or that has no outcome because its lease is lost."""
+    """An attempt ended in its own transaction, or without an outcome because its lease is lost."""
     if log.isEnabledFor(ENDS[name].level):
         _emit(ENDS[name], lease=lease, **_ran(lease, run))
 
 
 def raised_after_end(lease: Lease, error: JobError) -> None:
-    """A handler raised although a transaction of its own had ended the job; the end stands."""
+    """A handler raised after its own transaction had ended the job, which does not change."""
     _emit(RAISED_AFTER_END, _what(error), lease=lease, **_failure(error))
 
 
@@ -188,34 +188,34 @@ def recovered(item: Recovered) -> None:
     what = _VERDICTS.get(item.verdict, item.verdict)
     reason = item.reason if item.verdict == "cancelled" else None
     error = None if item.error is None else _error(item.error)
-    told = what if reason is None else f"{what}: {reason}"
-    _emit(RECOVERED, told, lease=item.lease, verdict=item.verdict, reason=reason, error=error)
+    text = what if reason is None else f"{what}: {reason}"
+    _emit(RECOVERED, text, lease=item.lease, verdict=item.verdict, reason=reason, error=error)
 
 
 def duplicate_prevented(lease: Lease, name: str = "") -> None:
-    """An output was there already; the first value stands."""
+    """An output was stored before; the first value is kept."""
     _emit(DUPLICATE_PREVENTED, f"output {name!r}" if name else "the output", lease=lease, output=name)
 
 
 def overdue(job: CurrentJob, limit: float, where: str) -> None:
-    """A job outran its time limit, and is stopped as far as its executor can."""
+    """A job exceeded its time limit, and is stopped as far as its executor can."""
     _emit(OVERDUE, _STOPPED_BY[where], lease=job.lease, limit_seconds=limit, processor=job.processor.name)
 
 
 def executor_failed(executor: str, reason: str, jobs: Sequence[CurrentJob]) -> None:
-    """An executor could not start jobs; nothing is counted against them."""
+    """An executor could not start jobs; their attempts are not counted."""
     given = f"; {len(jobs)} jobs go back to their queue, the first is {jobs[0].lease.id}" if jobs else ""
     _emit(EXECUTOR_FAILED, _EXECUTORS[executor], given, executor=executor, reason=reason, jobs=len(jobs))
 
 
 def loop_blocked(lease: Lease | None, seconds: float, stack: str) -> None:
-    """A coroutine keeps the event loop from running others."""
-    who = f"job {lease.id} of {lease.phase}" if lease else "something that is no job"
+    """A coroutine blocks the event loop."""
+    who = f"job {lease.id} of {lease.phase}" if lease else "code outside of jobs"
     _emit(LOOP_BLOCKED, who, lease=lease, blocked_seconds=round(seconds, 3), stack=stack)
 
 
 def defined(schedules: Defined, rules: Defined) -> None:
-    """The database has the schedules and rules of the code now. A rule that is gone from the code fires until somebody removes it."""
+    """The schedules and rules of the code were stored. A rule that is gone from the code fires until it is removed."""
     for event, what, gone in (
         (SCHEDULES_DEFINED, schedules, "gone"),
         (RULES_DEFINED, rules, "gone from the code and still firing until removed:"),
@@ -247,13 +247,13 @@ def fired(item: Fired) -> None:
 
 
 def left_behind(threads: Sequence[str], processes: Sequence[str]) -> None:
-    """The process ends while threads or processes that handlers started go on."""
+    """The process ends while threads or processes that handlers started still run."""
     counted = [
         f"{len(names)} {word}{'' if len(names) == 1 else end} ({', '.join(names)})"
         for word, end, names in (("thread", "s", threads), ("process", "es", processes))
         if names
     ]
-    who = " and ".join(counted) or "what runs at its exit"
+    who = " and ".join(counted) or "its exit handlers"
     _emit(LEFT_BEHIND, who, threads=list(threads), processes=list(processes))
 
 
@@ -266,7 +266,7 @@ def health(
     in_error: Sequence[str] = (),
     waiting: int = 0,
 ) -> None:
-    """The result of a health check; ``parts`` are the ones that are not well."""
+    """The result of a health check; ``parts`` has the parts with a fault."""
     found = [f"{name}: {text}" for name, text in parts.items()]
     found.append(f"{busy:,} processors busy, {idle:,} idle, {jobs_wait(waiting)} in memory")
     numbers: dict[str, Any] = {"busy": busy, "idle": idle, "in_error": list(in_error), "waiting": waiting}
@@ -278,9 +278,9 @@ _unreachable, _back = Quiet(), Quiet()  # once a second at most
 
 
 def store_unreachable(error: BaseException, *, quiet: Quiet = _unreachable) -> None:
-    """The database does not answer, or takes nothing; outcomes wait in memory."""
+    """The database does not answer or refuses writes; outcomes wait in memory."""
     if log.isEnabledFor(WARNING) and (skipped := quiet.skipped()) is not None:
-        what = "does not answer" if isinstance(error, StoreUnreachableError) else "takes nothing"
+        what = "is unreachable" if isinstance(error, StoreUnreachableError) else "refuses writes"
         _emit(STORE_UNREACHABLE, what, error=problem(error), skipped=skipped or None)
 
 
@@ -296,20 +296,20 @@ _VERDICTS = {
     "released": "given back to its queue",
     "retried": "tried again after a pause",
     "failed": "no further attempt",
-    "completed": "its output was there, so it is completed",
-    "advanced": "its output was there, so it goes on in its next phase",
-    "cancelled": "a cancel had been asked for",
-    "held": "held here while its probe is asked",
+    "completed": "its output was stored, so it is completed",
+    "advanced": "its output was stored, so it continues in its next phase",
+    "cancelled": "a cancel was requested",
+    "held": "held here while its probe runs",
 }
 _STOPPED_BY = {
     "loop": "it is cancelled at its next await",
-    "thread": "it hears so from ctx.should_stop; only with executor='process' could it be killed",
+    "thread": "ctx.should_stop is set; it can be killed only with executor='process'",
     "process": "it is killed",
 }
 _EXECUTORS = {
     "loop": "async handlers (the event loop)",
-    "threads": "plain handlers (threads)",
-    "processes": "handlers in processes of their own",
+    "threads": "sync handlers (threads)",
+    "processes": "handlers in child processes",
 }
 
 
@@ -319,12 +319,12 @@ def jobs_wait(count: int) -> str:
 
 
 def problem(error: BaseException) -> dict[str, Any]:
-    """The field ``error`` of an event that is not about a job's own error."""
+    """The field ``error`` of an event about an error that is not a job's."""
     return {"type": type(error).__name__, "code": getattr(error, "code", None), "message": explain(error)}
 
 
-class ToldError(Exception):
-    """An exception of which only the text is known here: it was raised in another process, or held what may not be shown."""
+class DescribedError(Exception):
+    """Stands for an exception of which only the text is known: it was raised in another process, or contained a secret."""
 
 
 def _what(error: JobError) -> str:
@@ -335,8 +335,8 @@ def _failure(error: JobError) -> dict[str, Any]:
     """The error as a field, and as the ``exc_info`` of the record for handlers that show or report exceptions."""
     exception = error.exception
     if exception is None and error.traceback is not None:
-        exception = ToldError(_what(error))
-        exception.__cause__ = ToldError(f"\n{error.traceback}")
+        exception = DescribedError(_what(error))
+        exception.__cause__ = DescribedError(f"\n{error.traceback}")
     return {"error": _error(error), "exc_info": exception}
 
 

@@ -1,4 +1,4 @@
-"""The two forms of a log line: an object for machines, aligned text for people. Neither raises, whatever the record holds."""
+"""The two forms of a log line: a JSON object for machines, aligned text for people. Neither raises for any record."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from windlass.observe.safe_text import escaped, json_escaped, plain, safe_str, s
 JOB_FIELDS = (
     "job_id", "kind", "phase", "attempt", "max_attempts", "correlation_id", "processor", "instance",
 )  # fmt: skip
-"""What a line says about the job it belongs to, beside ``fields``, which are the caller's own."""
+"""The fields of a line about its job; all other fields of the record are in ``fields``."""
 
 TRACEBACK_LIMIT = 8192
 
@@ -28,11 +28,11 @@ _STANDARD = frozenset(vars(logging.LogRecord("", 0, "", 0, "", None, None))) | {
 _LEVELS = {"WARNING": "WARN", "CRITICAL": "FATAL"}
 _COLOURS = {"DEBUG": "2", "INFO": "32", "WARNING": "33", "ERROR": "31", "CRITICAL": "31;1"}
 
-SAID = frozenset({"instance.health", "job.summary"})  # events whose message has all that their fields have
+SELF_CONTAINED = frozenset({"instance.health", "job.summary"})  # events whose message shows all their fields
 
 
 class _Formatter(logging.Formatter, ABC):
-    """What both forms need of a record."""
+    """The parts of a record that both forms have."""
 
     def __init__(self, secrets: Secrets) -> None:
         super().__init__()
@@ -50,13 +50,13 @@ class _Formatter(logging.Formatter, ABC):
 
     @abstractmethod
     def _last_resort(self, record: logging.LogRecord, why: str) -> str:
-        """What is left to say where the record cannot be formatted."""
+        """A short line for a record that cannot be formatted."""
 
     def _message(self, record: logging.LogRecord) -> str:
         try:
             text = record.getMessage()
         except Exception as error:  # noqa: BLE001  arguments that do not fit, or cannot be shown
-            text = f"{safe_str(record.msg)} (its arguments could not be put in: {type(error).__name__})"
+            text = f"{safe_str(record.msg)} (its arguments could not be formatted: {type(error).__name__})"
         return shown(text, self._secrets)
 
     def _fields(self, record: logging.LogRecord) -> dict[str, Any]:
@@ -75,23 +75,23 @@ class _Formatter(logging.Formatter, ABC):
         return found
 
     def _error(self, record: logging.LogRecord) -> dict[str, Any] | None:
-        """The exception a record carries, or the error an event tells of."""
-        told = record.__dict__.get("error")  # which has more than the exception: a code, and tokens hidden
+        """The error field of an event, or the exception of a record."""
+        found = record.__dict__.get("error")  # first: it has a code, and tokens are hidden in it
         if (
-            not isinstance(told, Mapping)
+            not isinstance(found, Mapping)
             and isinstance(record.exc_info, tuple)
             and isinstance(record.exc_info[1], BaseException)
         ):
             error = record.exc_info[1]
-            told = {"type": type(error).__name__, "message": safe_str(error), "traceback": _trace(error)}
-        if not isinstance(told, Mapping):
+            found = {"type": type(error).__name__, "message": safe_str(error), "traceback": _trace(error)}
+        if not isinstance(found, Mapping):
             return None
         made = {
-            name: shown(told[name], self._secrets)
+            name: shown(found[name], self._secrets)
             for name in ("type", "code", "message")
-            if told.get(name) is not None
+            if found.get(name) is not None
         }
-        if trace := told.get("traceback"):
+        if trace := found.get("traceback"):
             made["traceback"] = shown_end(safe_str(trace), self._secrets, TRACEBACK_LIMIT)
         return made
 
@@ -117,13 +117,13 @@ class JsonFormatter(_Formatter):
         return json_escaped(json.dumps(made, ensure_ascii=False, separators=(",", ":")))
 
     def _last_resort(self, record: logging.LogRecord, why: str) -> str:
-        told = {
+        fields = {
             "level": record.levelname.lower(),
             "event": "log",
-            "message": f"a line that could not be written: {why}",
+            "message": f"a record that could not be formatted: {why}",
         }
         return json_escaped(
-            json.dumps({"ts": _utc(record).isoformat(), "logger": "windlass.observe", **told})
+            json.dumps({"ts": _utc(record).isoformat(), "logger": "windlass.observe", **fields})
         )
 
 
@@ -140,10 +140,10 @@ class ConsoleFormatter(_Formatter):
         level = _LEVELS.get(record.levelname, record.levelname)
         event = shown(known.get("event") or record.name, self._secrets, 100)
         parts = [f"{event:<15}", *self._job(known), self._message(record)]
-        if event not in SAID:
+        if event not in SELF_CONTAINED:
             parts += [f"{name}={_value(value)}" for name, value in self._fields(record).items()]
         correlation = known.get("correlation_id")
-        if correlation and correlation != known.get("job_id"):  # which is what it is unless somebody gave one
+        if correlation and correlation != known.get("job_id"):  # the default is the job's id
             parts.append(f"correlation_id={_value(plain(correlation, self._secrets))}")
         error = self._error(record)
         if error and record.exc_info and not isinstance(known.get("error"), Mapping):
@@ -173,7 +173,7 @@ class ConsoleFormatter(_Formatter):
         return f"\x1b[{colour}m{text}\x1b[0m" if colour else text
 
     def _last_resort(self, record: logging.LogRecord, why: str) -> str:
-        return f"{_utc(record).astimezone():%H:%M:%S} {escaped(record.levelname):<5} a line that could not be written: {why}"
+        return f"{_utc(record).astimezone():%H:%M:%S} {escaped(record.levelname):<5} a record that could not be formatted: {why}"
 
 
 def _utc(record: logging.LogRecord) -> datetime:
@@ -188,7 +188,7 @@ def _trace(error: BaseException) -> str:
 
 
 def _value(value: Any) -> str:
-    """A field's value so that where it ends is plain to see."""
+    """A field's value, quoted if its end would not be clear."""
     if isinstance(value, str):
         is_plain = value and not any(char.isspace() or char in "\"'=" for char in value)
         return value if is_plain else json.dumps(value, ensure_ascii=False)

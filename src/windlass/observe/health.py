@@ -1,7 +1,7 @@
-"""Whether an instance lives, is ready, and which of its parts are not well. Pure: a report in, an answer out.
+"""Computes from a report whether an instance is live and ready, and the state of its parts.
 
-Live means that restarting the process would not help. Ready means that it can take jobs. A database that does not answer makes an
-instance unready but not dead: it holds outcomes in memory that a restart would throw away.
+Live: a restart of the process would not help. Ready: the instance can run jobs. A database that does not answer makes an instance unready
+but not dead: it holds outcomes in memory that a restart would lose.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from windlass.observe.report import EngineReport
 OK, DEGRADED, DOWN = "ok", "degraded", "down"
 _ADVICE = {
     "history": history.ADVICE,
-    "duty": "Look at the cause; if other instances have it too, nobody does this meanwhile. It is tried on.",
-    "phase": "Start a worker that has it, or bring its handler back.",
-    "executor": "Its jobs go back to their queue and are tried again. Look at the log line executor.failed, at the memory of this "
-    "machine, and at how many threads, processes and open files this process may have (ulimit -u, -n); then restart it.",
+    "duty": "Check the cause; if other instances have it, too, this work is not done meanwhile. The duty is tried again.",
+    "phase": "Start a worker that serves it, or deploy its handler again.",
+    "executor": "Its jobs go back to their queue and are tried again. Check the log line executor.failed, the memory of this "
+    "machine, and the limits of this process for threads, processes and open files (ulimit -u, -n); then restart it.",
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """Yes or no, and why not."""
+class Result:
+    """Whether a check passed, and the reasons if not."""
 
     is_well: bool
     reasons: tuple[str, ...] = ()
@@ -36,7 +36,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One part of an instance: ok, degraded (it works, less well) or down, what is seen, and what to do about it."""
+    """One part of an instance: its state (ok, degraded or down), what was observed, and what to do about it."""
 
     name: str
     state: str
@@ -45,20 +45,20 @@ class Part:
 
 
 LISTED = 10
-"""So many processors in error are named."""
+"""At most this many processors in error are named."""
 
 
-def live(report: EngineReport) -> Answer:
+def live(report: EngineReport) -> Result:
     """Whether the process should be left running."""
     reasons = []
     if report.state == "stopped":
         reasons.append("the instance has stopped")
     if _is_hung(report):
-        reasons.append(f"the step thread has not come round for {report.last_step_seconds_ago:.0f} s")
-    return Answer(not reasons, tuple(reasons))
+        reasons.append(f"the step thread has made no step for {report.last_step_seconds_ago:.0f} s")
+    return Result(not reasons, tuple(reasons))
 
 
-def ready(report: EngineReport) -> Answer:
+def ready(report: EngineReport) -> Result:
     """Whether the instance claims and runs jobs now."""
     reasons = [*live(report).reasons]
     if report.state not in ("running", "stopped"):
@@ -67,7 +67,7 @@ def ready(report: EngineReport) -> Answer:
         reasons.append("the database does not answer")
     if report.state == "running" and report.lease_left <= 0:
         reasons.append("the lease is over")
-    return Answer(not reasons, tuple(reasons))
+    return Result(not reasons, tuple(reasons))
 
 
 def detailed(
@@ -75,10 +75,10 @@ def detailed(
     counts: Mapping[str, Counts] | None = None,
     paused: Sequence[PhasePause] | None = None,
 ) -> dict[str, Any]:
-    """The whole picture, ready for JSON; ``counts`` are the jobs in the database, by phase and state, ``paused`` the phases that nobody
-    serves because an operator said so. That is no fault: it does not count against the status."""
+    """The complete report, as JSON; ``counts`` are the jobs in the database, by phase and state, ``paused`` the phases that an operator
+    paused. A pause is no fault: it does not change the status."""
     parts = list(_parts(report))
-    answer: dict[str, Any] = {
+    found: dict[str, Any] = {
         "status": status(report),
         "live": bool(live(report)),
         "ready": bool(ready(report)),
@@ -89,9 +89,9 @@ def detailed(
         "phases": {name: asdict(phase) for name, phase in report.phases.items()},
     }
     if counts is not None:
-        answer["jobs"] = {name: asdict(number) for name, number in counts.items()}
+        found["jobs"] = {name: asdict(number) for name, number in counts.items()}
     if paused is not None:
-        answer["paused"] = {
+        found["paused"] = {
             pause.phase: {
                 "reason": pause.reason,
                 "since": pause.since.isoformat(),
@@ -99,17 +99,17 @@ def detailed(
             }
             for pause in paused
         }
-    return answer
+    return found
 
 
 def status(report: EngineReport) -> str:
-    """As bad as the worst part."""
+    """The status of the instance: that of its worst part."""
     states = {part.state for part in _parts(report)}
     return DOWN if DOWN in states else DEGRADED if DEGRADED in states else OK
 
 
 def unwell(report: EngineReport) -> dict[str, str]:
-    """The parts that are not ok, with what is seen; for the log line of the health check."""
+    """The parts that are not ok, with what was observed; for the log line of the health check."""
     return {part.name: part.seen for part in _parts(report) if part.state != OK}
 
 
@@ -122,22 +122,22 @@ def states(report: EngineReport) -> dict[str, str]:
 
 
 def _parts(report: EngineReport) -> Iterator[Part]:
-    told = dict(_told(line) for line in report.degraded)
+    reasons = dict(_part_and_reason(line) for line in report.degraded)
     yield _engine(report)
-    yield _store(report, told.pop("store", ""))
-    yield _listener(report, told.pop("listener", ""))
-    yield _lease(report, told.pop("lease", ""))
-    yield _loop(report, told.pop("loop", ""))
-    yield _pools(report, told.pop("pools", ""))
-    yield _lock(told.pop("redis lock", ""))
-    for name, reason in told.items():
+    yield _store(report, reasons.pop("store", ""))
+    yield _listener(report, reasons.pop("listener", ""))
+    yield _lease(report, reasons.pop("lease", ""))
+    yield _loop(report, reasons.pop("loop", ""))
+    yield _pools(report, reasons.pop("pools", ""))
+    yield _lock(reasons.pop("redis lock", ""))
+    for name, reason in reasons.items():
         yield Part(name, DEGRADED, reason, _ADVICE.get(name.partition(" ")[0], ""))
 
 
 def _engine(report: EngineReport) -> Part:
     if _is_hung(report):
-        seen = f"the step thread has not come round for {report.last_step_seconds_ago:.0f} s"
-        return Part("engine", DOWN, seen, "Restart this process; its jobs are recovered by others.")
+        seen = f"the step thread has made no step for {report.last_step_seconds_ago:.0f} s"
+        return Part("engine", DOWN, seen, "Restart this process; other instances recover its jobs.")
     if report.state != "running":
         advice = {"starting": "Wait.", "stopping": "Wait: running jobs are given time to finish."}
         return Part(
@@ -149,7 +149,7 @@ def _engine(report: EngineReport) -> Part:
 def _store(report: EngineReport, reason: str) -> Part:
     if report.store_reachable:
         return Part("store", DEGRADED, reason) if reason else Part("store", OK, "the database answers")
-    advice = "Look at the database server, its address and the network; outcomes are kept in memory and written when it is back."
+    advice = "Check the database server, its address and the network; outcomes are kept in memory and written when it is back."
     return Part("store", DOWN, reason or "the database does not answer", advice)
 
 
@@ -168,11 +168,13 @@ def _lease(report: EngineReport, reason: str) -> Part:
     if report.state in ("starting", "stopped"):
         return Part("lease", OK, "nothing is held")
     if report.lease_left <= 0:
-        advice = "Nothing is claimed until a heartbeat goes through; look at the database and at how busy this machine is."
+        advice = (
+            "No jobs are claimed until a heartbeat succeeds; check the database and the load of this machine."
+        )
         return Part("lease", DOWN, reason or "the lease is over", advice)
     seen = f"{report.lease_left:.0f} s left"
     if reason:
-        return Part("lease", DEGRADED, reason, "Look at the database and at how busy this machine is.")
+        return Part("lease", DEGRADED, reason, "Check the database and the load of this machine.")
     return Part("lease", OK, seen)
 
 
@@ -180,7 +182,7 @@ def _loop(report: EngineReport, reason: str) -> Part:
     if report.loop_lag < report.loop_limit and not reason:
         return Part("loop", OK, "the event loop answers")
     seen = reason or "a handler blocks the event loop"
-    advice = "The log line loop.blocked names the job and the line; await there, or make the handler a plain function."
+    advice = "The log line loop.blocked names the job and the line; await there, or make the handler a sync function."
     return Part("loop", DEGRADED, f"{seen} ({report.loop_lag:.1f} s)", advice)
 
 
@@ -195,8 +197,8 @@ def _pools(report: EngineReport, reason: str) -> Part:
     more = f" and {len(in_error) - LISTED} more" if len(in_error) > LISTED else ""
     listed = ", ".join(in_error[:LISTED]) + more
     advice = (
-        "Their jobs outran the time limit and have not stopped; other processors take their place, but their threads still run. "
-        "Look at ctx.should_stop in these handlers, or run them with executor='process'."
+        "Their jobs exceeded the time limit and have not stopped; other processors replace them, but their threads still run. "
+        "Check ctx.should_stop in these handlers, or run them with executor='process'."
     )
     return Part("pools", DEGRADED, f"processors in error: {listed}", advice)
 
@@ -204,19 +206,19 @@ def _pools(report: EngineReport, reason: str) -> Part:
 def _lock(reason: str) -> Part:
     if not reason:
         return Part("redis lock", OK, "no trouble reported")
-    advice = "Requests are locked inside each process only; the database still lets each job run once. Look at Redis."
+    advice = "Requests are locked inside each process only; the database still lets each job run once. Check Redis."
     return Part("redis lock", DEGRADED, reason, advice)
 
 
 def _is_hung(report: EngineReport) -> bool:
-    """With the database away the thread waits for it; that is no reason to end the process."""
+    """Whether the step thread hangs. While the database is away, the thread waits for it: no reason to end the process."""
     limit = report.step_limit
     is_judged = limit is not None and report.store_reachable and report.state in ("running", "stopping")
     return is_judged and limit is not None and report.last_step_seconds_ago > limit
 
 
-def _told(line: str) -> tuple[str, str]:
-    name, _, reason = line.partition(": ")  # names of phases have colons of their own
+def _part_and_reason(line: str) -> tuple[str, str]:
+    name, _, reason = line.partition(": ")  # names of phases contain colons, too
     return name.strip(), reason.strip() or "degraded"
 
 

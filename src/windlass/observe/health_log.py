@@ -15,11 +15,11 @@ class HealthCheck:
     def __init__(self, report: Callable[[], EngineReport]) -> None:
         self._report = report
 
-    def look(self) -> str:
-        """Look once; answers the status (ok, degraded, down)."""
+    def check(self) -> str:
+        """Check and log the health once; returns the status (ok, degraded, down)."""
         report = self._report()
         status, parts = health.status(report), health.unwell(report)
-        if report.state not in ("running", "stopped"):  # on the way there, and nothing to complain about
+        if report.state not in ("running", "stopped"):  # starting or stopping: nothing to report
             return status
         phases = report.phases.values()
         events.health(

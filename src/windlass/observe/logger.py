@@ -1,7 +1,7 @@
-"""Loggers whose handlers and filters may raise: whoever logs here is in the middle of something, with claimed jobs in its hands.
+"""Loggers that never raise, even if a handler or filter of the application does.
 
-``logging`` catches what its own handlers raise while they write. What an application's handler or filter raises comes out of the call
-that logs, and ended the threads of the engine, or was taken for a failure of the database.
+``logging`` catches exceptions of its own handlers. An exception of an application's handler or filter would be raised by the call that
+logs: it would end a thread of the engine that holds claimed jobs, or be handled as a failure of the database.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from windlass.forking import Process
 
 
 class Quiet:
-    """Lets one record a second through and counts the others."""
+    """Lets one record a second pass and counts the others."""
 
     def __init__(self, seconds: float = 1.0, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._seconds = seconds
@@ -30,7 +30,7 @@ class Quiet:
         self._skipped = 0
 
     def skipped(self) -> int | None:
-        """How many were left out before this one; None where this one is to be left out, too."""
+        """How many records were skipped before this one; None if this one is to be skipped, too."""
         with self._lock:
             now = self._monotonic()
             if now < self._next:
@@ -43,12 +43,12 @@ class Quiet:
 
 _unwritable = Quiet()
 _own: ContextVar[logging.Logger | None] = ContextVar("windlass_logger", default=None)
-"""The logger that an application gave; lines written in this context go there."""
+"""The application's own logger; lines of this context are written to it."""
 _known: list[logging.Logger] = []
 
 
 class Guard:
-    """Goes before a class of loggers: what is raised while a record is written is reported on stderr, once a second, and goes no further."""
+    """A base before a class of loggers: reports exceptions during logging on stderr, once a second, and does not raise them."""
 
     name: str
 
@@ -59,14 +59,14 @@ class Guard:
                 own._log(*arguments, stacklevel=stacklevel + 1, **options)
                 return
             super()._log(*arguments, stacklevel=stacklevel + 1, **options)  # type: ignore[misc]
-        except BaseException as error:  # whatever it is, it is not the job's fault
+        except BaseException as error:  # no exception of logging is the job's fault
             if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
-                raise  # a person's
+                raise  # Ctrl-C of a person
             _report(self.name)
 
 
 def get_logger(name: str) -> logging.Logger:
-    """The logger of this name, guarded; also where somebody has asked for it before, or set a class of loggers of their own."""
+    """Return the guarded logger of this name; also if it was made before, or the application has its own logger class."""
     found = logging.getLogger(name)
     if not isinstance(found, Guard):
         found.__class__ = type("GuardedLogger", (Guard, type(found)), {})
@@ -75,7 +75,7 @@ def get_logger(name: str) -> logging.Logger:
 
 
 class Routed:
-    """Goes before a guarded logger once an application gave a logger of its own: whose level counts is told by the context."""
+    """A base before a guarded logger once an application has its own logger: the context decides whose level counts."""
 
     def isEnabledFor(self, level: int) -> bool:  # noqa: N802  logging's name
         own: Any = _own.get()
@@ -85,12 +85,12 @@ class Routed:
 
 @contextmanager
 def use(own: logging.Logger | None) -> Iterator[None]:
-    """Have the lines of this context, and of threads that are made in it with ``thread``, go to an application's own logger."""
+    """Write the lines of this context, and of threads that are made in it with ``thread``, to an application's own logger."""
     if own is None:
         yield
         return
     for logger in _known:
-        if not isinstance(logger, Routed):  # only now: it costs a call for each look at a level
+        if not isinstance(logger, Routed):  # only now: it costs a call for each check of a level
             logger.__class__ = type("RoutedLogger", (Routed, type(logger)), {})
     token = _own.set(own)
     try:
@@ -100,12 +100,12 @@ def use(own: logging.Logger | None) -> Iterator[None]:
 
 
 def thread(target: Callable[..., None], name: str, *arguments: Any) -> threading.Thread:
-    """A thread of ours whose lines go where those of this context go."""
+    """Make a thread that logs to the same logger as this context."""
     return _Thread(name, (_own.get(), target, *arguments))
 
 
 class _Thread(threading.Thread):
-    """A thread that may be made before a fork and started after the fork: in the child, Python 3.13 takes a plain one for started."""
+    """A thread that may be made before a fork and started after the fork: in the child, Python 3.13 considers an ordinary thread started."""
 
     def __init__(self, name: str, arguments: tuple[Any, ...]) -> None:
         self._made = name, arguments

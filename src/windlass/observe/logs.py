@@ -1,10 +1,10 @@
-"""Structured logs on the standard library's ``logging``: one call, one line, with the job it belongs to.
+"""Structured logs on the standard library's ``logging``: one line for each call, with the fields of its job.
 
     logs.configure(level="info", style="auto")          # console lines on a terminal, JSON lines elsewhere
     logging.getLogger("shop").info("charged", extra={"order": 7})
 
-A handler's own lines carry its job's id, attempt and correlation id without being asked to. Applications that configure logging
-themselves add the filter ``JobFields`` to a handler of theirs and leave the rest.
+Lines that a handler logs have its job's id, attempt and correlation id. Applications that configure logging themselves add the filter
+``JobFields`` to one of their log handlers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ STYLES = ("auto", "console", "json")
 
 
 class JobFields(logging.Filter):
-    """Adds the running job's fields to every record that has none of its own; lets everything pass."""
+    """Adds the running job's fields to every record that has none; lets all records pass."""
 
     def __init__(self, instance: Callable[[], str | None] = lambda: None) -> None:
         super().__init__()
@@ -40,16 +40,16 @@ class JobFields(logging.Filter):
         if "instance" not in known:
             try:
                 instance = self._instance()
-            except Exception:  # noqa: BLE001  asked for before the instance has joined
+            except Exception:  # noqa: BLE001  the instance has not joined yet
                 instance = None
             if instance:
                 known["instance"] = instance
         return True
 
 
-class PoolTalk(logging.Filter):
-    """Keeps out what the pools of our own connections say of each attempt to reach a database that is away: several lines a second,
-    where the engine says it once (``store.unreachable``)."""
+class PoolMessages(logging.Filter):
+    """Drops the messages of our connection pools about each attempt to reach a database that is away: several lines a second,
+    where the engine logs one (``store.unreachable``)."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.name != "psycopg.pool" or record.levelno >= logging.ERROR:
@@ -66,7 +66,7 @@ class LineHandler(logging.StreamHandler[TextIO]):
         self.lost = 0
         self.logs: Logs | None = None
         self.setFormatter(formatter)
-        self.addFilter(PoolTalk())
+        self.addFilter(PoolMessages())
         self.addFilter(fields)
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -82,7 +82,7 @@ class LineHandler(logging.StreamHandler[TextIO]):
 
 
 class Logs:
-    """What ``configure`` installed; ``close`` puts everything back as it was."""
+    """The log handler that ``configure`` installed; ``close`` restores the loggers."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class Logs:
         self._before = [(logger, logger.level, logger.propagate) for logger in loggers]
 
     def close(self) -> None:
-        """Take the handler away."""
+        """Remove the handler."""
         for logger, level, propagates in self._before:
             if self.handler in logger.handlers:
                 logger.removeHandler(self.handler)
@@ -127,10 +127,10 @@ def configure(
     root: bool = True,
     tracebacks: bool = True,
 ) -> Logs:
-    """Send the logs of this process to ``stream`` (standard error); called again, it replaces what it installed before.
+    """Send the logs of this process to ``stream`` (standard error); a second call replaces the first.
 
-    One handler serves the logger ``windlass`` and, unless ``root`` is False, the root logger, so that handlers' own lines come out
-    the same way. Whole tracebacks are shown on the console, below their line, unless
+    One handler serves the logger ``windlass`` and, unless ``root`` is False, the root logger, so that lines of handlers have
+    the same form. Whole tracebacks are shown on the console, below their line, unless
     ``tracebacks`` is False; JSON lines always have them.
     """
     number = _level(level)
@@ -155,38 +155,38 @@ def configure(
     for logger in loggers:
         logger.addHandler(logs.handler)
         logger.setLevel(number)
-    ours.propagate = False  # its lines are written; the root logger's handlers would repeat them
+    ours.propagate = False  # otherwise the root logger's handlers would repeat its lines
     return logs
 
 
 def hide(*values: str) -> None:
-    """Keep these texts out of the log lines of this process until they are forgotten; without ``configure`` there are none of ours."""
+    """Hide these texts in the log lines of this process until ``forget``; does nothing without ``configure``."""
     if (logs := _installed()) is not None:
         logs.secrets.add(*values)
 
 
 def forget(*values: str) -> None:
-    """These texts are no longer known here."""
+    """Hide these texts no longer."""
     if (logs := _installed()) is not None:
         logs.secrets.forget(*values)
 
 
-def handed_on() -> dict[str, Any] | None:
-    """What a child process needs to log as this one does, as JSON can hold it; None where ``configure`` was not called."""
+def options_for_child() -> dict[str, Any] | None:
+    """Options, as JSON, with which a child process logs like this one; None if ``configure`` was not called."""
     logs = _installed()
-    return None if logs is None else {**logs.options, "secrets": logs.secrets.handed_on()}
+    return None if logs is None else {**logs.options, "secrets": logs.secrets.as_arguments()}
 
 
 def current_instance() -> str | None:
-    """The instance that lines of this process name at the moment."""
+    """The instance that log lines of this process name now."""
     logs = _installed()
     return None if logs is None else logs.instance()
 
 
-def adopt(told: Mapping[str, Any], instance: Callable[[], str | None] = lambda: None) -> Logs:
-    """In a child process: log as the parent does, to this process's standard error, for its ``instance``."""
-    options = {name: value for name, value in told.items() if name != "secrets"}
-    return configure(**options, secrets=Secrets(**told["secrets"]), instance=instance)
+def adopt(settings: Mapping[str, Any], instance: Callable[[], str | None] = lambda: None) -> Logs:
+    """In a child process: log like the parent, to this process's standard error, for its ``instance``."""
+    options = {name: value for name, value in settings.items() if name != "secrets"}
+    return configure(**options, secrets=Secrets(**settings["secrets"]), instance=instance)
 
 
 def _installed() -> Logs | None:
@@ -207,10 +207,10 @@ def _level(level: str | int) -> int:
 def _is_terminal(stream: Any) -> bool:
     try:
         return bool(stream.isatty())
-    except (AttributeError, ValueError):  # no stream of a file, or a closed one
+    except (AttributeError, ValueError):  # not a file, or closed
         return False
 
 
 def _wants_colours() -> bool:
-    """NO_COLOR is the convention of no-color.org: set to anything, it means no."""
+    """Whether to use ANSI escapes; not with ``NO_COLOR`` (``no-color.org``)."""
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -1,7 +1,7 @@
-"""The instance's numbers as Prometheus text, in a registry of their own and gathered when somebody asks.
+"""Metrics of an instance as Prometheus text, in their own registry, collected at each scrape.
 
-Counters and histograms are this instance's since it started; add them up over instances. ``windlass_jobs`` and
-``windlass_oldest_queued_seconds`` come from the database and are the same from every instance: take the maximum of them, not the sum.
+Counters and histograms belong to this instance since its start; sum them over instances. ``windlass_jobs`` and
+``windlass_oldest_queued_seconds`` come from the database and are the same from every instance: use their maximum, not the sum.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ ABOUT = (
         "windlass_crashes_total",
         "counter",
         (),
-        "Processes that died under a job: children of this instance, and instances whose jobs it recovered.",
+        "Processes that died while a job ran: children of this instance, and instances whose jobs it recovered.",
     ),
     About("windlass_loop_blocked_total", "counter", (), "Times a handler blocked the event loop."),
     About("windlass_step_errors_total", "counter", (), "Steps (records and claims) that failed."),
@@ -193,8 +193,8 @@ _HELP = {about.name.removesuffix("_total").removesuffix("_info"): about.help for
 class Metrics(Collector):
     """Reads the counters and a report at scrape time.
 
-    ``counts`` asks the database for the number of jobs per state, ``oldest`` for the age of the oldest queued job per phase; without
-    them their metrics are left out, as they are when the database does not answer.
+    ``counts`` reads the number of jobs per state from the database, ``oldest`` the age of the oldest queued job per phase; without
+    them, or when the database does not answer, their metrics are left out.
     """
 
     def __init__(
@@ -248,7 +248,7 @@ class Metrics(Collector):
 
 
 class _Kept(Generic[Value]):
-    """A read of the database that is not repeated for a while, the longer the more time it takes; None when it fails."""
+    """Caches a read of the database: for five seconds, or for 20 times its duration; None if it fails."""
 
     def __init__(self, read: Callable[[], Value], monotonic: Callable[[], float]) -> None:
         self._read = read
@@ -284,7 +284,7 @@ def _pools(report: EngineReport) -> Iterator[Metric]:
 
 
 def _phases(stats: StatsReport, report: EngineReport) -> Iterator[Metric]:
-    """Phases without a job yet are there with zeros, so that their first failure is an increase."""
+    """Metrics of phases. Phases without a job have zeros, so that their first failure is an increase."""
     ended = _counter("windlass_jobs_ended", ["phase", "outcome"])
     retries = _counter("windlass_retries", ["phase"])
     run = HistogramMetricFamily("windlass_run_seconds", _HELP["windlass_run_seconds"], labels=["phase"])
@@ -320,7 +320,7 @@ def _events(stats: StatsReport) -> Iterator[Metric]:
 
 
 def _buckets(histogram: Histogram) -> tuple[list[tuple[str, float]], float]:
-    """Buckets as Prometheus wants them, in seconds and added up, and the sum."""
+    """Buckets in the form of Prometheus, in seconds and cumulative, and the sum."""
     made: list[tuple[str, float]] = []
     total = 0
     for bound, count in zip((*BOUNDS_MS, None), histogram.counts, strict=True):

@@ -1,6 +1,6 @@
-"""What an instance says about itself: plain frozen values, made by the engine, read by logs, metrics, health and the API.
+"""Reports of an instance: plain frozen values, made by the engine, read by logs, metrics, health and the API.
 
-Nothing here comes from the engine's own modules, so that whoever looks at an instance needs no more than this page.
+Nothing here depends on the modules of the engine, so that readers need only this module.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 OUTCOMES = ("completed", "failed", "retried", "cancelled", "advanced", "released", "lost")
-"""What an attempt can come to. ``lost``: its lease was gone, so whatever it did was not recorded."""
+"""The outcomes of an attempt. ``lost``: its lease was lost, so its outcome was not recorded."""
 
 BOUNDS_MS = (
     1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000, 300_000,
@@ -33,12 +33,12 @@ class PhaseReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineReport:
-    """How one instance is doing.
+    """The state of one instance.
 
-    ``state`` is starting, running, stopping or stopped. ``degraded`` has one line per part that does its work less well than it
-    should: ``part: reason``. ``last_step_seconds_ago`` counts turns of the step thread; where a turn without work is one too,
-    ``step_limit`` says from how many seconds on the thread counts as hung. None does not judge it. ``loop_limit`` is the same for
-    ``loop_lag``: from then on the event loop counts as blocked.
+    ``state`` is starting, running, stopping or stopped. ``degraded`` has one line for each part that has a fault:
+    ``part: reason``. ``last_step_seconds_ago`` counts from the last step of the step thread, with or without work;
+    from ``step_limit`` seconds on the thread counts as hung (None: never). From ``loop_limit`` seconds of ``loop_lag`` on the event loop
+    counts as blocked.
     """
 
     instance: str
@@ -57,7 +57,7 @@ class EngineReport:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """How often a duration fell into which bucket of ``BOUNDS_MS`` (not added up), and the sum of all in milliseconds."""
+    """The number of durations in each bucket of ``BOUNDS_MS`` (not cumulative), and their sum in milliseconds."""
 
     counts: tuple[int, ...]
     sum_ms: float
@@ -69,8 +69,8 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True)
 class PhaseStats:
-    """What became of a phase's attempts on this instance since it started, how long they had waited in memory and ran; and how long the jobs
-    it claimed had stood in their queue."""
+    """The outcomes of a phase's attempts on this instance since it started, how long they waited in memory and ran, and how long claimed
+    jobs were in their queue."""
 
     outcomes: Mapping[str, int]
     wait: Histogram
@@ -86,9 +86,9 @@ class StatsReport:
     counts: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
     def outcome(self, name: str) -> int:
-        """How many attempts of all phases came to this."""
+        """How many attempts of all phases had this outcome."""
         return sum(phase.outcomes.get(name, 0) for phase in self.phases.values())
 
     def count(self, name: str) -> int:
-        """How often a rarer event happened, whatever its label."""
+        """How often a rarer event happened, with any label."""
         return sum(number for (found, _), number in self.counts.items() if found == name)

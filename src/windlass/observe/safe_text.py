@@ -1,7 +1,7 @@
 """Any value as text that is safe on one line: never raises, never long, no control characters, no secrets.
 
-Log lines carry what users, handlers and exceptions put in. Whatever that is, one call makes one line that a terminal shows as
-text and that nobody can mistake for two.
+Log lines contain values of users, handlers and exceptions. Each call makes one line that a terminal shows as text, and that cannot be
+read as two lines.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ LIMIT = 2048
 
 MAX_ITEMS, MAX_DEPTH = 50, 4
 
-# Control characters (C0, DEL, C1: all that begins an ANSI escape), line and paragraph separators, what turns the direction of text
-# round or hides in it, tags, and halves of surrogate pairs, which no stream can encode. ZWJ and ZWNJ stay: languages need them.
+# Control characters (C0, DEL, C1: all that begins an ANSI escape), line and paragraph separators, characters that
+# change the direction of text or are invisible, tags, and halves of surrogate pairs, which no stream can encode. ZWJ and ZWNJ stay: languages need them.
 _UNSAFE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
 )
@@ -27,12 +27,12 @@ _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def escaped(text: str) -> str:
-    """The text with everything that could move the cursor written out: ``\\n``, ``\\x1b``, ``\\u2028``."""
+    """Escape all characters that could move the cursor: ``\\n``, ``\\x1b``, ``\\u2028``."""
     return _UNSAFE.sub(_escape, text)
 
 
 def json_escaped(line: str) -> str:
-    """The same for a finished line of JSON, in JSON's own spelling, so that readers get the original back."""
+    """Escape the same characters in a line of JSON, as JSON does, so that readers get the original text."""
     return _UNSAFE.sub(_escape_json, line)
 
 
@@ -50,14 +50,14 @@ def _escape_json(found: re.Match[str]) -> str:
 
 
 def cut(text: str, limit: int = LIMIT) -> str:
-    """The beginning of a long text, and how much is missing."""
+    """Return the beginning of a long text, and how much is missing."""
     if len(text) <= limit:
         return text
     return f"{text[:limit]}… ({len(text) - limit:,} more characters)"
 
 
 def safe_str(value: object) -> str:
-    """``str(value)``, or what kept it from being made."""
+    """Return ``str(value)``, or the name of the error that it raised."""
     try:
         text = str(value)
         return text if type(text) is str else str.__str__(text)
@@ -66,7 +66,7 @@ def safe_str(value: object) -> str:
 
 
 def shown(value: object, secrets: Secrets, limit: int = LIMIT) -> str:
-    """A value as text: without secrets first, then cut, so that no half of a secret is left at the end."""
+    """Return a value as text: secrets are hidden before it is cut, so that no part of a secret is left at the end."""
     text = safe_str(value)
     if len(text) <= limit * 8:
         return cut(secrets.hide(text), limit)
@@ -76,7 +76,7 @@ def shown(value: object, secrets: Secrets, limit: int = LIMIT) -> str:
 
 
 def shown_end(text: str, secrets: Secrets, limit: int) -> str:
-    """The end of a text, which is where a traceback says what happened."""
+    """Return the end of a text, where a traceback has its error."""
     if len(text) <= limit:
         return secrets.hide(text)
     tail = secrets.hide(text[-limit * 4 :])
@@ -85,7 +85,7 @@ def shown_end(text: str, secrets: Secrets, limit: int) -> str:
 
 
 def plain(value: object, secrets: Secrets, limit: int = LIMIT) -> Any:
-    """A value as JSON can hold it, of about ``limit`` characters at most; secrets are hidden however deep they lie."""
+    """Return a value as JSON of about ``limit`` characters at most; secrets are hidden at any depth."""
     try:
         return _Plain(secrets, limit).of(value, MAX_DEPTH)
     except Exception as error:  # noqa: BLE001  a mapping or sequence of the user's own
@@ -93,7 +93,7 @@ def plain(value: object, secrets: Secrets, limit: int = LIMIT) -> Any:
 
 
 class _Plain:
-    """One value's way to JSON, with the room that is left."""
+    """Converts one value to JSON, within the characters that are left."""
 
     def __init__(self, secrets: Secrets, limit: int) -> None:
         self._secrets = secrets

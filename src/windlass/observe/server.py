@@ -1,7 +1,7 @@
 """A small HTTP server for a worker: /metrics, /livez, /readyz, /healthz, and nothing else.
 
-It only answers questions: GET and HEAD, no body is read, every connection is closed after one answer and within a few seconds, and
-what goes wrong inside is logged here and never shown to the caller. It has no authentication, hence its default address.
+It is read-only: GET and HEAD, no body is read, every connection is closed after one response and within a few seconds. Errors are logged
+here and never shown to the client. It has no authentication, hence its default address.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ log = get_logger("windlass.observe")
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 JSON_TYPE = "application/json; charset=utf-8"
-PATIENCE = 5.0  # seconds a caller has for its whole request, and again for taking the answer
-MOST_CALLERS = 16  # at a time; for one more, the one is cut off that has not asked for longest
+TIMEOUT = 5.0  # seconds for a client to send its request, and again to read the response
+MAX_CONNECTIONS = 16  # at a time; for one more, the oldest one without a request is closed
 PROBES = ("/livez", "/readyz")
-PROBE_PLACES = 8  # beyond those: only probes are answered there, so that whoever reads slowly keeps none out
+MAX_PROBES = 8  # beyond those, for probes only, so that slow clients do not keep probes out
 
-Answer = tuple[HTTPStatus, str, bytes]
+Response = tuple[HTTPStatus, str, bytes]
 
 
 def serve(
@@ -47,10 +47,10 @@ def serve(
     counts: Callable[[], Mapping[str, Counts]] | None = None,
     paused: Callable[[], Sequence[PhasePause]] | None = None,
 ) -> Server:
-    """Start answering on a thread of its own; port 0 takes a free one. ``counts`` adds the database's numbers to
-    /healthz, ``paused`` the phases that are paused."""
+    """Start the server on its own thread; port 0 means any free port. ``counts`` adds the database's numbers to /healthz, ``paused``
+    the paused phases."""
     try:
-        return Server(_Listener(host, port, _Answers(report, metrics, counts, paused)))
+        return Server(_Listener(host, port, _Paths(report, metrics, counts, paused)))
     except (OSError, OverflowError) as error:
         where = f"{host}:{port}"
         raise ConfigError(
@@ -73,7 +73,7 @@ class Server:
         """Stop listening; may be called twice."""
         self._listener.shutdown()
         self._listener.server_close()
-        self._thread.join(PATIENCE)
+        self._thread.join(TIMEOUT)
 
     def __enter__(self) -> Self:
         return self
@@ -84,8 +84,8 @@ class Server:
         self.close()
 
 
-class _Answers:
-    """What each path says."""
+class _Paths:
+    """Makes the response of each path."""
 
     def __init__(
         self,
@@ -105,52 +105,50 @@ class _Answers:
             "/healthz": self._health,
         }
 
-    def __call__(self, path: str) -> Answer:
-        answer = self._paths.get(path.partition("?")[0])
-        if answer is None:
+    def __call__(self, path: str) -> Response:
+        respond = self._paths.get(path.partition("?")[0])
+        if respond is None:
             return _json(HTTPStatus.NOT_FOUND, {"error": "not found", "paths": sorted(self._paths)})
         try:
-            return answer()
+            return respond()
         except Exception:
-            log.exception("the answer to a request could not be made")
-            return _json(
-                HTTPStatus.INTERNAL_SERVER_ERROR, {"error": "this could not be found out; see the log"}
-            )
+            log.exception("the response to a request could not be made")
+            return _json(HTTPStatus.INTERNAL_SERVER_ERROR, {"error": "internal error; see the log"})
 
-    def _text(self) -> Answer:
+    def _text(self) -> Response:
         return HTTPStatus.OK, METRICS_TYPE, self._metrics()
 
-    def _live(self) -> Answer:
-        return _judged(health.live(self._report()))
+    def _live(self) -> Response:
+        return _result(health.live(self._report()))
 
-    def _ready(self) -> Answer:
-        return _judged(health.ready(self._report()))
+    def _ready(self) -> Response:
+        return _result(health.ready(self._report()))
 
-    def _health(self) -> Answer:
-        """Always whole, with the status of /readyz, so that whoever looks only at the number sees the same."""
+    def _health(self) -> Response:
+        """Always complete, with the HTTP status of /readyz."""
         report = self._report()
-        told = health.detailed(report, _asked(report, self._counts), _asked(report, self._paused))
-        return _json(HTTPStatus.OK if told["ready"] else HTTPStatus.SERVICE_UNAVAILABLE, told)
+        data = health.detailed(report, _read(report, self._counts), _read(report, self._paused))
+        return _json(HTTPStatus.OK if data["ready"] else HTTPStatus.SERVICE_UNAVAILABLE, data)
 
 
-def _asked(report: EngineReport, ask: Callable[[], T] | None) -> T | None:
-    """What the database says, where it can be asked."""
+def _read(report: EngineReport, ask: Callable[[], T] | None) -> T | None:
+    """Read from the database, if it can be reached."""
     if ask is None or not report.store_reachable:
         return None
     try:
         return ask()
     except Exception:
-        log.exception("the database could not be asked for a health report")
+        log.exception("the database could not be read for a health report")
         return None
 
 
-def _judged(answer: health.Answer) -> Answer:
-    status = HTTPStatus.OK if answer else HTTPStatus.SERVICE_UNAVAILABLE
-    return _json(status, {"status": health.OK if answer else health.DOWN, "reasons": answer.reasons})
+def _result(result: health.Result) -> Response:
+    status = HTTPStatus.OK if result else HTTPStatus.SERVICE_UNAVAILABLE
+    return _json(status, {"status": health.OK if result else health.DOWN, "reasons": result.reasons})
 
 
-def _json(status: HTTPStatus, told: Mapping[str, Any]) -> Answer:
-    return status, JSON_TYPE, json.dumps(told, ensure_ascii=False).encode() + b"\n"
+def _json(status: HTTPStatus, data: Mapping[str, Any]) -> Response:
+    return status, JSON_TYPE, json.dumps(data, ensure_ascii=False).encode() + b"\n"
 
 
 class _Listener(ThreadingHTTPServer):
@@ -158,107 +156,107 @@ class _Listener(ThreadingHTTPServer):
     block_on_close = False
     request_queue_size = 32
 
-    def __init__(self, host: str, port: int, answers: _Answers) -> None:
+    def __init__(self, host: str, port: int, paths: _Paths) -> None:
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self.answers = answers
-        self._callers = _Callers(MOST_CALLERS, PROBE_PLACES)
-        super().__init__((host, port), _Caller)
+        self.paths = paths
+        self._connections = _Connections(MAX_CONNECTIONS, MAX_PROBES)
+        super().__init__((host, port), _Handler)
 
     def server_bind(self) -> None:
-        """As HTTPServer does, without asking the name server who we are."""
+        """Bind like HTTPServer, without a query to the name server."""
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if not self._callers.let_in(request):
+        if not self._connections.add(request):
             self.shutdown_request(request)
             return
         try:
             super().process_request(request, client_address)
         except BaseException:  # no thread was started
-            self._callers.left(request)
+            self._connections.left(request)
             raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._callers.left(request)
+            self._connections.left(request)
 
-    def has_asked(self, request: Any, path: str) -> bool:
-        """A caller's request is read. Whether it is answered; if so, whoever else comes."""
-        return self._callers.has_asked(request, is_probe=path.partition("?")[0] in PROBES)
+    def may_respond(self, request: Any, path: str) -> bool:
+        """Whether a request that was read gets a response; if so, the connection is not closed for others."""
+        return self._connections.may_respond(request, is_probe=path.partition("?")[0] in PROBES)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A caller that went away, most of the time."""
-        log.debug("a request ended badly", exc_info=True)  # noqa: LOG014  called inside `except`
+        """Log an error of a connection: mostly a client that is gone."""
+        log.debug("a request ended with an error", exc_info=True)  # noqa: LOG014  called inside `except`
 
 
-class _Callers:
-    """Those that are connected. Neither connections that ask nothing nor answers that are not read keep a probe out."""
+class _Connections:
+    """The open connections. Neither connections without a request nor responses that are not read keep a probe out."""
 
     def __init__(self, most: int, probes: int) -> None:
         self._most, self._probes = most, probes
         self._lock = threading.Lock()
-        self._silent: dict[socket.socket, None] = {}  # the oldest first
+        self._idle: dict[socket.socket, None] = {}  # the oldest first
         self._probing: set[socket.socket] = set()
-        self._answered: set[socket.socket] = set()
+        self._responding: set[socket.socket] = set()
 
-    def let_in(self, caller: socket.socket) -> bool:
-        """Take one more in, for the oldest that has not asked if need be; False while all places are taken by answers."""
+    def add(self, caller: socket.socket) -> bool:
+        """Add a connection, if necessary in place of the oldest one without a request; False if all have responses."""
         with self._lock:
-            connected = len(self._silent) + len(self._answered) + len(self._probing)
+            connected = len(self._idle) + len(self._responding) + len(self._probing)
             if connected >= self._most + self._probes:
-                oldest = next(iter(self._silent), None)
+                oldest = next(iter(self._idle), None)
                 if oldest is None:
                     return False
-                del self._silent[oldest]
-                with suppress(OSError):  # it went by itself
-                    oldest.shutdown(socket.SHUT_RDWR)  # its own thread reads the end, and closes it
-            self._silent[caller] = None
+                del self._idle[oldest]
+                with suppress(OSError):  # it is closed already
+                    oldest.shutdown(socket.SHUT_RDWR)  # its own thread closes it
+            self._idle[caller] = None
             return True
 
-    def has_asked(self, caller: socket.socket, *, is_probe: bool) -> bool:
-        """Whether there is a place for the answer. The answer to a probe is so short that it never waits for its reader."""
+    def may_respond(self, caller: socket.socket, *, is_probe: bool) -> bool:
+        """Whether there is room for the response. The response to a probe is so short that it never waits for its reader."""
         with self._lock:
-            if caller not in self._silent:  # it was cut off
+            if caller not in self._idle:  # it was cut off
                 return False
-            if not is_probe and len(self._answered) >= self._most:
+            if not is_probe and len(self._responding) >= self._most:
                 return False
-            del self._silent[caller]
-            (self._probing if is_probe else self._answered).add(caller)
+            del self._idle[caller]
+            (self._probing if is_probe else self._responding).add(caller)
             return True
 
     def left(self, caller: socket.socket) -> None:
         with self._lock:
-            self._silent.pop(caller, None)
-            self._answered.discard(caller)
+            self._idle.pop(caller, None)
+            self._responding.discard(caller)
             self._probing.discard(caller)
 
 
-class _Caller(BaseHTTPRequestHandler):
-    """One request, one answer."""
+class _Handler(BaseHTTPRequestHandler):
+    """Handles one request and closes the connection."""
 
     server: _Listener
     server_version, sys_version = "windlass", ""
-    timeout = PATIENCE
+    timeout = TIMEOUT
 
     def setup(self) -> None:
         super().setup()
         self.rfile.close()
-        self.rfile = io.BufferedReader(_Patient(self.connection, time.monotonic() + PATIENCE))
+        self.rfile = io.BufferedReader(_DeadlineReader(self.connection, time.monotonic() + TIMEOUT))
 
     def parse_request(self) -> bool:
         if not super().parse_request():
             return False
-        if self.server.has_asked(self.request, self.path):
+        if self.server.may_respond(self.request, self.path):
             return True
-        busy = {"error": "too many callers are being answered; try again"}
-        self._answer(*_json(HTTPStatus.SERVICE_UNAVAILABLE, busy))
+        busy = {"error": "too many requests at a time; try again"}
+        self._respond(*_json(HTTPStatus.SERVICE_UNAVAILABLE, busy))
         return False
 
     def do_GET(self) -> None:
-        self._answer(*self.server.answers(self.path))
+        self._respond(*self.server.paths(self.path))
 
     def do_HEAD(self) -> None:
         self.do_GET()
@@ -269,11 +267,11 @@ class _Caller(BaseHTTPRequestHandler):
         raise AttributeError(name)
 
     def _refuse(self) -> None:
-        told = _json(HTTPStatus.METHOD_NOT_ALLOWED, {"error": "only GET and HEAD are answered"})
-        self._answer(*told, allow="GET, HEAD")
+        response = _json(HTTPStatus.METHOD_NOT_ALLOWED, {"error": "only GET and HEAD are allowed"})
+        self._respond(*response, allow="GET, HEAD")
 
-    def _answer(self, status: HTTPStatus, kind: str, body: bytes, *, allow: str | None = None) -> None:
-        self.connection.settimeout(PATIENCE)
+    def _respond(self, status: HTTPStatus, kind: str, body: bytes, *, allow: str | None = None) -> None:
+        self.connection.settimeout(TIMEOUT)
         self.close_connection = True
         self.send_response(status)
         self.send_header("Content-Type", kind)
@@ -287,17 +285,17 @@ class _Caller(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """For requests that cannot be read: a status, and nothing of what was sent."""
+        """Respond to an invalid request with a status, without any text of the request."""
         self.command = getattr(self, "command", None) or ""
         self.request_version = getattr(self, "request_version", None) or "HTTP/1.0"
-        self._answer(*_json(HTTPStatus(code), {"error": HTTPStatus(code).phrase.lower()}))
+        self._respond(*_json(HTTPStatus(code), {"error": HTTPStatus(code).phrase.lower()}))
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  the name in the standard library
-        """Requests are not logged; a scraper comes every few seconds."""
+        """Log no requests: a scraper sends one every few seconds."""
 
 
-class _Patient(io.RawIOBase):
-    """Reads from a socket until a moment, however slowly the bytes come."""
+class _DeadlineReader(io.RawIOBase):
+    """Reads from a socket until a deadline, however slowly the bytes come."""
 
     def __init__(self, connection: socket.socket, until: float) -> None:
         self._connection = connection

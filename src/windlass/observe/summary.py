@@ -1,4 +1,4 @@
-"""A line every ten seconds that says what was done, so that a busy instance is visible without a line per job."""
+"""Logs a summary every ten seconds, so that a busy instance is visible without a line per job."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from windlass.observe.emit import emit
 from windlass.observe.report import OUTCOMES, StatsReport
 
 EVERY = 10.0
-EARLY = 0.8  # whoever calls every ten seconds comes a little early at times, and must not wait for the next
+EARLY = 0.8  # a caller with an interval of ten seconds may be a little early
 MAX_PHASES = 8
 
 
 class Summary:
-    """Call ``tell`` as often as you like: it writes at most every ``every`` seconds, and only where jobs ended since."""
+    """Call ``log`` often: it writes a line at most every ``every`` seconds, and only if jobs ended since."""
 
     def __init__(
         self,
@@ -30,19 +30,19 @@ class Summary:
         self._waiting = waiting
         self._every = every
         self._monotonic = monotonic
-        self._told_at = monotonic()
-        self._told: Mapping[str, int] = {}
+        self._logged_at = monotonic()
+        self._logged: Mapping[str, int] = {}
 
-    def tell(self, *, is_last: bool = False) -> bool:
-        """Write the line if it is time, or the last one; whether it was written."""
+    def log(self, *, is_last: bool = False) -> bool:
+        """Write the line if it is due, or the last one; returns whether it was written."""
         now = self._monotonic()
-        seconds = now - self._told_at
+        seconds = now - self._logged_at
         if seconds < self._every * EARLY and not is_last:
             return False
         report = self._stats()
         totals = {name: report.outcome(name) for name in OUTCOMES}
-        done = {name: number - self._told.get(name, 0) for name, number in totals.items()}
-        self._told_at, self._told = now, totals
+        done = {name: number - self._logged.get(name, 0) for name, number in totals.items()}
+        self._logged_at, self._logged = now, totals
         if not any(done.values()):
             return False
         ended = done["completed"] + done["failed"] + done["cancelled"]
@@ -60,7 +60,7 @@ class Summary:
 
 
 def _counts(done: Mapping[str, int]) -> str:
-    """The three that people look for, and the others where there were any."""
+    """The three most important outcomes, and the others if there were any."""
     always = ("completed", "retried", "failed")
     names = [*always, *(name for name in OUTCOMES if name not in always and done[name])]
     return ", ".join(f"{done[name]:,} {name}" for name in names)

@@ -1,4 +1,4 @@
-"""JSON Web Tokens into principals: what a token must be, and which of its claims mean what.
+"""Verifies JSON Web Tokens, and makes principals from their claims.
 
     verifier = Verifier(
         algorithms=["RS256"], keys={"2026-01": PEM}, issuer="https://id.example", audience="reports",
@@ -7,9 +7,9 @@
     principal = verifier.verify(token)       # or TokenError, whose code says why
 
 Nothing in a token chooses how it is verified. Algorithms come from the list given here; a key serves one family of them, so that a public
-key is never taken for a shared secret; a key id only looks a key up among those given; links and keys inside the token
-(jku, x5u, jwk, x5c) are not looked at. A token whose JSON says something twice is refused, because readers disagree on which counts.
-No error has the token, or a part of it, in its text.
+key is never used as a shared secret; a key id only selects one of the given keys; links and keys inside the token (jku, x5u, jwk, x5c) are
+ignored. A token whose JSON has a key twice is refused, because readers disagree on which value counts. No error contains the token, or a
+part of it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _LATEST = 253402300799.0  # the end of the year 9999, in seconds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimPaths:
-    """Where in a token's claims things stand; a path goes into nested claims by dots (``realm_access.roles``).
+    """Paths of the claims of a token; a path enters nested claims by dots (``realm_access.roles``).
 
     ``roles`` may be several paths, and a text at one of them is a list of words (``scope``). With a ``tenant`` path, a token
     without a tenant is refused; without one, principals have none. ``attributes`` names the attributes to capture.
@@ -88,17 +88,17 @@ class Verifier:
         self._ring = KeyRing(keys, self._algorithms, monotonic)
 
     def verify(self, token: str) -> Principal:
-        """The principal a token speaks for; ``TokenError`` for one that is not to be trusted."""
+        """Return the principal of a token; ``TokenError`` for one that cannot be trusted."""
         header, claims = self._read(token)
         algorithm = header.get("alg")
         if not isinstance(algorithm, str) or algorithm not in self._algorithms:
-            refuse("token_algorithm", "its algorithm is not one of those allowed here")
+            refuse("token_algorithm", "its algorithm is not allowed here")
         self._check_header(header)
         key = self._ring.find(header.get("kid"), algorithm)
         try:
             self._jws.decode(token, key, algorithms=[algorithm])
-        except Exception:  # noqa: BLE001  the library's, the cryptography's: whatever it is, the signature did not verify
-            raise TokenError("token_signature", "its signature does not fit") from None
+        except Exception:  # noqa: BLE001  any error of the libraries means that the signature is wrong
+            raise TokenError("token_signature", "its signature is wrong") from None
         self._check_claims(claims)
         return self._principal(claims)
 
@@ -106,7 +106,7 @@ class Verifier:
 
     def _read(self, token: object) -> tuple[dict[str, Any], dict[str, Any]]:
         if not isinstance(token, str) or not token:
-            refuse("token_malformed", "it is no text")
+            refuse("token_malformed", "it is not text")
         if len(token) > MAX_TOKEN:
             refuse("token_too_large", f"it is longer than {MAX_TOKEN:,} characters")
         parts = _PARTS.fullmatch(token)
@@ -120,10 +120,10 @@ class Verifier:
 
     def _check_header(self, header: Mapping[str, Any]) -> None:
         if "crit" in header or header.get("b64", True) is not True:
-            refuse("token_header", "its header asks for an extension that is not known here")
+            refuse("token_header", "its header requires an extension that is not known here")
         kind = header.get("typ", "JWT")
         if not isinstance(kind, str) or kind.lower() not in TYPES or "cty" in header:
-            refuse("token_header", "its header says that it is no access token")
+            refuse("token_header", "its header does not have the type of an access token")
 
     # ------------------------------------------------------------------ claims
 
@@ -136,17 +136,17 @@ class Verifier:
             if name in claims:
                 times[name] = _seconds(name, claims[name])
         if times["exp"] <= now - self._leeway:
-            refuse("token_expired", "its time is over")
+            refuse("token_expired", "it has expired")
         if max(times.get("nbf", 0.0), times.get("iat", 0.0)) > now + self._leeway:
-            refuse("token_not_yet_valid", "its time has not come")
+            refuse("token_not_yet_valid", "it is not valid yet")
         issuer, audience = claims.get("iss"), claims.get("aud")
         if not isinstance(issuer, str) or issuer not in self._issuers:
             refuse("token_issuer", "it is not from an issuer that is trusted here")
         meant_for = [audience] if isinstance(audience, str) else audience
         if not isinstance(meant_for, list) or not all(isinstance(item, str) for item in meant_for):
-            refuse("token_audience", "it does not say whom it is meant for")
+            refuse("token_audience", "it names no audience")
         if self._audiences.isdisjoint(meant_for):
-            refuse("token_audience", "it is meant for somebody else")
+            refuse("token_audience", "it is for another audience")
 
     def _principal(self, claims: Mapping[str, Any]) -> Principal:
         paths = self._claims
@@ -178,7 +178,7 @@ class Verifier:
 
 
 def _bytes(part: str) -> bytes:
-    """A part of a token decoded; one that could have been written otherwise is refused, so that a token has one spelling."""
+    """Decode a part of a token; a part in a non-canonical form is refused, so that a token has one spelling."""
     try:
         raw = base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
     except (binascii.Error, ValueError):
@@ -192,20 +192,22 @@ def _object(part: str, what: str, limits: Limits) -> dict[str, Any]:
     try:
         tree = decode(_bytes(part), what=what, limits=limits)
     except PayloadError:
-        raise TokenError("token_malformed", f"its {what} cannot be read, or say something twice") from None
+        raise TokenError(
+            "token_malformed", f"its {what} cannot be parsed (wrong JSON, or a key that appears twice)"
+        ) from None
     if not isinstance(tree, dict):
-        refuse("token_malformed", f"its {what} are no JSON object")
+        refuse("token_malformed", f"its {what} must be a JSON object")
     return tree
 
 
 def _seconds(name: str, value: object) -> float:
     if not is_number(value, 0, _LATEST):
-        refuse("token_claim_invalid", f"its claim {name!r} is no time")
+        refuse("token_claim_invalid", f"its claim {name!r} is not a time")
     return math.floor(value) if name == "exp" else float(value)
 
 
 def _at(claims: Mapping[str, Any], path: str) -> Any:
-    """What stands at a path; None for nothing. A claim whose own name has dots is found first."""
+    """Return the claim at a path, or None. A claim whose name contains dots is found first."""
     if path in claims:
         return claims[path]
     value: Any = claims
@@ -217,7 +219,7 @@ def _at(claims: Mapping[str, Any], path: str) -> Any:
 def _roles(path: str, value: Any) -> set[str]:
     words = [] if value is None else value.split() if isinstance(value, str) else value
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        refuse("token_claim_invalid", f"its claim {path!r} is no list of roles")
+        refuse("token_claim_invalid", f"its claim {path!r} is not a list of roles")
     return set(words)
 
 
@@ -240,13 +242,13 @@ def _leeway(given: object) -> float:
 def _names(key: str, given: object) -> frozenset[str]:
     names = [given] if isinstance(given, str) else list(given) if isinstance(given, Sequence | Set) else []
     if not names or not all(isinstance(name, str) and name for name in names):
-        raise ConfigError(key, given, "a text, or several; a token for anybody is a token for nobody")
+        raise ConfigError(key, given, "a text, or several; it cannot be left out")
     return frozenset(names)
 
 
 def _load() -> Any:
     try:
-        import cryptography  # noqa: F401  PyJWT without it has half of the algorithms
+        import cryptography  # noqa: F401  without it PyJWT has only half of the algorithms
         import jwt
     except ImportError as error:
         raise ConfigError(

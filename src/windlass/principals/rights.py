@@ -20,10 +20,10 @@ from windlass.store.attempt_store import AttemptStore
 class Rights:
     """The principal of a job. Everything that a job with a principal writes passes here (``GuardedAttemptStore``)."""
 
-    def __init__(self, lease: Lease, hold: AttemptStore, authority: Authority) -> None:
+    def __init__(self, lease: Lease, store: AttemptStore, authority: Authority) -> None:
         self.lease = lease
         has_principal = has_flag(lease.flags, Flag.PRINCIPAL)
-        self._hold: AttemptStore = GuardedAttemptStore(hold, self) if has_principal else hold
+        self._store: AttemptStore = GuardedAttemptStore(store, self) if has_principal else store
         self._authority = authority
         self._captured: Captured | None = None
         self._has_captured = not has_principal
@@ -74,7 +74,7 @@ class Rights:
     def captured(self) -> Captured | None:
         """The principal as it was stored with the job."""
         if not self._has_captured:
-            self._captured = self._hold.principal_of(self.lease)
+            self._captured = self._store.principal_of(self.lease)
             self._has_captured = True
         return self._captured
 

@@ -31,8 +31,8 @@ STORED = ("args", "key", "debounce", "throttle", "correlation_id", "limits")
 """The fields of a new job that are stored as they were given."""
 
 
-class Warden(Protocol):
-    """Knows a job's rights and its tokens."""
+class TokenChecks(Protocol):
+    """Checks the rights and the tokens of a job."""
 
     def inherited(self, job: NewJob) -> NewJob:
         """The job with at most the rights of the one that enqueues it; raises if it asks for more."""
@@ -46,39 +46,39 @@ class Warden(Protocol):
 class GuardedAttemptStore:
     """An ``AttemptStore`` that refuses to store a raw token, and jobs with more rights."""
 
-    def __init__(self, store: Any, warden: Warden) -> None:
+    def __init__(self, store: Any, checks: TokenChecks) -> None:
         self._store = store
-        self._warden = warden
+        self._checks = checks
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
     def checkpoint(self, lease: Lease, *, done: int, total: int | None = None, position: Any = None) -> Any:
-        self._warden.refuse_tokens("position", position)
+        self._checks.refuse_tokens("position", position)
         return self._store.checkpoint(lease, done=done, total=total, position=position)
 
     def put_output(self, lease: Lease, value: Any, *, name: str = "") -> Any:
-        self._warden.refuse_tokens("output", value)
-        self._warden.refuse_tokens("name", name)
+        self._checks.refuse_tokens("output", value)
+        self._checks.refuse_tokens("name", name)
         return self._store.put_output(lease, value, name=name)
 
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        made: list[Enqueued] = self._store.enqueue(_passed(self._warden, jobs))
+        made: list[Enqueued] = self._store.enqueue(_passed(self._checks, jobs))
         return made
 
     def transaction(self, lease: Lease) -> GuardedEffect:
-        return GuardedEffect(self._store.transaction(lease), self._warden)
+        return GuardedEffect(self._store.transaction(lease), self._checks)
 
     def fence(self, lease: Lease) -> GuardedFence:
-        return GuardedFence(self._store.fence(lease), self._warden)
+        return GuardedFence(self._store.fence(lease), self._checks)
 
 
 class GuardedEffect:
     """An effect transaction that refuses to store a raw token."""
 
-    def __init__(self, effect: Any, warden: Warden) -> None:
+    def __init__(self, effect: Any, checks: TokenChecks) -> None:
         self._effect = effect
-        self._warden = warden
+        self._checks = checks
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._effect, name)
@@ -91,53 +91,53 @@ class GuardedEffect:
         return self._effect.__exit__(*how)
 
     def complete(self, result: Any = None, **options: Any) -> None:
-        self._warden.refuse_tokens("result", result)
+        self._checks.refuse_tokens("result", result)
         self._effect.complete(result, **options)
 
     def advance(self, phase: str, output: Any = None, **options: Any) -> None:
-        self._warden.refuse_tokens("output", output)
+        self._checks.refuse_tokens("output", output)
         self._effect.advance(phase, output, **options)
 
     def checkpoint(self, *, position: Any = None, **progress: Any) -> None:
-        self._warden.refuse_tokens("position", position)
+        self._checks.refuse_tokens("position", position)
         self._effect.checkpoint(position=position, **progress)
 
     def put_output(self, value: Any, *, name: str) -> Any:
-        self._warden.refuse_tokens("output", value)
-        self._warden.refuse_tokens("name", name)
+        self._checks.refuse_tokens("output", value)
+        self._checks.refuse_tokens("name", name)
         return self._effect.put_output(value, name=name)
 
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        made: list[Enqueued] = self._effect.enqueue(_passed(self._warden, jobs))
+        made: list[Enqueued] = self._effect.enqueue(_passed(self._checks, jobs))
         return made
 
 
 class GuardedFence:
     """The end of a job in its handler's own transaction; refuses to store a raw token."""
 
-    def __init__(self, fence: Any, warden: Warden) -> None:
+    def __init__(self, fence: Any, checks: TokenChecks) -> None:
         self._fence = fence
-        self._warden = warden
+        self._checks = checks
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._fence, name)
 
     def end(self, tx: Any, outcome: Any) -> None:
-        self._warden.refuse_tokens(
+        self._checks.refuse_tokens(
             "result", getattr(outcome, "result", None) or getattr(outcome, "output", None)
         )
         self._fence.end(tx, outcome)
 
     def checkpoint(self, tx: Any, *, done: int, total: int | None, position: Any) -> Any:
-        self._warden.refuse_tokens("position", position)
+        self._checks.refuse_tokens("position", position)
         return self._fence.checkpoint(tx, done=done, total=total, position=position)
 
 
-def _passed(warden: Warden, jobs: Sequence[NewJob]) -> list[NewJob]:
+def _passed(checks: TokenChecks, jobs: Sequence[NewJob]) -> list[NewJob]:
     for job in jobs:
         for what in STORED:
-            warden.refuse_tokens(what, getattr(job, what))
-    return [warden.inherited(job) for job in jobs]
+            checks.refuse_tokens(what, getattr(job, what))
+    return [checks.inherited(job) for job in jobs]
 
 
 def refuse(what: str, value: Any, tokens: Sequence[str]) -> None:

@@ -1,8 +1,8 @@
-"""The keys that tokens are verified with: by id, given once or fetched again and again (a JWKS).
+"""The keys that verify tokens: by id, given once or fetched repeatedly (a JWKS).
 
-PyJWT reads keys and says which algorithms a key is for: its type, its curve, its length. The set of keys is kept here, since PyJWT's
-``PyJWKClient`` refuses all tokens as soon as the issuer is away for longer than its cache lives, asks again for every unknown id while
-the issuer fails, keeps all callers waiting while one of them asks, and takes a URL instead of the application's own function.
+PyJWT reads keys and decides by type, curve and length which algorithms a key is for. The set of keys is kept here, because PyJWT's
+``PyJWKClient`` refuses all tokens when the issuer is away for longer than the lifetime of its cache, fetches again for every unknown id
+while the issuer fails, blocks all callers during a fetch, and needs a URL instead of the application's own function.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ ALGORITHMS: Final = (
     *("ES256", "ES384", "ES512", "EdDSA"),
 )
 
-# For keys that are asked for (a JWKS): how old they may be, how old when asking fails, and how soon an unknown id may ask again.
+# Seconds for fetched keys (a JWKS): their age before the next fetch, their greatest age when fetches fail, and the time between fetches.
 FRESH, STALE, AGAIN = 300.0, 3600.0, 10.0
 
 Key = Any
-"""A shared secret (bytes), a public key in PEM, one of the package cryptography, or a JWK (a dict)."""
+"""A shared secret (bytes), a public key in PEM, a key object of the package cryptography, or a JWK (a dict)."""
 
 Prepared = dict[str, Any]
-"""A key by the names of the algorithms that it may be used with, each in the form that PyJWT takes."""
+"""A key by the names of its algorithms, each in the form that PyJWT needs."""
 
 KeySource = Mapping[str, Key] | Callable[[], Mapping[str, Any]]
 
 
 class KeyRing:
-    """Keys by id: those given, or those that were fetched last."""
+    """Keys by id: the given ones, or the ones that were fetched last."""
 
     def __init__(self, source: KeySource, algorithms: frozenset[str], monotonic: Callable[[], float]) -> None:
         self._algorithms = algorithms
@@ -58,18 +58,18 @@ class KeyRing:
                 raise ConfigError("keys", "none", f"at least one key for {', '.join(sorted(algorithms))}")
 
     def find(self, key_id: object, algorithm: str) -> Any:
-        """The key of an id that fits an algorithm; without an id, the only key there is."""
+        """Return the key of an id for an algorithm; without an id, the only key."""
         if key_id is not None and (not isinstance(key_id, str) or not 0 < len(key_id) <= MAX_KEY_ID):
-            refuse("token_header", "its key id is no short text")
+            refuse("token_header", "its key id is not a short text")
         keys = self._known(key_id)
         if key_id is not None:
             key = keys.get(key_id)
         else:
             key = next(iter(keys.values())) if len(keys) == 1 else None
         if key is None:
-            refuse("token_key_unknown", "its key is none of those known here")
+            refuse("token_key_unknown", "its key is not known here")
         if algorithm not in key:
-            refuse("token_algorithm", "its key is not one for its algorithm")
+            refuse("token_algorithm", "its key is not for its algorithm")
         return key[algorithm]
 
     def _known(self, key_id: object) -> Mapping[str, Prepared]:
@@ -80,12 +80,12 @@ class KeyRing:
         is_due = now - self._fetched_at >= FRESH or not is_known
         if is_due and now - self._asked_at >= AGAIN and self._lock.acquire(blocking=not self._keys):
             try:
-                if self._monotonic() - self._asked_at >= AGAIN:  # nobody else did meanwhile
+                if self._monotonic() - self._asked_at >= AGAIN:  # no other thread did meanwhile
                     self._refresh(self._fetch)
             finally:
                 self._lock.release()
         if self._monotonic() - self._fetched_at >= STALE:
-            refuse("token_keys_unavailable", "the keys to verify it with cannot be had at the moment")
+            refuse("token_keys_unavailable", "the keys to verify it are not available now")
         return self._keys
 
     def _refresh(self, fetch: Callable[[], Mapping[str, Any]]) -> None:
@@ -94,14 +94,14 @@ class KeyRing:
             self._keys = _keys(_jwks(fetch()), self._algorithms)
         except Exception:
             log.exception(
-                "the keys of tokens could not be fetched; those from before are used for an hour at most"
+                "the keys of tokens could not be fetched; the previous keys are used for at most an hour"
             )
         else:
             self._fetched_at = self._asked_at
 
 
 def _keys(source: Mapping[str, Any], algorithms: frozenset[str]) -> dict[str, Prepared]:
-    """Keys from a mapping of ids, or from a JWKS, whose keys for something else are left out."""
+    """Return keys from a mapping of ids, or from a JWKS, without its keys for other purposes."""
     if isinstance(source.get("keys"), list):
         found = {
             str(item.get("kid", f"keys[{number}]")): _prepared(item, algorithms)
@@ -115,21 +115,21 @@ def _keys(source: Mapping[str, Any], algorithms: frozenset[str]) -> dict[str, Pr
             raise ConfigError(
                 f"keys.{name}",
                 "***",
-                f"a key for one of {', '.join(sorted(algorithms))}: a public key (PEM, or one of the package cryptography; RSA of 2,048 "
-                "bits or more), a JWK, or a secret (HS256 wants 32 bytes)",
+                f"a key for one of {', '.join(sorted(algorithms))}: a public key (PEM, or an object of the package cryptography; RSA of 2,048 "
+                "bits or more), a JWK, or a secret (HS256 needs 32 bytes)",
             )
     return made
 
 
 def _jwks(fetched: Any) -> Mapping[str, Any]:
-    """What was fetched, if it is a JWKS: of the error that somebody answers instead, no text may become a shared secret."""
+    """Return a fetched JWKS; refuse everything else, so that no text of an error page becomes a shared secret."""
     if not isinstance(fetched, Mapping) or not isinstance(fetched.get("keys"), list):
         raise ConfigError("keys", type(fetched).__name__, 'a JWKS, {"keys": [...]}, from the function given')
     return fetched
 
 
 def _prepared(item: Key, algorithms: frozenset[str]) -> Prepared:
-    """A key for those algorithms that it is for; for none where it is of another type or curve, too short, or a private one."""
+    """Return a key by its algorithms; empty if it has another type or curve, is too short, or is private."""
     from jwt import PyJWK, get_algorithm_by_name
 
     only = None
@@ -138,11 +138,11 @@ def _prepared(item: Key, algorithms: frozenset[str]) -> Prepared:
         if isinstance(item, Mapping):
             only = item.get("alg")
             item = PyJWK(dict(item), only).key
-    except Exception:  # noqa: BLE001  whatever the library says, it quotes the key, which may be a secret
+    except Exception:  # noqa: BLE001  errors of the library may contain the key, which may be secret
         return made
     for name in algorithms:
         algorithm = get_algorithm_by_name(name)
-        with suppress(Exception):  # the same
+        with suppress(Exception):  # as above
             key = algorithm.prepare_key(item)
             is_private = hasattr(key, "private_bytes")
             if only in (None, name) and not is_private and algorithm.check_key_length(key) is None:
@@ -151,5 +151,5 @@ def _prepared(item: Key, algorithms: frozenset[str]) -> Prepared:
 
 
 def refuse(code: str, problem: str) -> NoReturn:
-    """A token is not to be trusted; nothing of it is said."""
+    """Raise ``TokenError``; its text contains nothing of the token."""
     raise TokenError(code, problem)

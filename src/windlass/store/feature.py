@@ -177,6 +177,10 @@ class Feature:
         """The feature's background duties, each run at least every ``every`` seconds."""
         return ()
 
+    def will_queue(self, agenda: Agenda, *, has_waiting: bool) -> bool:
+        """Whether a duty is about to move jobs into their queues; ``has_waiting``: jobs wait in the phases that are asked about."""
+        return False
+
     def on_pruned(self, db: Database) -> None:
         """Called after old jobs were removed: remove rows that are no longer needed."""
 

@@ -1,4 +1,4 @@
-"""Which executor hosts which job: coroutines on the loop, functions in threads, heavy or suspect ones in processes."""
+"""Chooses the executor of each job: coroutines on the loop, functions in threads, heavy or suspect ones in processes."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ class Executors:
             self.loop = self._new_loop()
 
     def dispatch(self, batch: Sequence[RunningAttempt]) -> None:
-        """Start jobs, each where it belongs; those that cannot be started are given back."""
+        """Start jobs, each on its executor; jobs that cannot be started are given back."""
         if self.loop is not None and all(_is_plain(running) for running in batch):
             self.loop.submit(batch)
             return
         groups: dict[int, tuple[Executor, list[RunningAttempt]]] = {}
         for running in batch:
-            host = self._host(running)
+            host = self._executor_of(running)
             groups.setdefault(id(host), (host, []))[1].append(running)
         for host, jobs in groups.values():
             try:
@@ -85,16 +85,16 @@ class Executors:
         return [(fault.executor, reason) for fault in faults if (reason := fault.reason)]
 
     def in_thread(self, function: Callable[[], None]) -> None:
-        """Run something that is no job on a thread."""
+        """Run a function that is not a job on a thread."""
         self._threads.run(function)
 
     def catch_up(self) -> None:
-        """Try again what could not be had when it was needed."""
+        """Start threads that could not be started when they were needed."""
         self._threads.catch_up()
 
     def stop_job(self, running: RunningAttempt) -> None:
-        """Make a job stop that was told to."""
-        self._host(running).stop_job(running)
+        """Make a job stop that was asked to."""
+        self._executor_of(running).stop_job(running)
 
     def close_processes(self) -> None:
         """End child processes now; jobs that still run there are given back."""
@@ -105,18 +105,18 @@ class Executors:
             if host is not None:
                 host.close(wait=0.5)
 
-    def _host(self, running: RunningAttempt) -> Executor:
+    def _executor_of(self, running: RunningAttempt) -> Executor:
         phase = running.phase
         if phase is None:
             return self._threads
-        if running.is_alone or phase.where is Where.PROCESS:
+        if running.is_isolated or phase.where is Where.PROCESS:
             if self._processes.can_host(phase):
                 return self._processes
             if phase.name not in self._warned:
                 self._warned.add(phase.name)
                 log.warning(
                     "the handler of phase %s cannot be imported by another process, so a job that may have killed its instance "
-                    "runs beside the others; define the handler at the top level of a module",
+                    "runs beside other jobs; define the handler at the top level of a module",
                     phase.name,
                 )
         return self.loop if self.loop is not None and _is_coroutine(phase) else self._threads
@@ -127,4 +127,4 @@ def _is_coroutine(phase: Phase) -> bool:
 
 
 def _is_plain(running: RunningAttempt) -> bool:
-    return running.phase is not None and running.phase.where is Where.LOOP and not running.is_alone
+    return running.phase is not None and running.phase.where is Where.LOOP and not running.is_isolated

@@ -1,4 +1,4 @@
-"""What every executor is: it is given batches of running jobs and reports their ends in batches. It may be called from any thread."""
+"""The protocol of executors: they are given batches of jobs and report their ends in batches. They are called from any thread."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from windlass.model import Outcome
 
 
 class Ended(NamedTuple):
-    """A job that came to its end on a processor; no outcome where its lease is lost or its end is recorded already."""
+    """A job that ended on a processor; no outcome if its lease is lost or its end is recorded already."""
 
     running: RunningAttempt
     outcome: Outcome | None
 
 
 ended = partial(tuple.__new__, Ended)
-"""``Ended`` from a pair, for the busiest path: a third of the price of its own constructor."""
+"""Makes an ``Ended`` from a pair, in a third of the constructor's time."""
 
 OnEnded = Callable[[Sequence[Ended]], None]
 
 
 class Executor(Protocol):
-    """Hosts handlers."""
+    """Runs handlers."""
 
     fault: Fault
 
     def submit(self, batch: Sequence[RunningAttempt]) -> None:
-        """Run these jobs, each at once. Raises only where none of them was started."""
+        """Run these jobs, each at once. Raises only if none of them was started."""
         ...
 
     def stop_job(self, running: RunningAttempt) -> None:
-        """Make a job stop that was told to (``running.stop`` is set), as far as this executor can."""
+        """Make a job stop that was asked to (``running.stop`` is set), as far as this executor can."""
         ...
 
     def close(self, *, wait: float = 0.0) -> None:
-        """Stop hosting; jobs that still run are left to their fate after ``wait`` seconds."""
+        """Stop running jobs; jobs that still run after ``wait`` seconds are abandoned."""
         ...

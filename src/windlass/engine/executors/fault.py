@@ -1,4 +1,4 @@
-"""Whether an executor can start jobs, as its last try showed: for the health of the instance, and to give back what it cannot run."""
+"""The fault of an executor that cannot start jobs: reported in the health of the instance; its jobs are given back."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from windlass.engine.running_attempt import RunningAttempt
 from windlass.observe import events
 
-SPEAK_EVERY = 10.0
+REPORT_EVERY = 10.0
 
 
 class Fault:
-    """The fault of one executor. ``reason`` is None where there is none; whoever starts a job sets it so. From any thread.
+    """The fault of one executor. ``reason`` is None if there is none; the executor resets it when it starts a job. From any thread.
 
-    ``on_unstarted`` takes jobs that were not started, and whether they have to be given back: their phases are left alone for a moment.
+    ``on_unstarted`` is called with jobs that were not started, and whether to give them back; their phases pause for a moment.
     """
 
     __slots__ = ("_on_unstarted", "_quiet_until", "executor", "reason")
@@ -30,18 +30,18 @@ class Fault:
         self._quiet_until = 0.0
 
     def give_back(self, why: str, jobs: Sequence[RunningAttempt]) -> None:
-        """These jobs cannot be started here: another instance may have them, or this one a moment later."""
-        self._tell(why, jobs)
+        """Report jobs that cannot be started, and give them back: another instance may run them, or this one a moment later."""
+        self._report(why, jobs)
         self._on_unstarted(jobs, True)
 
     def note(self, why: str, jobs: Sequence[RunningAttempt] = ()) -> None:
-        """These jobs could not be started, and the executor itself says what becomes of them."""
-        self._tell(why, jobs)
+        """Report jobs that could not be started; the executor itself handles them."""
+        self._report(why, jobs)
         self._on_unstarted(jobs, False)
 
-    def _tell(self, why: str, jobs: Sequence[RunningAttempt]) -> None:
+    def _report(self, why: str, jobs: Sequence[RunningAttempt]) -> None:
         self.reason = why
         now = time.monotonic()
         if now >= self._quiet_until:
-            self._quiet_until = now + SPEAK_EVERY
+            self._quiet_until = now + REPORT_EVERY
             events.executor_failed(self.executor, why, jobs)

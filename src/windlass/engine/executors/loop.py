@@ -1,7 +1,7 @@
-"""Async handlers: one event loop on a thread of its own (uvloop where it is installed).
+"""Runs async handlers on one event loop with its own thread (uvloop if it is installed).
 
-Jobs come in batches and go in batches: one wake-up of the loop for many jobs, one call outwards for all that ended in the same
-turn of the loop. Time limits are the watchdog's, not a timer per job.
+Jobs begin and end in batches: one wake-up of the loop for many jobs, one callback for all that ended in the same turn of the loop. The
+watchdog enforces time limits, without a timer per job.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from windlass.observe.logger import thread
 
 
 class LoopExecutor:
-    """Runs coroutines. ``WindlassError`` where the event loop or its thread cannot be created."""
+    """Runs coroutines. Raises ``WindlassError`` if the event loop or its thread cannot be created."""
 
     def __init__(self, runner: AttemptRunner, on_ended: OnEnded, fault: Fault) -> None:
         self.fault = fault
@@ -37,7 +37,7 @@ class LoopExecutor:
         self._ended: list[Ended] = []
         self._is_flushing = False
         self._is_closing = False
-        self._loop = _new_loop()  # here, not on its thread: whoever starts the engine hears why there is none
+        self._loop = _new_loop()  # here, not on its thread: the start of the engine raises the error
         self._thread = thread(self._run, "windlass-loop")
         try:
             self._thread.start()
@@ -54,7 +54,7 @@ class LoopExecutor:
         with self._inbox_lock:
             self._inbox.append(batch)
             if len(self._inbox) > 1:
-                return  # the loop was told and has not come yet
+                return  # the loop is woken already
         try:
             self._loop.call_soon_threadsafe(self._take)
         except RuntimeError as error:  # closed
@@ -64,12 +64,12 @@ class LoopExecutor:
     def stop_job(self, running: RunningAttempt) -> None:
         self._call(self._cancel, running)
 
-    def ping(self, answer: threading.Event) -> None:
-        """Have the loop set an event: how the watchdog knows that nothing blocks it."""
-        self._call(answer.set)
+    def ping(self, pong: threading.Event) -> None:
+        """Make the loop set an event; so the watchdog detects that the loop is blocked."""
+        self._call(pong.set)
 
     def blocker(self) -> tuple[RunningAttempt | None, str]:
-        """The job whose code the loop's thread is in, and where; for a loop that does not answer."""
+        """The job whose code the loop's thread runs, and its stack; for a blocked loop."""
         frame = sys._current_frames().get(self._thread.ident or 0)
         lines = traceback.format_stack(frame)[-3:] if frame else []
         return self._tasks.current if self._tasks else None, "".join(lines)
@@ -92,7 +92,7 @@ class LoopExecutor:
                 try:
                     self._loop.run_forever()
                 except (SystemExit, KeyboardInterrupt):
-                    continue  # of a task that a handler made: it has it as its exception, and the loop goes on
+                    continue  # from a task that a handler made: the task keeps it as its exception
         finally:
             self._loop.close()
 

@@ -1,7 +1,7 @@
-"""Plain handlers: threads that are started when there is work for them and stay.
+"""Runs sync handlers in threads, which are started when they are needed and stay.
 
-Where the machine has no room for another thread, jobs wait for one of those there are; where there is none at all, they are given back.
-A thread cannot be stopped from outside. A job that does not stop when told keeps its thread; its processor is replaced, and a new
+If the machine cannot start another thread, jobs wait for one of the existing threads; if there is none at all, jobs are given back.
+A thread cannot be stopped from outside. A job that does not stop when asked keeps its thread; its processor is replaced, and a new
 thread is started for it.
 """
 
@@ -25,7 +25,7 @@ from windlass.observe.logger import thread
 
 
 class ThreadExecutor:
-    """Runs plain functions."""
+    """Runs sync functions."""
 
     def __init__(self, runner: AttemptRunner, on_ended: OnEnded, fault: Fault) -> None:
         self.fault = fault
@@ -41,11 +41,11 @@ class ThreadExecutor:
         self._add(batch)
 
     def run(self, function: Callable[[], None]) -> None:
-        """Run something that is no job (a probe) on a thread of this pool; it must not raise."""
+        """Run a function that is not a job (a probe) on a thread of this pool; it must not raise."""
         self._add([function])
 
     def stop_job(self, running: RunningAttempt) -> None:
-        """A thread is asked through its context, and that was done."""
+        """Does nothing: a thread is asked through the job's context, which was done."""
 
     def close(self, *, wait: float = 0.0) -> None:
         with self._lock:
@@ -61,7 +61,7 @@ class ThreadExecutor:
         if self._idle < 0:
             self._start_missing()
         elif self._threads:
-            self.fault.reason = None  # those there are have done what waited for one
+            self.fault.reason = None  # the existing threads have run all that waited
 
     def _add(self, items: Sequence[RunningAttempt | Callable[[], None]]) -> None:
         with self._lock:
@@ -72,10 +72,10 @@ class ThreadExecutor:
             self._start_missing()
 
     def _start_missing(self) -> None:
-        """One thread for each item that no idle one will take."""
+        """Start one thread for each item without an idle thread."""
         with self._lock:
             error = self._start_threads()
-            missing, unstarted = -self._idle, [] if self._threads or error is None else self._take_back()
+            missing, unstarted = -self._idle, [] if self._threads or error is None else self._take_unstarted()
         if error is None:
             self.fault.reason = None
         elif unstarted:
@@ -83,8 +83,8 @@ class ThreadExecutor:
         else:
             self.fault.note(f"{explain(error)}; {missing} jobs wait for a thread")
 
-    def _take_back(self) -> list[RunningAttempt]:
-        """The jobs that no thread will take; what else waits stays."""
+    def _take_unstarted(self) -> list[RunningAttempt]:
+        """Remove the jobs that no thread will run; other functions stay."""
         items: list[RunningAttempt | Callable[[], None] | None] = []
         with suppress(Empty):
             while True:
@@ -97,7 +97,7 @@ class ThreadExecutor:
         return jobs
 
     def _start_threads(self) -> RuntimeError | MemoryError | None:
-        """Start what is missing; the error where the machine has no room for it."""
+        """Start missing threads; returns the error if the machine cannot start one."""
         while self._idle < 0:
             made = thread(self._serve, f"windlass-thread-{next(self._count)}")
             try:
@@ -131,6 +131,6 @@ class ThreadExecutor:
         current_job.set(running)
         try:
             value = call()
-        except BaseException as error:  # noqa: BLE001  SystemExit and KeyboardInterrupt of a handler are its own, too
+        except BaseException as error:  # noqa: BLE001  also SystemExit and KeyboardInterrupt of a handler
             return Ended(running, self._runner.raised(running, error))
         return Ended(running, self._runner.returned(running, value))

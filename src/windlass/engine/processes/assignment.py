@@ -15,7 +15,7 @@ from windlass.store.attempt_store import AttemptStore
 
 
 class ChildAssignment:
-    """A running job, the child that runs it, and how far that got."""
+    """A running job, the child that runs it, and its progress."""
 
     __slots__ = ("address", "child", "is_begun", "is_recorded", "number", "phase", "running", "tries")
 
@@ -30,7 +30,7 @@ class ChildAssignment:
         self.is_recorded = False
 
     def message(self) -> Message:
-        """What a child needs to know to run it; which phase follows is told, because a child may have loaded only a part."""
+        """The message that makes a child run the job. It names the following phase, because a child may have loaded only a part of a pipeline."""
         running, phase, following = self.running, self.phase, self.phase.following
         return {
             "do": "run",
@@ -50,19 +50,19 @@ class ChildAssignment:
         }
 
     def note_recorded(self) -> None:
-        """A transaction ended the job. The context that knows is in the child; a shadow of it tells the engine."""
+        """Note that a transaction ended the job, in a copy of the child's context that the engine can read."""
         self.is_recorded = True
-        self._shadow().is_recorded = True
+        self._mirror().is_recorded = True
 
     def note_awaits_commit(self) -> None:
-        """The job's end is in a transaction of its handler's own."""
-        self._shadow().awaits_commit = True
+        """Note that the job's end is in its handler's own transaction."""
+        self._mirror().awaits_commit = True
 
     def note_token(self, token: str) -> None:
-        """The job was given a raw token, which nothing that is recorded of it may hold."""
-        self._shadow().note_token(token)
+        """Note a raw token that the job was given: it is removed from all that is recorded."""
+        self._mirror().note_token(token)
 
-    def _shadow(self) -> Context:
+    def _mirror(self) -> Context:
         if self.running.context is None:
             nothing = None
             self.running.context = Context(self.running.lease, self.phase, cast(AttemptStore, nothing))

@@ -1,6 +1,6 @@
-"""A child process as its instance sees it: a socket to speak through, a pipe with all it prints, and its exit.
+"""A child process as its instance sees it: a socket for messages, a pipe with its output, and its exit.
 
-Nothing here waits. The child has a process group of its own: Ctrl-C in the terminal does not reach it, and whatever its job started is
+Nothing here blocks. The child has its own process group: Ctrl-C in the terminal does not reach it, and processes that its job started are
 killed with it.
 """
 
@@ -25,14 +25,14 @@ LONGEST_LINE = 65536
 READ = 65536
 MOST_READS = 16
 
-# The path is set before anything of Windlass is imported: the instance may have found it through a path of its own making.
+# The path is set before Windlass is imported: the instance may have changed its own path.
 _BOOT = "import sys; sys.path[:] = sys.argv[1].split('\\n'); from windlass.engine.processes.child.main import main; main()"
 _RSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How a process ended: by a signal, or with an exit code; neither where nobody could say."""
+    """How a process ended: by a signal, or with an exit code; neither if that is unknown."""
 
     signal: str | None = None
     code: int | None = None
@@ -47,7 +47,7 @@ class Exit:
 
 
 class Child:
-    """One process. Start it on a thread that lives as long as the child shall: its kernel ties it to that thread."""
+    """One process. Start it on a thread that lives at least as long: the kernel kills the child when that thread ends."""
 
     def __init__(self, init: Mapping[str, Any]) -> None:
         self._unsent = bytearray(pack(init))
@@ -74,12 +74,12 @@ class Child:
         self._unfinished = b""
         self._first_rss = 0
         self.is_ready = False
-        self.is_gone = False  # nothing can be said to it any more
-        self.suspicion: str | None = None  # what it will be killed for if it does not end by itself
-        self.fault: str | None = None  # what it was killed for
+        self.is_gone = False  # it can receive no more messages
+        self.suspicion: str | None = None  # why it will be killed if it does not end by itself
+        self.fault: str | None = None  # why it was killed
         self.kill_at: float | None = None
         self.was_killed = False
-        self.work: Any = None  # its owner's
+        self.work: Any = None  # set by its owner
         self.idle_since = time.monotonic()
         self.flush()
 
@@ -92,14 +92,14 @@ class Child:
         """The descriptor of the socket; negative once it is closed."""
         return self._line.fileno()
 
-    # ------------------------------------------------------------------ speaking
+    # ------------------------------------------------------------------ messages
 
     @property
     def has_unsent(self) -> bool:
         return bool(self._unsent)
 
     def send(self, message: Mapping[str, Any]) -> None:
-        """Say something, now or when the child listens."""
+        """Send a message, now or when the socket has room."""
         self._unsent += pack(message)
         self.flush()
 
@@ -109,13 +109,13 @@ class Child:
                 sent = self._line.send(self._unsent)
             except BlockingIOError:
                 return
-            except OSError:  # it died; its exit tells the rest
+            except OSError:  # it died; its exit is handled elsewhere
                 self.is_gone = True
                 return
             del self._unsent[:sent]
 
     def receive(self) -> Iterator[Message]:
-        """What the child said meanwhile."""
+        """The messages that the child has sent."""
         while not self.is_gone:
             try:
                 data = self._line.recv(READ)
@@ -129,16 +129,16 @@ class Child:
             yield from self._frames.feed(data)
 
     def ready(self, max_rss: int) -> None:
-        """It has started. The kernel counts the memory of the process it was copied from, too; so remember where it stood."""
+        """Note that it has started, and its memory then: the kernel also counts the memory of the process it was copied from."""
         self.is_ready = True
         self._first_rss = max_rss
 
-    # ------------------------------------------------------------------ printing
+    # ------------------------------------------------------------------ output
 
     def forward(self) -> int | None:
-        """Pass what the child printed on to our standard error, line by line, and keep the end of it.
+        """Write the child's output to our standard error, line by line, and keep the end of it.
 
-        Answers how many bytes there were: None for none yet, 0 when no more can come.
+        Returns the number of bytes: None for none yet, 0 when no more can come.
         """
         try:
             text = os.read(self.output, READ)
@@ -153,42 +153,42 @@ class Child:
             _print(lines + newline)
         return len(text)
 
-    def forget_output(self) -> None:
-        """What was printed until now belongs to another job."""
+    def clear_output(self) -> None:
+        """Drop the kept output: it belongs to another job."""
         self.drain()
         self._tail.clear()
 
     def drain(self) -> None:
-        """Pass on all that was printed until now, but not for ever: somebody may print all the time."""
+        """Forward the output so far; bounded, because the child may print all the time."""
         for _ in range(MOST_READS):
             if not self.forward():
                 return
 
     @property
-    def last_words(self) -> str:
+    def last_output(self) -> str:
         return self._tail.decode("utf-8", "replace")
 
     # ------------------------------------------------------------------ ending
 
-    def hang_up(self, within: float) -> None:
-        """Ask the child to end, by closing the line, and kill it if it does not."""
+    def close_line(self, within: float) -> None:
+        """Make the child end by closing its socket; it is killed if it does not end in time."""
         self._line.close()
         self.is_gone = True
         self.kill_at = time.monotonic() + within
 
     def kill(self) -> None:
-        """Kill the child and what it started. Only before it is reaped: until then nobody else can have its id."""
+        """Kill the child and the processes it started. Only before it is reaped: until then no other process can have its id."""
         if self._process.returncode is None:
-            for kill in (os.killpg, os.kill):  # its group, and itself: it may have joined another one
+            for kill in (os.killpg, os.kill):  # its group, and itself: it may have joined another group
                 with suppress(ProcessLookupError, PermissionError):
                     kill(self._process.pid, signal.SIGKILL)
         self.kill_at = None
 
     def reap(self) -> Exit | None:
-        """How the child ended; None while it lives."""
+        """How the child ended; None while it runs."""
         try:
             pid, status, usage = os.wait4(self._process.pid, os.WNOHANG)
-        except ChildProcessError:  # somebody else took its exit
+        except ChildProcessError:  # other code has reaped it
             self._process.returncode = 0
             return Exit()
         if pid == 0:
@@ -203,7 +203,7 @@ class Child:
             return Exit(signal=f"signal {-code}", max_rss=max_rss)
 
     def close(self) -> None:
-        """Let go of everything; the child was reaped."""
+        """Close all descriptors; the child was reaped."""
         self.drain()
         if self._unfinished:
             _print(self._unfinished + b"\n")
@@ -229,7 +229,7 @@ def _start(line: int, output: int) -> subprocess.Popen[bytes]:
 
 
 def _exit_fd(pid: int) -> int | None:
-    """A descriptor that becomes readable when the process ends; None where the system has none (then it is asked now and then)."""
+    """A descriptor that becomes readable when the process ends; None if the system has no such descriptors (exits are polled then)."""
     try:
         return os.pidfd_open(pid)
     except (AttributeError, OSError):
@@ -238,6 +238,6 @@ def _exit_fd(pid: int) -> int | None:
 
 def _print(text: bytes) -> None:
     stream = sys.stderr
-    with suppress(Exception):  # closed, or not there at all: nothing that a job should end for
+    with suppress(Exception):  # closed or missing: no reason to end a job
         stream.write(text.decode("utf-8", "replace"))
         stream.flush()

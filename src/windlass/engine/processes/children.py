@@ -1,6 +1,6 @@
-"""The child processes of one instance: started when there is work for them, used again, ended when they idle or must.
+"""The child processes of one instance: started when they are needed, used again, ended when they idle for long.
 
-One thread owns them all (the supervisor of ``process_executor.py``) and learns everything from ``attend``: what children say, and how they end.
+One thread owns them all, the supervisor of ``executor.py``; ``wait`` returns their messages and exits.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from windlass.observe.logger import get_logger
 
 log = get_logger("windlass.engine")
 
-GOODBYE = 2.0  # for an idle child that was told to end
-SILENCE = 1.0  # for a child that cannot be spoken to any more, and should be dead
-LOOK_EVERY = 0.05  # for exits, where the system does not tell
+EXIT_WAIT = 2.0  # for an idle child that was asked to end
+CLOSED_WAIT = 1.0  # for a child whose socket is closed, which is usually dead
+EXIT_CHECK_EVERY = 0.05  # if the system does not notify of exits
 
 
 class ChildProcesses:
-    """Children, busy and idle. ``init`` makes the first message to each; ``wake`` becomes readable when ``attend`` should return."""
+    """Children, busy and idle. ``init`` makes the first message to each; ``wake`` becomes readable when ``wait`` should return."""
 
     def __init__(
         self, init: Callable[[], Message], wake: socket.socket, *, idle_kept: int, idle_seconds: float
@@ -46,70 +46,70 @@ class ChildProcesses:
         return [child.pid for child in self._children.copy()]
 
     def close(self) -> None:
-        """Let go of everything; all children have ended."""
+        """Close all descriptors; all children have ended."""
         self._selector.close()
         self._wake.close()
 
     # ------------------------------------------------------------------ work
 
     def take(self, work: Any) -> Child:
-        """A child for a piece of work: the one that was busy last, or a new one. ``OSError`` where none can be started."""
+        """Return a child for a job: the one that was busy last, or a new one. ``OSError`` if none can be started."""
         child = self._idle.pop() if self._idle else self._start()
         child.work = work
-        child.forget_output()
+        child.clear_output()
         return child
 
-    def say(self, child: Child, message: Message) -> None:
+    def send(self, child: Child, message: Message) -> None:
         child.send(message)
         self._watch(child)
 
     def kill(self, child: Child) -> None:
-        """Kill a child for what it did or did not; its end is told as usual."""
+        """Kill a child because of its job; its exit is reported as usual."""
         child.was_killed = True
         child.kill()
 
-    def rest(self, child: Child, *, is_fit: bool) -> None:
-        """A child is done with its work, and may have more if it is fit for it."""
+    def finish_work(self, child: Child, *, is_fit: bool) -> None:
+        """Note that a child has finished its job; it can run another one if it is fit."""
         child.work = None
         if child.was_killed or child.is_gone:
-            return  # its end is on its way
+            return  # its exit will be reported
         child.kill_at = None
         child.idle_since = time.monotonic()
         if is_fit:
             self._idle.append(child)
         else:
-            self._dismiss(child)
+            self._end_idle(child)
 
-    def blame(self, child: Child, fault: str) -> None:
-        """A child cannot be trusted any more: end it."""
+    def distrust(self, child: Child, fault: str) -> None:
+        """End a child whose messages are wrong."""
         child.suspicion = child.suspicion or fault
         child.is_gone = True
         self._watch(child)
 
-    # ------------------------------------------------------------------ what happens
+    # ------------------------------------------------------------------ events
 
-    def attend(self, patience: float | None) -> Iterator[tuple[Child, Message | Exit]]:
-        """Wait until something happens, no longer than ``patience``: each message of a child, and at last how it ended."""
-        for key, _ in self._selector.select(self._bounded(patience)):
+    def wait(self, timeout: float | None) -> Iterator[tuple[Child, Message | Exit]]:
+        """Wait for events, at most ``timeout`` seconds; yields each message of a child, and at last its exit."""
+        for key, _ in self._selector.select(self._bounded(timeout)):
             child = key.data
             if child is None:
                 _drain(self._wake)
             elif child not in self._children:
-                continue  # it ended in this very turn
+                continue  # it ended in this call
             elif key.fd == child.exit_fd:
-                yield from self._look(child)
+                yield from self._check_exit(child)
             elif key.fd == child.output:
                 if child.forward() == 0:
                     self._forget(child.output)
             else:
                 child.flush()
-                yield from self._hear(child)
+                yield from self._receive(child)
                 self._watch(child)
         for child in [child for child in self._children if child.exit_fd is None]:
-            yield from self._look(child)
+            yield from self._check_exit(child)
 
     def enforce(self, deadline: float | None) -> None:
-        """Kill what is due, and by ``deadline`` all that work; end children that idle for long, or all that idle if there is one."""
+        """Kill children whose time is over, with a ``deadline`` all busy ones then; end children that idle for long, with a deadline all idle ones."""
         now = time.monotonic()
         for child in self._children:
             if deadline is not None and child.work is not None and not child.was_killed:
@@ -122,40 +122,40 @@ class ChildProcesses:
             is_spare = len(self._idle) > self._idle_kept and now - child.idle_since >= self._idle_seconds
             if is_spare or deadline is not None:
                 self._idle.remove(child)
-                self._dismiss(child)
+                self._end_idle(child)
 
-    def _bounded(self, patience: float | None) -> float | None:
+    def _bounded(self, timeout: float | None) -> float | None:
         now = time.monotonic()
-        moments = [] if patience is None else [now + patience]
+        moments = [] if timeout is None else [now + timeout]
         moments += [child.kill_at for child in self._children if child.kill_at is not None]
         if len(self._idle) > self._idle_kept:
             moments.append(self._idle[0].idle_since + self._idle_seconds)
         if any(child.exit_fd is None for child in self._children):
-            moments.append(now + LOOK_EVERY)
+            moments.append(now + EXIT_CHECK_EVERY)
         return max(0.0, min(moments) - now) if moments else None
 
-    def _hear(self, child: Child) -> Iterator[tuple[Child, Message]]:
+    def _receive(self, child: Child) -> Iterator[tuple[Child, Message]]:
         try:
             for message in child.receive():
                 yield child, message
         except ValueError as error:
-            self.blame(child, f"sent what is no message ({error})")
+            self.distrust(child, f"sent an invalid message ({error})")
 
-    def _look(self, child: Child) -> Iterator[tuple[Child, Message | Exit]]:
-        yield from self._hear(child)
+    def _check_exit(self, child: Child) -> Iterator[tuple[Child, Message | Exit]]:
+        yield from self._receive(child)
         if child.work is not None and child.exit_fd is not None:
-            child.kill()  # what its job started; before the exit is taken, while the id is surely its own
+            child.kill()  # processes that its job started; before it is reaped, while the id is certainly its own
         how = child.reap()
         if how is None:
             return
-        yield from self._hear(child)  # what it said before it was reaped and after the first look
+        yield from self._receive(child)  # messages between the first read and its exit
         for descriptor in (child.line, child.output, child.exit_fd):
             self._forget(descriptor)
         child.close()
         self._children.discard(child)
         if child in self._idle:
             self._idle.remove(child)
-            log.warning("an idle process %s", how)
+            log.warning("an idle child process %s", how)
         yield child, how
 
     # ------------------------------------------------------------------ children
@@ -168,21 +168,23 @@ class ChildProcesses:
                 self._selector.register(descriptor, selectors.EVENT_READ, child)
         return child
 
-    def _dismiss(self, child: Child) -> None:
+    def _end_idle(self, child: Child) -> None:
         self._forget(child.line)
-        child.hang_up(GOODBYE)
+        child.close_line(EXIT_WAIT)
 
     def _watch(self, child: Child) -> None:
-        """Listen to a child's line, and wait for room in it where something is unsent."""
+        """Watch a child's socket for messages, and for room if some are unsent."""
         if not child.is_gone:
             wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if child.has_unsent else 0)
             if self._selector.get_key(child.line).events != wanted:
                 self._selector.modify(child.line, wanted, child)
             return
         self._forget(child.line)
-        if not child.was_killed and child.kill_at is None:  # usually it has died, and its exit is on its way
-            child.suspicion = child.suspicion or "closed its line to the instance"
-            child.kill_at = time.monotonic() + SILENCE
+        if (
+            not child.was_killed and child.kill_at is None
+        ):  # usually it has died, and its exit will be reported
+            child.suspicion = child.suspicion or "closed its socket to the instance"
+            child.kill_at = time.monotonic() + CLOSED_WAIT
 
     def _forget(self, descriptor: int | None) -> None:
         if descriptor is not None and descriptor >= 0:

@@ -1,8 +1,8 @@
-"""An exception of a child process: told as data there, rebuilt here.
+"""Exceptions of a child process: converted to a message there, and back to an exception here.
 
-Answers (``Retry``, ``Fail``, ``Cancel``, ``LeaseLost``) come back as what they are. Any other exception comes back as a ``RemoteError``.
-Retry policies may look at the exception, so it is also an instance of the original's class where this process has that class loaded, and
-carries the original's simple attributes; the constructor of that class is not called.
+Signals (``Retry``, ``Fail``, ``Cancel``, ``LeaseLost``) keep their type. Any other exception becomes a ``RemoteError``. Retry policies may
+check the exception, so it is also an instance of the original class if this process has loaded that class, and has the original's simple
+attributes; the constructor of that class is not called.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ MOST_FACTS, LONGEST_FACT = 20, 1_000
 
 
 class RemoteError(Exception):
-    """What a handler raised in a child process."""
+    """An exception that a handler raised in a child process."""
 
-    windlass_told: JobError
+    windlass_error: JobError
 
     def __str__(self) -> str:
-        return self.windlass_told.message
+        return self.windlass_error.message
 
 
-def tell(error: BaseException, *, asked: bool) -> Message:
-    """An exception as JSON; ``asked`` says that the job was asked to stop."""
+def to_message(error: BaseException, *, asked: bool) -> Message:
+    """Return an exception as JSON; ``asked``: the job was asked to stop."""
     match error:
         case LeaseLost():
             return {"how": "lost", "message": explain(error)}
@@ -53,44 +53,44 @@ def tell(error: BaseException, *, asked: bool) -> Message:
                 "counted": bool(error.counted),
             }
         case _:
-            told = describe(error)
+            described = describe(error)
             return {
                 "how": "stopped" if asked and isinstance(error, STOPPED) else "raised",
-                "type": told.type,
-                "code": told.code,
-                "message": told.message,
-                "traceback": told.traceback,
+                "type": described.type,
+                "code": described.code,
+                "message": described.message,
+                "traceback": described.traceback,
                 "bases": [[cls.__module__, cls.__qualname__] for cls in type(error).__mro__],
                 "facts": _facts(error),
             }
 
 
-def rebuild(told: Message) -> BaseException:
-    """The exception that ``tell`` described."""
-    match told["how"]:
+def from_message(message: Message) -> BaseException:
+    """Return the exception that ``to_message`` described."""
+    match message["how"]:
         case "lost":
-            return LeaseLost(told["message"])
+            return LeaseLost(message["message"])
         case "cancel":
-            return Cancel(told["reason"])
+            return Cancel(message["reason"])
         case "fail":
-            return Fail(told["code"], told["message"])
+            return Fail(message["code"], message["message"])
         case "retry":
-            after = told["after"]
+            after = message["after"]
             if after is not None:
-                after = max(0.0, after)  # it may have been changed after it was made
-            return Retry(told["message"], after=after, counted=told["counted"])
+                after = max(0.0, after)  # the attribute may have been changed
+            return Retry(message["message"], after=after, counted=message["counted"])
         case _:
-            return _stand_in(told)
+            return _remote_error(message)
 
 
-def told_by(error: BaseException) -> JobError | None:
-    """How the child described an exception; None for exceptions of this process."""
-    return error.windlass_told if isinstance(error, RemoteError) else None
+def error_of(error: BaseException) -> JobError | None:
+    """The child's description of an exception; None for exceptions of this process."""
+    return error.windlass_error if isinstance(error, RemoteError) else None
 
 
-def _stand_in(told: Message) -> RemoteError:
+def _remote_error(message: Message) -> RemoteError:
     error = RemoteError()
-    for module, qualname in told["bases"]:
+    for module, qualname in message["bases"]:
         cls = _loaded(MAIN if module == AS_MAIN else module, qualname)
         if cls is None:
             continue
@@ -102,10 +102,10 @@ def _stand_in(told: Message) -> RemoteError:
             break
         except Exception:  # noqa: BLE001, S112  a class that takes no second base, or no instance without arguments
             continue
-    error.windlass_told = JobError(
-        type=told["type"], code=told["code"], message=told["message"], traceback=told["traceback"]
+    error.windlass_error = JobError(
+        type=message["type"], code=message["code"], message=message["message"], traceback=message["traceback"]
     )
-    for name, value in told["facts"].items():
+    for name, value in message["facts"].items():
         try:
             setattr(error, name, value)
         except Exception:  # noqa: BLE001, S112  the class's own __setattr__ may refuse
@@ -128,7 +128,7 @@ def _facts(error: BaseException) -> dict[str, Any]:
     except Exception:  # noqa: BLE001  a __dict__ of the user's own
         return {}
     simple = {name: value for name, value in facts.items() if _is_simple(value)}
-    simple.pop("windlass_told", None)
+    simple.pop("windlass_error", None)
     return dict(list(simple.items())[:MOST_FACTS])
 
 

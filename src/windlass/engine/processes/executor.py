@@ -1,11 +1,11 @@
-"""Handlers in processes of their own: heavy ones, and *suspects*, which may be what killed their instances.
+"""Runs handlers in child processes: heavy ones, and *suspects*, which may have killed their instances.
 
     any thread:   submit, stop_job ──> inbox ──wake──> supervisor thread ──> on_ended(batch)
-    supervisor:   sockets, output pipes and exits of all children (crew.py), deadlines
+    supervisor:   sockets, output pipes and exits of all children (children.py), deadlines
 
-A child runs one job at a time and is used again for the next. It can be killed, so a job that outruns its time limit, or does not stop
-when told to, ends here and now. A child that dies takes only its own job with it, and that job's error says how it died.
-All children are started by the supervisor thread: the kernel kills them when that thread ends, however this process ends.
+A child runs one job at a time and is used again for the next. It can be killed, so a job that exceeds its time limit, or does not stop
+when asked to, ends at once. The death of a child ends only its own job, whose error says how the child died.
+The supervisor thread starts all children: the kernel kills them when that thread ends, however this process ends.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from windlass.engine.executors.contract import Ended, OnEnded
 from windlass.engine.executors.fault import Fault
 from windlass.engine.processes.assignment import ChildAssignment
 from windlass.engine.processes.child_process import Child, Exit
-from windlass.engine.processes.children import GOODBYE, LOOK_EVERY, ChildProcesses
+from windlass.engine.processes.children import EXIT_CHECK_EVERY, EXIT_WAIT, ChildProcesses
 from windlass.engine.processes.outcomes import ChildOutcomes
 from windlass.engine.processes.wire import Message
 from windlass.engine.running_attempt import RunningAttempt, Stop
@@ -43,18 +43,18 @@ log = get_logger("windlass.engine")
 
 IDLE_KEPT = 2
 IDLE_SECONDS = 60.0
-TRIES = 2  # children that may end before they begin with a job
-REAPING = 0.5  # seconds that killed children have to be gone when this closes
+TRIES = 2  # children that may end before their job begins
+REAPING = 0.5  # seconds for killed children to be gone at the close
 STARTING = 10.0  # seconds that do not count against a job's time limit while its child starts
 
 
 class ProcessExecutor:
     """Runs functions and coroutines in child processes.
 
-    ``open_store`` is how children open the database: a mapping of JSON values with ``url``; ``lease`` is how many seconds a lease
-    of this instance lasts, ``cancel_grace`` how many a job has that was told to stop. ``memory_limit`` bounds the bytes a child may
-    take beyond those it starts with. ``on_recorded`` hears, at once, of leases whose jobs ended in a transaction of their handlers,
-    ``on_crash`` of each child that died under its job.
+    ``open_store`` has the options with which children open the database: JSON values, with ``url``. ``lease`` is the seconds of a lease of
+    this instance, ``cancel_grace`` the seconds for a job to stop when asked. ``memory_limit`` bounds the bytes that a child may use beyond
+    those at its start. ``on_recorded`` is called at once with leases whose jobs ended in a transaction of their handlers, ``on_crash`` for
+    each child that died while its job ran.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class ProcessExecutor:
         self._on_ended = on_ended
         self._on_recorded = on_recorded
         self._on_crash = on_crash
-        self._ends = ChildOutcomes(runner, crash_cap=crash_cap, memory_limit=memory_limit)
+        self._outcomes = ChildOutcomes(runner, crash_cap=crash_cap, memory_limit=memory_limit)
         self._cancel_grace = cancel_grace
         self._init: dict[str, Any] = {
             "store": dict(open_store or {}),
@@ -99,37 +99,37 @@ class ProcessExecutor:
     # ------------------------------------------------------------------ from any thread
 
     def start(self) -> None:
-        """Check that children can be started from here: not by a child that loads the main script, and with options that JSON can hold."""
+        """Check that children can be started: not in a child that loads the main script, and with options that are JSON."""
         refuse_in_main_script()
         self._init["store"] = _as_json(self._init["store"])
 
     def can_host(self, phase: Phase) -> bool:
-        """Whether another process can find this phase's handler."""
+        """Whether another process can import this phase's handler."""
         return self._address(phase) is not None
 
     def submit(self, batch: Sequence[RunningAttempt]) -> None:
-        """Run these jobs, each at once. Once this is closed they are left to whoever recovers their leases."""
+        """Run these jobs, each at once. After ``close`` they are left to recovery."""
         self._put([("run", running) for running in batch])
 
     def stop_job(self, running: RunningAttempt) -> None:
-        """Stop a job: at once if it ran out of time, otherwise by asking, and by force after the grace time."""
+        """Stop a job: at once if it exceeded its time limit, otherwise by a message, and by force after the grace time."""
         self._put([("stop", running)])
 
     def close(self, *, wait: float = 0.0) -> None:
-        """Take no more jobs, give running ones ``wait`` seconds, then kill what is left. Nothing of it remains, but what the kernel
-        does not let die; however often this is called, that is waited for once."""
+        """Accept no more jobs, give running ones ``wait`` seconds, then kill the children that are left. The wait for children that the
+        kernel cannot kill is bounded, and not repeated by further calls."""
         with self._lock:
             thread = self._thread
             until = time.monotonic() + wait
             self._closing_at = until if self._closing_at is None else min(self._closing_at, until)
-            over_at = self._closing_at + GOODBYE + REAPING
+            over_at = self._closing_at + EXIT_WAIT + REAPING
             self._nudge()
         if thread is not None and thread is not threading.current_thread():
             thread.join(max(0.0, over_at - time.monotonic()))
 
     @property
     def pids(self) -> list[int]:
-        """The ids of the processes there are now."""
+        """The ids of the current child processes."""
         return self._children.pids if self._children else []
 
     def _put(self, items: Sequence[tuple[str, RunningAttempt]]) -> None:
@@ -140,10 +140,10 @@ class ProcessExecutor:
                 self._start_supervisor()
             self._inbox.extend(items)
             if len(self._inbox) == len(items) and self._thread is not threading.current_thread():
-                self._nudge()  # otherwise it was told and has not come yet, or is right here
+                self._nudge()  # otherwise it is woken already, or is this thread
 
     def _start_supervisor(self) -> None:
-        """Start the supervisor. Raises, with nothing left behind, where it cannot be had."""
+        """Start the supervisor. Raises if that fails, and leaves nothing open."""
         ours, theirs = socket.socketpair()
         with ExitStack() as undo:
             undo.callback(ours.close)
@@ -159,7 +159,7 @@ class ProcessExecutor:
 
     def _nudge(self) -> None:
         if self._wake is not None:
-            with suppress(BlockingIOError):  # full of nudges that were not read yet
+            with suppress(BlockingIOError):  # full of wake-ups that were not read yet
                 self._wake.send(b"!")
 
     def _address(self, phase: Phase) -> Address | None:
@@ -173,7 +173,7 @@ class ProcessExecutor:
     def _supervise(self, children: ChildProcesses) -> None:
         while not self._is_over(children):
             try:
-                for child, event in children.attend(0.0 if self._inbox else self._patience()):
+                for child, event in children.wait(0.0 if self._inbox else self._timeout()):
                     self._handle(children, child, event)
                 with self._lock:
                     inbox, self._inbox = self._inbox, []
@@ -184,13 +184,13 @@ class ProcessExecutor:
                         self._stop(children, running)
                 children.enforce(self._closing_at)
             except Exception:
-                log.exception("the supervisor of processes met an error it did not expect; it goes on")
-                time.sleep(0.1)  # it may be one that stays
+                log.exception("unexpected error in the supervisor of child processes; it continues")
+                time.sleep(0.1)  # the error may be permanent
             self._flush()
         children.close()
 
     def _is_over(self, children: ChildProcesses) -> bool:
-        """Whether everything is done; from then on nothing is taken in."""
+        """Whether all work is done after ``close``; from then on no job is accepted."""
         with self._lock:
             if self._closing_at is None or len(children) or self._inbox or self._wake is None:
                 return False
@@ -198,8 +198,10 @@ class ProcessExecutor:
             self._wake = None
             return True
 
-    def _patience(self) -> float | None:
-        return None if self._closing_at is None else max(LOOK_EVERY, self._closing_at - time.monotonic())
+    def _timeout(self) -> float | None:
+        return (
+            None if self._closing_at is None else max(EXIT_CHECK_EVERY, self._closing_at - time.monotonic())
+        )
 
     def _handle(self, children: ChildProcesses, child: Child, event: Message | Exit) -> None:
         if isinstance(event, Exit):
@@ -207,12 +209,12 @@ class ProcessExecutor:
                 self._lost(children, child, child.work, event)
             return
         try:
-            self._hear(children, child, event)
+            self._receive(children, child, event)
         except Exception as error:
-            log.exception("a process said what cannot be understood")
-            children.blame(child, f"sent what cannot be understood ({error!r})")
+            log.exception("a child process sent a wrong message")
+            children.distrust(child, f"sent a wrong message ({error!r})")
 
-    def _hear(self, children: ChildProcesses, child: Child, message: Message) -> None:
+    def _receive(self, children: ChildProcesses, child: Child, message: Message) -> None:
         work: ChildAssignment | None = child.work
         if message["do"] == "ready":
             child.ready(message["max_rss"])
@@ -235,23 +237,23 @@ class ProcessExecutor:
                 work.note_token(message["value"])
             case "ended":
                 self._end(work, self._outcome(work, message))
-                children.rest(child, is_fit=message["fit"])
+                children.finish_work(child, is_fit=message["fit"])
 
     def _outcome(self, work: ChildAssignment, message: Message) -> Outcome | None:
         if work.is_recorded:
-            self._ends.after_end(work.running, message)
+            self._outcomes.after_end(work.running, message)
             return None
         running, phase = work.running, work.phase
-        if message.get("unloadable") and running.is_alone:
-            self._addresses[phase.name] = phase, None  # from here on its suspects run beside the others
+        if message.get("unloadable") and running.is_isolated:
+            self._addresses[phase.name] = phase, None  # from here on its suspects run beside other jobs
             log.warning(
-                "the handler of phase %s cannot be loaded by another process (%s); job %s is given back, to run beside the others",
+                "the handler of phase %s cannot be loaded by another process (%s); job %s is given back, to run beside other jobs",
                 phase.name,
                 message.get("message"),
                 running.lease.id,
             )
             return Released(running.lease)
-        return self._ends.told(running, message)
+        return self._outcomes.reported(running, message)
 
     # ------------------------------------------------------------------ jobs
 
@@ -261,12 +263,12 @@ class ProcessExecutor:
             self._ended.append(Ended(running, Released(running.lease)))
             return
         if running.stop is not None or phase is None or phase.kind != running.lease.kind:
-            outcome: Any = self._runner.prepare(running)  # none of these comes to a call
+            outcome: Any = self._runner.prepare(running)  # none of these jobs is called
             self._ended.append(Ended(running, outcome))
             return
         address = self._address(phase)
         if address is None:
-            self._ended.append(Ended(running, self._ends.unhostable(running)))
+            self._ended.append(Ended(running, self._outcomes.unhostable(running)))
             return
         work = ChildAssignment(running, phase, address, next(self._numbers))
         running.handle = work
@@ -274,48 +276,48 @@ class ProcessExecutor:
 
     def _assign(self, children: ChildProcesses, work: ChildAssignment) -> None:
         running = work.running
-        running.processor.touch(time.monotonic() + STARTING)  # to start a process takes time, too
+        running.processor.touch(time.monotonic() + STARTING)  # the start of a process takes time
         try:
             child = children.take(work)
-        except Exception as error:  # noqa: BLE001  whatever keeps a process from starting, it is not this job's fault
+        except Exception as error:  # noqa: BLE001  a process that cannot be started is not this job's fault
             self._unstarted(work, explain(error), "")
             return
         work.tries += 1
         work.child = child
         if child.is_ready:
             running.processor.touch(time.monotonic())
-        children.say(child, work.message())
+        children.send(child, work.message())
 
     def _stop(self, children: ChildProcesses, running: RunningAttempt) -> None:
         work = running.handle
         if not isinstance(work, ChildAssignment) or work.child is None:
-            return  # it has ended
+            return  # the job has ended
         if running.stop is Stop.TIME_LIMIT:
             children.kill(work.child)
         elif work.child.kill_at is None:
             work.child.kill_at = time.monotonic() + self._cancel_grace
-            children.say(work.child, {"do": "stop", "job": work.number})
+            children.send(work.child, {"do": "stop", "job": work.number})
 
     def _lost(self, children: ChildProcesses, child: Child, work: ChildAssignment, how: Exit) -> None:
-        """A child has ended; so has its job, unless it had not begun."""
+        """Handle the exit of a child: its job has ended, too, unless it had not begun."""
         running, what = work.running, child.fault or str(how)
         if work.is_recorded:
             self._end(work, None)
         elif child.was_killed or running.stop in (Stop.CANCELLED, Stop.TIME_LIMIT):
-            self._end(work, self._ends.stopped(running))
+            self._end(work, self._outcomes.stopped(running))
         elif work.is_begun:
             self._on_crash()
-            self._end(work, self._ends.died(running, how, what, child.last_words))
+            self._end(work, self._outcomes.died(running, how, what, child.last_output))
         elif work.tries < TRIES and self._closing_at is None:
-            log.warning("a process %s before it began with job %s; trying another", what, running.lease.id)
+            log.warning("a child process %s before job %s began; trying another", what, running.lease.id)
             self._assign(children, work)
         else:
-            self._unstarted(work, f"it {what}", child.last_words)
+            self._unstarted(work, f"it {what}", child.last_output)
 
-    def _unstarted(self, work: ChildAssignment, why: str, last_words: str) -> None:
-        """A job goes back to be run later, and its history says why."""
+    def _unstarted(self, work: ChildAssignment, why: str, last_output: str) -> None:
+        """Give a job back to run later; its history has the reason."""
         self.fault.note(f"no process could be started: {why}", [work.running])
-        self._end(work, self._ends.unstarted(work.running, why, last_words))
+        self._end(work, self._outcomes.unstarted(work.running, why, last_output))
 
     def _end(self, work: ChildAssignment, outcome: Outcome | None) -> None:
         work.child = None
@@ -326,7 +328,7 @@ class ProcessExecutor:
         try:
             self._on_recorded(work.running.lease)
         except Exception:
-            log.exception("the end of job %s could not be told", work.running.lease.id)
+            log.exception("the end of job %s could not be reported", work.running.lease.id)
 
     def _flush(self) -> None:
         if self._ended:
@@ -334,7 +336,7 @@ class ProcessExecutor:
             try:
                 self._on_ended(ended)
             except Exception:
-                log.exception("the ends of %d jobs could not be told", len(ended))
+                log.exception("the ends of %d jobs could not be reported", len(ended))
 
     def _first_message(self) -> Message:
         root = logging.getLogger()
@@ -345,7 +347,7 @@ class ProcessExecutor:
             "argv": sys.argv,
             "main": main_script(),
             "log_level": level,
-            "logs": logs.handed_on(),
+            "logs": logs.options_for_child(),
         }
 
 

@@ -1,8 +1,8 @@
-"""Signals that a process keeps for itself: what it forks has the handlers that were there before.
+"""Signal handlers for one process only: processes that it forks get the earlier handlers back.
 
-A forked child inherits handlers and the descriptor that Python writes signals to. So SIGTERM to a child of a job (``Process.terminate``,
-the end of a ``with multiprocessing.Pool(...)``) did not end the child, and was heard by the worker as if it were meant for it. Programs
-that a job starts are not concerned: the kernel forgets handlers when another program begins.
+A forked child inherits handlers and the descriptor that Python writes signals to. Without this module, SIGTERM to a child of a job
+(``Process.terminate``, the end of a ``with multiprocessing.Pool(...)``) did not end the child, and the worker handled it as its own.
+Programs that a job starts are not affected: the kernel resets handlers when another program begins.
 """
 
 from __future__ import annotations
@@ -14,26 +14,28 @@ from collections.abc import Callable, Iterable
 from types import FrameType
 
 
-def keep(numbers: Iterable[signal.Signals], handler: Callable[[int, FrameType | None], None]) -> None:
-    """Handle these signals in this process only; main thread only, once per process.
+def handle_here(numbers: Iterable[signal.Signals], handler: Callable[[int, FrameType | None], None]) -> None:
+    """Handle these signals in this process only; call this once, on the main thread.
 
-    They wait while a thread forks: a child that is told to end before it has its own handlers is told when it has.
+    The signals are blocked while a thread forks: a child receives them only after its handlers are restored.
     """
     before = {number: signal.signal(number, handler) or signal.SIG_DFL for number in numbers}
     masks = threading.local()
 
-    def hold() -> None:
+    def block() -> None:
         masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, before)
 
-    def let_go() -> None:
+    def unblock() -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, masks.before)
 
-    def give_back() -> None:
-        # The thread that forked is the child's main thread, whatever it was here, so it may do this.
+    def restore() -> None:
+        # The thread that forked is the main thread of the child, so it may set handlers.
         for number, was in before.items():
-            if signal.getsignal(number) is handler:  # nobody else's, and not those of a child's own child
+            if (
+                signal.getsignal(number) is handler
+            ):  # not if other code has replaced it, or an earlier fork restored it
                 signal.set_wakeup_fd(-1)
                 signal.signal(number, was)
-        let_go()
+        unblock()
 
-    os.register_at_fork(before=hold, after_in_parent=let_go, after_in_child=give_back)
+    os.register_at_fork(before=block, after_in_parent=unblock, after_in_child=restore)

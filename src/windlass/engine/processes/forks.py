@@ -1,8 +1,8 @@
-"""Children that a handler forks, and that come back from it.
+"""Ends processes that a handler forks and that return from the handler.
 
-In the child only the thread that forked goes on, with a copy of everything: jobs in line, which it would run a second time, and
-connections, which are the worker's. ``os._exit`` is how such a child ends by itself; one that returns from its handler, raises or calls
-``sys.exit`` is ended here, as a program of its own would be.
+In the child only the thread that forked continues, with a copy of everything: jobs in line, which it would run a second time, and
+connections, which belong to the worker. Such a child should end with ``os._exit``; a child that returns from its handler, raises or calls
+``sys.exit`` is ended here, like a separate program.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from contextlib import suppress
 from typing import NoReturn
 
 
-def leave(error: BaseException | None = None) -> NoReturn:
-    """End a forked child that came back with ``error``, or with an answer that nobody waits for."""
+def exit_child(error: BaseException | None = None) -> NoReturn:
+    """End a forked child that returned from its handler, or raised ``error``."""
     code = 0
-    with suppress(BaseException):  # whatever its exceptions and outputs are: it ends
+    with suppress(BaseException):  # it ends even if its exception or its streams raise
         match error:
             case None:
                 pass
@@ -36,12 +36,12 @@ def leave(error: BaseException | None = None) -> NoReturn:
     os._exit(code)
 
 
-def wandered() -> NoReturn:
-    """End a forked child that was about to go on with jobs of its parent."""
+def exit_stray_child() -> NoReturn:
+    """End a forked child that was about to continue with jobs of its parent."""
     with suppress(BaseException):
         sys.stderr.write(
             "windlass: a job forked, and its child waits on the worker's event loop, where it would run other jobs again; "
-            "it is ended. Use subprocess or multiprocessing, or end the child with os._exit.\n"
+            "the child is ended. Use subprocess or multiprocessing, or end the child with os._exit.\n"
         )
         sys.stderr.flush()
     os._exit(1)

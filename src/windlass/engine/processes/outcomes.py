@@ -1,6 +1,6 @@
-"""What came of a job in a child process, as an outcome: told by the child, or read from how the child died.
+"""The outcome of a job in a child process: from the child's message, or from the way the child died.
 
-Retry policies and time limits are asked here, in the instance, so that a delay comes from one place whatever hosted the job.
+Retry policies and time limits are applied here, in the instance, so that delays are computed in one place for all executors.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from windlass.engine.attempt import AttemptRunner
 from windlass.engine.job_errors import describe
 from windlass.engine.processes.child_process import Exit
-from windlass.engine.processes.exceptions import rebuild, told_by
+from windlass.engine.processes.exceptions import error_of, from_message
 from windlass.engine.processes.wire import Message
 from windlass.engine.running_attempt import RunningAttempt
 from windlass.model import (
@@ -34,15 +34,15 @@ START_AGAIN = timedelta(seconds=5)
 
 
 class ChildOutcomes:
-    """Makes outcomes."""
+    """Makes the outcomes of jobs that ran in child processes."""
 
     def __init__(self, runner: AttemptRunner, *, crash_cap: int, memory_limit: int | None) -> None:
         self._runner = runner
         self._crash_cap = crash_cap
         self._memory_limit = memory_limit
 
-    def told(self, running: RunningAttempt, message: Message) -> Outcome | None:
-        """The outcome of a job whose child told its end."""
+    def reported(self, running: RunningAttempt, message: Message) -> Outcome | None:
+        """The outcome of a job whose child reported its end."""
         phase, lease = running.phase, running.lease
         if phase is None or message["how"] == "recorded":
             return None
@@ -56,30 +56,32 @@ class ChildOutcomes:
             case "refused":
                 error = JobError(type="PayloadError", code=message["code"], message=message["message"])
                 return self._runner.timed(running, Failed(lease, error))
-            case "stopped" if running.stop is None:  # a checkpoint knew it before the engine
+            case "stopped" if (
+                running.stop is None
+            ):  # a checkpoint returned the cancel before the engine received it
                 return self._runner.timed(running, Cancelled(lease, ON_REQUEST))
             case "stopped":
                 return self._runner.raised(running, Stopped())
             case _:
-                return self._raised(running, rebuild(message))
+                return self._raised(running, from_message(message))
 
     def after_end(self, running: RunningAttempt, message: Message) -> None:
-        """Say what a handler did after a transaction had ended its job: a result, or an error, that nobody else will hear of."""
+        """Log the result or error of a handler after a transaction had ended its job: it is not recorded."""
         if message.get("dropped"):
             emit(events.RESULT_DROPPED, lease=running.lease)
-        if (told := message.get("after")) is not None:
-            error = rebuild(told)
-            if not (told["how"] == "stopped" or isinstance(error, STOPPED)):
-                events.raised_after_end(running.lease, told_by(error) or describe(error))
+        if (after := message.get("after")) is not None:
+            error = from_message(after)
+            if not (after["how"] == "stopped" or isinstance(error, STOPPED)):
+                events.raised_after_end(running.lease, error_of(error) or describe(error))
 
     def stopped(self, running: RunningAttempt) -> Outcome | None:
-        """The outcome of a job that was told to stop and did not, so that its process was killed."""
+        """The outcome of a job that was asked to stop and did not, so that its process was killed."""
         if running.stop is None:
             return self._runner.cut_off(running)
         return self._runner.raised(running, Stopped())
 
-    def died(self, running: RunningAttempt, how: Exit, what: str, last_words: str) -> Outcome | None:
-        """The outcome of a job whose process died under it: a crash, counted against it and no other."""
+    def died(self, running: RunningAttempt, how: Exit, what: str, last_output: str) -> Outcome | None:
+        """The outcome of a job whose process died: a crash, which counts for this job only."""
         lease = running.lease
         crashes = lease.crashes + 1
         details: dict[str, Any] = {"signal": how.signal, "exit_code": how.code, "crashes": crashes}
@@ -87,10 +89,10 @@ class ChildOutcomes:
             details["max_rss_bytes"] = how.max_rss
         if self._memory_limit is not None:
             details["memory_limit"] = self._memory_limit
-        error = _process_error("process_died", f"the process that ran this job {what}", last_words, details)
+        error = _process_error("process_died", f"the process that ran this job {what}", last_output, details)
         if crashes < self._crash_cap:
             return self._runner.timed(running, Retried(lease, error, crash_delay(crashes), crashed=True))
-        advice = "look at what it does to its process, then retry it: app.store.jobs.retry(id)"
+        advice = "check what it does to its process, then retry it: app.store.jobs.retry(id)"
         capped = replace(
             error,
             code="crash_cap",
@@ -98,34 +100,38 @@ class ChildOutcomes:
         )
         return self._runner.timed(running, Failed(lease, capped, crashed=True))
 
-    def unstarted(self, running: RunningAttempt, why: str, last_words: str) -> Outcome | None:
-        """The outcome of a job for which there was no process to run it; not its fault, so nothing is counted."""
+    def unstarted(self, running: RunningAttempt, why: str, last_output: str) -> Outcome | None:
+        """The outcome of a job for which no process could be started; not the job's fault, so the attempt is not counted."""
         error = _process_error(
-            "process_start", f"no process could be started for this job: {why}", last_words
+            "process_start", f"no process could be started for this job: {why}", last_output
         )
         return self._runner.timed(running, Retried(running.lease, error, START_AGAIN, counted=False))
 
     def unhostable(self, running: RunningAttempt) -> Outcome | None:
-        """The outcome of a job whose handler no other process can find."""
+        """The outcome of a job whose handler no other process can import."""
         message = (
-            f"the handler of phase {running.lease.phase!r} cannot be found by another process; "
-            "define it at the top of a module, then retry this job: app.store.jobs.retry(id)"
+            f"the handler of phase {running.lease.phase!r} cannot be imported by another process; "
+            "define it at the top level of a module, then retry this job: app.store.jobs.retry(id)"
         )
         error = JobError(type="ConfigError", code="config", message=message)
         return self._runner.timed(running, Failed(running.lease, error))
 
     def _raised(self, running: RunningAttempt, error: BaseException) -> Outcome | None:
         outcome = self._runner.raised(running, error)
-        told = told_by(error)
-        if told is not None and isinstance(outcome, Retried | Failed) and outcome.error == describe(error):
-            return replace(outcome, error=told)
+        described = error_of(error)
+        if (
+            described is not None
+            and isinstance(outcome, Retried | Failed)
+            and outcome.error == describe(error)
+        ):
+            return replace(outcome, error=described)
         return outcome
 
 
 def _process_error(
-    code: str, message: str, last_words: str, details: Mapping[str, Any] | None = None
+    code: str, message: str, last_output: str, details: Mapping[str, Any] | None = None
 ) -> JobError:
     kind = "ProcessDied" if code == "process_died" else "ProcessStartError"
     return JobError(
-        type=kind, code=code, message=message, traceback=last_words or None, details=details or {}
+        type=kind, code=code, message=message, traceback=last_output or None, details=details or {}
     )

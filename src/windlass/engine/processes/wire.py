@@ -1,18 +1,18 @@
-"""What an instance and its child processes say to each other: JSON messages, each behind its length.
+"""The messages between an instance and its child processes: JSON, each after its length.
 
     to the child      init   once: database, log level, limits, the main script
-                      run    a job: its lease, the address of its handler, what follows its phase
+                      run    a job: its lease, the address of its handler, its following phase
                       stop   the job should stop
     to the instance   ready     after init
-                      begun     the job is about to touch its handler: from here on a death counts against it
-                      touch     a sign of life
+                      begun     the handler is about to be called: from here on a death counts as a crash of the job
+                      touch     progress of the job
                       recorded  a transaction of the handler ended the job
                       awaits commit  the job's end is in a transaction that the handler commits itself
-                      duplicate an output of the job was there already
-                      token     a raw token the job was given; it is left out of all that is recorded of it
+                      duplicate an output of the job existed already
+                      token     a raw token that the job was given; it is removed from all that is recorded
                       ended     how the job ended
 
-Never pickle: what a child sends is data, whatever a handler did to the child.
+Never pickle: messages of a child are only data, whatever a handler did to the child.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _LENGTH = struct.Struct("!I")
 
 
 def pack(message: Mapping[str, Any]) -> bytes:
-    """A message as bytes. Plain ASCII, so that text with lone surrogates passes, too."""
+    """Return a message as bytes: ASCII, so that text with lone surrogates passes."""
     body = json.dumps(message, separators=(",", ":")).encode()
     return _LENGTH.pack(len(body)) + body
 
 
 class Frames:
-    """Bytes in, whole messages out; ``ValueError`` for bytes that are no messages."""
+    """Splits a stream of bytes into messages; ``ValueError`` for invalid bytes."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -55,12 +55,12 @@ class Frames:
             message = json.loads(buffer[_LENGTH.size : end])
             del buffer[:end]
             if not isinstance(message, dict):
-                raise ValueError("a message that is no object")
+                raise ValueError("a message that is not an object")
             yield message
 
 
 def lease_facts(lease: Lease) -> Message:
-    """A lease as JSON."""
+    """Return a lease as JSON."""
     return {
         "id": lease.id,
         "token": lease.token,
@@ -81,6 +81,6 @@ def lease_facts(lease: Lease) -> Message:
 
 
 def to_lease(facts: Message) -> Lease:
-    """The lease that ``lease_facts`` described."""
+    """Return the lease that ``lease_facts`` described."""
     moments = {name: datetime.fromisoformat(facts[name]) for name in ("created_at", "ready_at", "claimed_at")}
     return Lease(**{**facts, **moments, "flags": Flag(facts["flags"]), "args_json": Json(facts["args_json"])})

@@ -1,8 +1,8 @@
-"""Gives waiting jobs to idle processors: in phase order, at most three per phase and cycle, round again while there is both.
+"""Gives waiting jobs to idle processors: in phase order, at most three per phase and cycle, in cycles while a phase has both.
 
-The order of the phases is their order in their pipelines, the first phase first: what is begun at the front keeps the rest
-supplied, and no phase starves, because none gets more than its share of a cycle. Where the instance's own limit ends a cycle early, the
-next one goes on there: a limit that frees one place at a time would give each to the first phase.
+Phases have the order of their pipelines, the first phase first: jobs that begin in the first phases supply the later ones, and no phase
+starves, because none gets more than its share of a cycle. If the instance's own limit ends a cycle early, the next cycle continues there:
+otherwise a limit that frees one place at a time would give each place to the first phase.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Assignment = tuple[Processor, Lease]
 
 
 class Coordinator:
-    """Assigns until there is no job that fits an idle processor, or the instance's own limit is reached."""
+    """Assigns jobs until no job fits an idle processor, or the instance's own limit is reached."""
 
     def __init__(
         self,
@@ -38,21 +38,21 @@ class Coordinator:
         self._order = tuple(order)
         self._per_cycle = per_cycle
         self._limit = limit
-        self._last: str | None = None  # the phase that was given something last
-        self._had = 0  # and how much in its turn
+        self._last: str | None = None  # the phase that was given jobs last
+        self._had = 0  # and how many in its turn
 
     def assign(self, most: int | None = None) -> list[Assignment]:
-        """All assignments that are possible now, in the order they were made; ``most`` of them, where that was asked of ``ready`` before."""
+        """Make all assignments that are possible now, in order; at most ``most``, if given (a result of ``ready``)."""
         made: list[Assignment] = []
         room = self.room() if most is None else most
         while room > 0:
             ready = [phase for phase in self._order if self._queue.size(phase) and self._pools[phase].free]
             if not ready:
                 break
-            # Where only one phase has both, its turns follow each other: all at once comes to the same.
-            is_alone = len(ready) == 1
+            # If only one phase has both, all its turns are made at once.
+            is_only_one = len(ready) == 1
             for phase in ready if self._limit is None else self._in_turn(ready):
-                room -= self._cycle(phase, room if is_alone else min(self._share(phase), room), made)
+                room -= self._cycle(phase, room if is_only_one else min(self._share(phase), room), made)
         return made
 
     def _in_turn(self, ready: Sequence[str]) -> Sequence[str]:
@@ -78,12 +78,12 @@ class Coordinator:
         return len(leases)
 
     def ready(self) -> int:
-        """How many jobs that wait can begin now."""
+        """How many of the waiting jobs can begin now."""
         fitting = sum(min(pool.free, self._queue.size(phase)) for phase, pool in self._pools.items())
         return min(fitting, self.room())
 
     def room(self) -> int:
-        """How many jobs could begin now, if there were as many."""
+        """How many jobs could begin now if enough were waiting."""
         free = sum(pool.free for pool in self._pools.values())
         if self._limit is None:
             return free

@@ -1,8 +1,8 @@
 """The processors of one phase in one instance: named, and each idle, busy or in error.
 
 A pool has no lock of its own: several threads use it, all under the lock of the workload (``workload.py``). A processor in error holds a
-job that outran its time limit. It is idle again once the job has stopped; where the job does not stop, a fresh processor of the same name
-takes its place, so that the pool keeps its size, and the one in error is listed until its job ends.
+job that exceeded its time limit. It is idle again once the job has stopped; if the job does not stop, a new processor of the same name
+replaces it, so that the pool keeps its size, and the one in error is listed until its job ends.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class PoolReport:
 
 @dataclass(slots=True)
 class Pool:
-    """Processors named ``<phase>-processor-1…``; hands out idle ones and takes them back."""
+    """Processors named ``<phase>-processor-1…``; assigns jobs to idle ones."""
 
     phase: str
     size: int = SIZE
@@ -47,11 +47,11 @@ class Pool:
         return len(self._idle)
 
     def assign(self, lease: Lease) -> Processor:
-        """Give a job to an idle processor; the caller made sure there is one."""
+        """Give a job to an idle processor; the caller ensures that there is one."""
         return self.assign_many([lease])[0]
 
     def assign_many(self, leases: Sequence[Lease]) -> list[Processor]:
-        """Give jobs to idle processors; the caller made sure there are as many."""
+        """Give jobs to idle processors; the caller ensures that there are enough."""
         now, idle, busy = self.monotonic(), self._idle, ProcessorState.BUSY
         made = []
         for lease in leases:
@@ -63,7 +63,7 @@ class Pool:
         return made
 
     def release(self, processor: Processor) -> None:
-        """A processor is finished with its job. One that was replaced meanwhile is forgotten."""
+        """Make a processor idle whose job ended. A processor that was replaced meanwhile is ignored."""
         if processor.state is not ProcessorState.BUSY and (
             processor.state is ProcessorState.IDLE or processor in self._lost
         ):
@@ -72,11 +72,11 @@ class Pool:
         self._idle.append(processor)
 
     def fail(self, processor: Processor) -> None:
-        """A processor's job outran its time limit: in error until the job has stopped."""
+        """Put a processor in error whose job exceeded its time limit, until the job has stopped."""
         processor.state = ProcessorState.ERROR
 
     def replace(self, processor: Processor) -> Processor:
-        """Put a processor in error and a fresh one of the same name in its place."""
+        """Put a processor in error, and replace it by a new one of the same name."""
         processor.state = ProcessorState.ERROR
         self._lost.append(processor)
         fresh = Processor(processor.phase, processor.number)
@@ -90,9 +90,9 @@ class Pool:
         return PoolReport(idle=len(self._idle), busy=busy, in_error=in_error)
 
     def forget(self, processor: Processor) -> None:
-        """A replaced processor's job has ended after all."""
+        """Remove a replaced processor whose job has ended."""
         self._lost.remove(processor)
 
     def __iter__(self) -> Iterator[Processor]:
-        """All processors, and those that were replaced and still run their job."""
+        """All processors, including replaced ones that still run their job."""
         return iter([*self._processors, *self._lost])

@@ -1,7 +1,7 @@
 """Claimed jobs that wait in memory for a processor, per phase.
 
-It takes a job or refuses it, and says which of the four refusals it was; the step thread, which offers jobs, then releases the claim of a
-refused one at once. The queue has no lock of its own: several threads use it, all under the lock of the workload (``workload.py``).
+The queue accepts a job or refuses it with one of four reasons; the step thread, which offers jobs, releases the claim of a refused job at
+once. The queue has no lock of its own: several threads use it, all under the lock of the workload (``workload.py``).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ CAPACITY = 1000
 
 
 class Refusal(StrEnum):
-    """Why a job was not taken."""
+    """Why a job was refused."""
 
     QUEUED_HERE = "already queued in this phase"
     PROCESSING = "being processed"
@@ -34,7 +34,7 @@ class Queue:
         self._processing: set[str] = set()
 
     def offer(self, lease: Lease) -> Refusal | None:
-        """Take a claimed job, or say why not."""
+        """Add a claimed job; returns the reason if it is refused."""
         place = self._place.get(lease.id)
         if place is not None:
             return Refusal.QUEUED_HERE if place == lease.phase else Refusal.QUEUED_ELSEWHERE
@@ -48,7 +48,7 @@ class Queue:
         return None
 
     def take_many(self, phase: str, most: int) -> list[Lease]:
-        """Take out up to ``most`` jobs of a phase, which count as being processed until ``done``."""
+        """Remove up to ``most`` jobs of a phase; they count as being processed until ``done``."""
         waiting = self._waiting.get(phase)
         if not waiting:
             return []
@@ -60,11 +60,11 @@ class Queue:
         return taken
 
     def done(self, job_id: str) -> None:
-        """A processor is finished with a job, whatever came of it."""
+        """Note that a job is no longer processed."""
         self._processing.discard(job_id)
 
     def drop(self, job_id: str, token: int) -> Lease | None:
-        """Take a waiting job out, because it was cancelled; one that is held under another token stays."""
+        """Remove a waiting job that was cancelled; a job that is held under another token stays."""
         phase = self._place.get(job_id)
         if phase is None:
             return None
@@ -77,7 +77,7 @@ class Queue:
         return lease
 
     def drain(self, phases: Iterable[str] | None = None) -> list[Lease]:
-        """Take out everything that waits, in these phases or in all, to give it back."""
+        """Remove all waiting jobs of these phases, or of all, to give them back."""
         leases: list[Lease] = []
         for phase in list(self._waiting) if phases is None else phases:
             waiting = self._waiting[phase]

@@ -1,7 +1,7 @@
-"""What this instance holds in memory, what runs, and on which processor.
+"""The jobs that this instance holds in memory and runs, and their processors.
 
-Every thread of the engine comes here (the step thread brings claimed jobs, executors bring ended ones, the watchdog and the listener
-stop some), so everything happens under one lock, in calls that handle many jobs at once and never wait for anything.
+Every thread of the engine calls it (the step thread adds claimed jobs, executors report ended ones, the watchdog and the listener
+stop some), so every call holds one lock, handles many jobs at once and never blocks.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from windlass.settings import Settings
 
 _STARTED, _SUSPECT = int(Flag.STARTED), int(Flag.SUSPECT)
 _RECOVERED = int(Flag.SUSPECT | Flag.RECOVERED)
-MOST_ALONE = 4
-"""Suspects that run at once, each in a process of its own. Those that wait for a place hold no processor: other jobs go on beside them.
-One whose handler no other process can find counts as well, though it runs beside the others: the fewer of them run at once, the fewer are
+MAX_ISOLATED = 4
+"""Suspects that run at once, each in its own process. Suspects that wait for a place occupy no processor, so other jobs run meanwhile. A
+suspect whose handler no other process can import counts as well, though it runs beside other jobs: the fewer run at once, the fewer are
 charged with the death of their instance."""
-MOST_APART = 2 * MOST_ALONE
-"""Suspects that wait for a place in this instance. What a claim brings beyond them is given back, and while one waits no more are claimed:
-other instances may have places for them."""
+MAX_WAITING_SUSPECTS = 2 * MAX_ISOLATED
+"""Suspects that wait for a place in this instance. Further ones are given back, and no more are claimed while one waits: other instances
+may have places for them."""
 CLAIMS_KEPT = 10_000
-and_ = int.__and__  # a Flag's own costs a microsecond
+and_ = int.__and__  # the operator of a Flag takes a microsecond
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What a phase can take: jobs that start at once, how many more may wait in memory, and whether suspects may be among them."""
+    """The room of a phase: jobs that can start at once, how many more can wait in memory, and whether they may be suspects."""
 
     starting: int
     busy: int
@@ -70,20 +70,22 @@ class Workload:
             self._queue, self._pools, list(phases), per_cycle=settings.per_cycle, limit=self._limit
         )
         self._running: dict[str, RunningAttempt] = {}
-        self._alone = 0
-        self._apart: dict[str, Lease] = {}  # suspects that wait for a place, the oldest first
-        self._surplus: list[Lease] = []  # suspects beyond those, to be given back
-        self._without: set[str] = set()  # phases of which no suspects were claimed, because some waited
-        self.has_news = False
-        """Whether ``suspects`` has something to tell."""
+        self._isolated = 0
+        self._suspects: dict[str, Lease] = {}  # suspects that wait for a place, the oldest first
+        self._surplus: list[Lease] = []  # further suspects, to be given back
+        self._without_suspects: set[str] = (
+            set()
+        )  # phases of which no suspects were claimed, because some waited
+        self.suspects_changed = False
+        """Whether ``take_surplus`` has something to return."""
         self._claimed: dict[int, float] = {}
         self._lock = threading.Lock()
         self._closed = False
 
-    # ------------------------------------------------------------------ jobs come and go
+    # ------------------------------------------------------------------ beginning and ending
 
     def offer(self, leases: Iterable[Lease]) -> list[tuple[Lease, Refusal]]:
-        """Take claimed jobs in; answers those that were refused and why."""
+        """Add claimed jobs; returns the refused ones with the reason of each."""
         refused = []
         now, offer = self._monotonic(), self._queue.offer
         token = None
@@ -98,20 +100,20 @@ class Workload:
         return refused
 
     def _note_claim(self, token: int, now: float) -> None:
-        """When a batch came, for the waiting times of its jobs; forgotten when many more have come since."""
+        """Note when a batch was claimed, for the waiting times of its jobs; only the last 10,000 are kept."""
         self._claimed[token] = now
         if len(self._claimed) > CLAIMS_KEPT:
             del self._claimed[next(iter(self._claimed))]
 
     def assign(self) -> list[RunningAttempt]:
-        """Give waiting jobs to idle processors, as the coordinator says."""
+        """Give waiting jobs to idle processors, in the order of the coordinator."""
         with self._lock:
             return self._assign()
 
     def _assign(self) -> list[RunningAttempt]:
         if self._closed:
             return []
-        made = self._let_in() if self._apart else []
+        made = self._start_suspects() if self._suspects else []
         now, phases, running, claimed = self._monotonic(), self._phases, self._running, self._claimed
         is_done = False
         while not is_done:
@@ -120,55 +122,55 @@ class Workload:
                 self._coordinator.assign() if self._places is None else self._bounded(self._places)
             ):
                 phase = phases[lease.phase]
-                is_alone = and_(lease.flags, _SUSPECT) != 0 and phase.where is not Where.PROCESS
-                if is_alone:
-                    if self._alone >= MOST_ALONE:
-                        self._set_apart(lease)
+                is_isolated = and_(lease.flags, _SUSPECT) != 0 and phase.where is not Where.PROCESS
+                if is_isolated:
+                    if self._isolated >= MAX_ISOLATED:
+                        self._delay_suspect(lease)
                         self._pools[lease.phase].release(processor)
                         if self._places is not None:
                             self._places.give_back(1)
                         is_done = False  # the processor is for another job
                         continue
-                    self._alone += 1
+                    self._isolated += 1
                 at = claimed.get(lease.token, now)
-                started = RunningAttempt(lease, phase, processor, at, now, is_alone)
+                started = RunningAttempt(lease, phase, processor, at, now, is_isolated)
                 running[lease.id] = started
                 made.append(started)
         return made
 
     def _bounded(self, places: Places) -> list[Assignment]:
-        """The assignments for which there is a place among all that run jobs in this process."""
+        """The assignments for which the process has a free place."""
         return self._coordinator.assign(places.take(self._coordinator.ready()))
 
-    def _set_apart(self, lease: Lease) -> None:
-        """Have a suspect wait for a place, or leave where enough of them do."""
-        if len(self._apart) < MOST_APART:
-            self._apart[lease.id] = lease
-            self._without.add(lease.phase)
+    def _delay_suspect(self, lease: Lease) -> None:
+        """Make a suspect wait for a place, or give it back if enough of them wait."""
+        if len(self._suspects) < MAX_WAITING_SUSPECTS:
+            self._suspects[lease.id] = lease
+            self._without_suspects.add(lease.phase)
         else:
             self._queue.done(lease.id)
             self._surplus.append(lease)
-            self.has_news = True
+            self.suspects_changed = True
 
-    def suspects(self) -> tuple[list[Lease], list[str]]:
-        """The suspects to give back, and, once none waits any more, the phases to look for others in."""
+    def take_surplus(self) -> tuple[list[Lease], list[str]]:
+        """The suspects to give back, and, once none waits any more, the phases from which suspects can be claimed again."""
         with self._lock:
-            self.has_news = False
+            self.suspects_changed = False
             surplus, self._surplus = self._surplus, []
-            return surplus, [] if self._apart else sorted(self._without)
+            return surplus, [] if self._suspects else sorted(self._without_suspects)
 
-    def _let_in(self) -> list[RunningAttempt]:
-        """Suspects that wait, for the places that became free; before all others, for they have waited longest."""
+    def _start_suspects(self) -> list[RunningAttempt]:
+        """Start waiting suspects on free places; before all other jobs, because they have waited longest."""
         made = []
         now = self._monotonic()
-        for lease in list(self._apart.values()):
+        for lease in list(self._suspects.values()):
             is_full = self._limit is not None and len(self._running) >= self._limit
-            if self._alone >= MOST_ALONE or is_full:
+            if self._isolated >= MAX_ISOLATED or is_full:
                 break
             pool = self._pools[lease.phase]
             if pool.free and (self._places is None or self._places.take(1)):
-                self._no_longer_apart(lease)
-                self._alone += 1
+                self._remove_suspect(lease)
+                self._isolated += 1
                 at = self._claimed.get(lease.token, now)
                 started = RunningAttempt(lease, self._phases[lease.phase], pool.assign(lease), at, now, True)
                 self._running[lease.id] = started
@@ -176,7 +178,7 @@ class Workload:
         return made
 
     def end(self, ended: Sequence[RunningAttempt]) -> tuple[list[bool], list[RunningAttempt]]:
-        """Jobs came to their end: whether each was still ours to end, and what runs next on the freed processors."""
+        """End jobs; returns for each whether it was still held here, and the jobs that run next on the freed processors."""
         with self._lock:
             firsts = [self._end(running) for running in ended]
             return firsts, self._assign()
@@ -187,8 +189,8 @@ class Workload:
             pool.forget(running.processor)
             return False
         running.is_over = True
-        if running.is_alone:
-            self._alone -= 1
+        if running.is_isolated:
+            self._isolated -= 1
         pool.release(running.processor)
         if self._running.get(running.lease.id) is running:
             del self._running[running.lease.id]
@@ -197,8 +199,8 @@ class Workload:
             self._places.leave()
         return True
 
-    def turn_away(self, unstarted: Sequence[RunningAttempt]) -> list[Lease]:
-        """Jobs could not be started: they and all that waits in their phases leave; returns what is to be given back."""
+    def reject(self, unstarted: Sequence[RunningAttempt]) -> list[Lease]:
+        """Remove jobs that could not be started and all that wait in their phases; returns the jobs to give back."""
         with self._lock:
             leases = [running.lease for running in unstarted if self._end(running)]
             return leases + self._queue.drain({lease.phase for lease in leases})
@@ -206,7 +208,7 @@ class Workload:
     # ------------------------------------------------------------------ stopping
 
     def stop(self, running: RunningAttempt, reason: Stop) -> bool:
-        """Note that a running job should stop; False if it ended, or was told before. One that was cancelled may take its time, but not
+        """Note that a running job should stop; False if it ended, or was asked before. A cancelled job may continue for a while, but not
         beyond its lease."""
         with self._lock:
             is_worse = reason is Stop.LEASE_LOST and running.stop is Stop.CANCELLED
@@ -221,13 +223,13 @@ class Workload:
         return True
 
     def give_up(self, running: RunningAttempt) -> bool:
-        """A job that does not stop: its processor is put in error and replaced; what it still does changes nothing."""
+        """Give up a job that does not stop: its processor is put in error and replaced; its later end is ignored."""
         with self._lock:
             if running.is_over:
                 return False
             running.is_over = True
-            if running.is_alone:
-                self._alone -= 1
+            if running.is_isolated:
+                self._isolated -= 1
             self._pools[running.processor.phase].replace(running.processor)
             if self._running.get(running.lease.id) is running:
                 del self._running[running.lease.id]
@@ -237,41 +239,41 @@ class Workload:
             return True
 
     def find(self, job_id: str, token: int) -> RunningAttempt | Lease | None:
-        """A job by id, as it is held under this token: running, or taken out of the queue if it only waits."""
+        """Find the job that is held under this token: a running one, or a waiting one, which is removed from the queue."""
         with self._lock:
             running = self._running.get(job_id)
             if running is not None:
                 return running if running.lease.token == token else None
-            apart = self._apart.get(job_id)
-            if apart is not None:
-                return self._leave(apart) if apart.token == token else None
+            suspect = self._suspects.get(job_id)
+            if suspect is not None:
+                return self._leave(suspect) if suspect.token == token else None
             return self._queue.drop(job_id, token)
 
     def clear(self) -> list[Lease]:
-        """Take out everything that waits, to give it back."""
+        """Remove all waiting jobs, to give them back."""
         with self._lock:
             surplus, self._surplus = self._surplus, []
-            return [*map(self._leave, list(self._apart.values())), *surplus, *self._queue.drain()]
+            return [*map(self._leave, list(self._suspects.values())), *surplus, *self._queue.drain()]
 
     def _leave(self, lease: Lease) -> Lease:
-        """Take out a suspect that waits for a place."""
-        self._no_longer_apart(lease)
+        """Remove a suspect that waits for a place."""
+        self._remove_suspect(lease)
         self._queue.done(lease.id)
         return lease
 
-    def _no_longer_apart(self, lease: Lease) -> None:
-        del self._apart[lease.id]
-        self.has_news = self.has_news or not self._apart
+    def _remove_suspect(self, lease: Lease) -> None:
+        del self._suspects[lease.id]
+        self.suspects_changed = self.suspects_changed or not self._suspects
 
     def close(self) -> None:
-        """Start nothing from here on."""
+        """Start no more jobs."""
         with self._lock:
             self._closed = True
 
-    # ------------------------------------------------------------------ looking
+    # ------------------------------------------------------------------ state
 
     def room(self, phase: str) -> Room:
-        """How much a phase can take now."""
+        """The room of a phase now."""
         with self._lock:
             pool, waiting = self._pools[phase], self._queue.size(phase)
             busy = pool.size - pool.free
@@ -279,19 +281,17 @@ class Workload:
             size = pool.size
             if self._limit is not None:
                 free = min(free, max(0, self._limit - len(self._running)))
-                size = min(size, busy + max(1, self._limit - len(self._running)))  # one waits for its turn
+                size = min(size, busy + max(1, self._limit - len(self._running)))  # one may wait for a place
             left = self._queue.room(phase)
-            if self._apart:
-                self._without.add(phase)
-            elif self._without and phase in self._without:
-                self._without.discard(phase)
-                left = min(
-                    left, MOST_APART
-                )  # there were more suspects than places: a whole batch of them may come
-            return Room(max(0, free - waiting), busy, waiting, size, left, not self._apart)
+            if self._suspects:
+                self._without_suspects.add(phase)
+            elif self._without_suspects and phase in self._without_suspects:
+                self._without_suspects.discard(phase)
+                left = min(left, MAX_WAITING_SUSPECTS)  # a whole batch of suspects may be claimed
+            return Room(max(0, free - waiting), busy, waiting, size, left, not self._suspects)
 
     def running_one(self, lease: Lease) -> RunningAttempt | None:
-        """The running attempt of this very lease."""
+        """The running attempt of this lease."""
         running = self._running.get(lease.id)
         return running if running is not None and running.lease.token == lease.token else None
 
@@ -302,14 +302,14 @@ class Workload:
     @property
     def is_empty(self) -> bool:
         with self._lock:
-            return not (self._running or self._apart or self._surplus or len(self._queue))
+            return not (self._running or self._suspects or self._surplus or len(self._queue))
 
     def report(self) -> dict[str, tuple[PoolReport, int]]:
-        """For each phase its processors by state and how many jobs wait in memory."""
+        """For each phase its processors by state, and how many jobs wait in memory."""
         with self._lock:
-            apart = Counter(lease.phase for lease in self._apart.values())
+            waiting_suspects = Counter(lease.phase for lease in self._suspects.values())
             return {
-                name: (pool.report(), self._queue.size(name) + apart[name])
+                name: (pool.report(), self._queue.size(name) + waiting_suspects[name])
                 for name, pool in self._pools.items()
             }
 
@@ -318,8 +318,8 @@ class Workload:
         return {name: waiting for name, (_, waiting) in self.report().items()}
 
     def processors(self) -> list[tuple[str, str, str | None, float]]:
-        """Each processor: name, state, the job it runs, and for how many seconds. One that was replaced while its job still runs is listed
-        as well, in error, under the name that its successor has, too."""
+        """Each processor: name, state, the job it runs, and for how many seconds. A processor that was replaced
+        while its job still runs is listed as well, in error, under the same name as its successor."""
         now = self._monotonic()
         with self._lock:
             return [
@@ -335,7 +335,7 @@ class Workload:
 
 
 def needs_start(lease: Lease) -> bool:
-    """Whether it must be durable that this job runs before it does: where it met a death before, so that the next one is charged to those
-    that were entered and to no other; and where it may be run once only."""
+    """Whether the start of this job must be stored before it runs: if an instance died with it before, so that the next death is charged to
+    started jobs only; and if it has a single attempt."""
     flags = lease.flags
     return and_(flags, _RECOVERED) != 0 or (lease.max_attempts == 1 and not and_(flags, _STARTED))

@@ -1,4 +1,4 @@
-"""Progress for people: bars that move on a terminal, a line a second elsewhere."""
+"""Shows progress: bars on a terminal, a line a second elsewhere."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from windlass.cli.exit_codes import say
 
-SPEAK_EVERY = 1.0
+SHOW_EVERY = 1.0
 
 
 class Bars:
@@ -22,16 +22,16 @@ class Bars:
         self._progress: Any = None
         self._tasks: dict[str, Any] = {}
         self._values: dict[str, tuple[int, int]] = {}
-        self._speak_at = 0.0
+        self._show_at = 0.0
 
     def show(self, name: str, done: int, total: int, *, rate: float | None = None) -> None:
-        """Move a bar."""
+        """Show the progress of a bar."""
         self._values[name] = (done, total)
         if self._progress is not None:
-            told = f"{rate:,.0f}/s" if rate else ""
-            self._progress.update(self._tasks[name], completed=done, total=total, rate=told)
-        elif time.monotonic() >= self._speak_at and len(self._values) == len(self._names):
-            self._speak_at = time.monotonic() + SPEAK_EVERY
+            shown = f"{rate:,.0f}/s" if rate else ""
+            self._progress.update(self._tasks[name], completed=done, total=total, rate=shown)
+        elif time.monotonic() >= self._show_at and len(self._values) == len(self._names):
+            self._show_at = time.monotonic() + SHOW_EVERY
             say("   ".join(f"{label} {value:,}/{of:,}" for label, (value, of) in self._values.items()))
 
     def __enter__(self) -> Self:
@@ -57,5 +57,5 @@ class Bars:
         if self._progress is not None:
             self._progress.stop()
         elif self._values:
-            self._speak_at = 0.0
+            self._show_at = 0.0
             say("   ".join(f"{label} {value:,}/{of:,}" for label, (value, of) in self._values.items()))

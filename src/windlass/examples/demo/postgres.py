@@ -1,4 +1,4 @@
-"""A PostgreSQL for the demonstration, from whatever programs this machine has."""
+"""A private PostgreSQL for the demonstration, from the programs on this machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from windlass.store.migrate import migrate
 
 @contextmanager
 def private_postgres() -> Iterator[str]:
-    """The URL of a migrated database on a server of our own; both vanish afterwards."""
+    """The URL of a migrated database on a private server; both are removed afterwards."""
     found = find_postgres()
     if not found:
         raise StoreUnreachableError(

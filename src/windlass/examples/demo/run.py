@@ -1,4 +1,4 @@
-"""One run of the demonstration, from the orders to the count of what was really done."""
+"""One run of the demonstration: enqueues orders, runs workers, and counts the effects."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from windlass.examples.parcels.orders import KIND, NOT_WANTED, PACK, SHIP, day_o
 from windlass.features import Store, open_store
 from windlass.model import Counts, Job, JobFilter, State
 
-LOOK_EVERY = 0.1
-SPEAK_EVERY = 1.0
+CHECK_EVERY = 0.1
+SHOW_EVERY = 1.0
 KILL_AT = 0.3
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a run came to."""
+    """The result of a run."""
 
     states: Mapping[str, int]
     reached_ship: int
@@ -36,7 +36,7 @@ class Facts:
 
     @property
     def missing(self) -> int:
-        """Phases that the jobs say were done and that have no entry."""
+        """Phases that jobs completed and that have no entry."""
         expected = {PACK: self.reached_ship, SHIP: self.states[State.COMPLETED]}
         return sum(abs(count - self.entries.get(phase, 0)) for phase, count in expected.items())
 
@@ -58,7 +58,7 @@ class Facts:
 
 
 class Demo:
-    """Enqueues a round (or goes on with one that was left), runs workers until it is done, and counts."""
+    """Enqueues a round (or continues an unfinished one), runs workers until it is done, and counts."""
 
     def __init__(self, url: str, parcels: int) -> None:
         self._url = url
@@ -75,11 +75,11 @@ class Demo:
             return self._count(store, round_name, killed, time.monotonic() - began)
 
     def _round(self, store: Store) -> str:
-        """The round to work on: the one that was not finished, or a new one."""
+        """The round to work on: the unfinished one, or a new one."""
         newest = store.jobs.list(JobFilter(kind=KIND), limit=1).jobs
         left = _unfinished(store)
         if newest and left:
-            say(f"going on with {left:,} unfinished jobs of an earlier run")
+            say(f"continuing with {left:,} unfinished jobs of an earlier run")
             return newest[0].correlation_id
         name = f"parcels {datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%f}"
         orders = day_of(name, self._parcels)
@@ -91,20 +91,20 @@ class Demo:
         return name
 
     def _work(self, store: Store, total: int) -> int:
-        """Run workers until nothing is left; answers how many were killed."""
+        """Run workers until no job is left; returns how many workers were killed."""
         left, began = _unfinished(store), time.monotonic()
-        at_start, has_spoken = left, False
+        at_start, is_reported = left, False
         with Workers(self._url) as workers, _ProgressLine() as line:
             workers.start()
             while left:
                 workers.check()
-                if workers.killed and not has_spoken:
-                    has_spoken = True
-                    line.interrupt(f"killed worker pid {workers.killed}; the others take over what it held")
+                if workers.killed and not is_reported:
+                    is_reported = True
+                    line.interrupt(f"killed worker pid {workers.killed}; the others take over its jobs")
                 if left <= at_start * (1 - KILL_AT):
                     workers.kill_one()
                 line.show(_progress(store.phases.counts(), total, left, time.monotonic() - began))
-                time.sleep(LOOK_EVERY)
+                time.sleep(CHECK_EVERY)
                 left = _unfinished(store)
             return int(workers.killed is not None)
 
@@ -154,18 +154,18 @@ class _ProgressLine:
     def __init__(self) -> None:
         self._live = sys.stderr.isatty()
         self._width = 0
-        self._speak_at = 0.0
+        self._show_at = 0.0
 
     def show(self, text: str) -> None:
         if self._live:
             print(f"\r{text.ljust(self._width)}", end="", file=sys.stderr, flush=True)
             self._width = len(text)
-        elif time.monotonic() >= self._speak_at:
-            self._speak_at = time.monotonic() + SPEAK_EVERY
+        elif time.monotonic() >= self._show_at:
+            self._show_at = time.monotonic() + SHOW_EVERY
             say(text)
 
     def interrupt(self, text: str) -> None:
-        """Say something that stays."""
+        """Show a line that stays."""
         self._end()
         say(text)
 

@@ -1,6 +1,6 @@
 """One run of the main demonstration: pages through three phases, a report in chunks, a summary that waits for it.
 
-The engine runs in this process. Ctrl-C stops it in order; the next start goes on with what is left in the file.
+The engine runs in this process. Ctrl-C stops it in order; the next start continues with the unfinished jobs in the file.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from windlass.examples.visibility.tables import Tables
 from windlass.features import Store
 from windlass.model import Job, JobFilter, State
 
-LOOK_EVERY = 0.1
+CHECK_EVERY = 0.1
 LABELS = ("website-analysis", "prompt-forming", "model-analysis")
 KINDS = ("site-visibility", "hours-report", "summary")
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a round came to."""
+    """The result of a round."""
 
     states: dict[str, int]
     outputs: int
@@ -41,7 +41,7 @@ class Facts:
 
     @property
     def is_right(self) -> bool:
-        """Everything completed, each page with both outputs, each record once."""
+        """Whether all jobs completed, each page with both outputs, each record once."""
         jobs = len(PAGES) + 2
         return (
             self.states == {State.COMPLETED: jobs}
@@ -57,28 +57,28 @@ class Facts:
 
 
 def run(url: str) -> tuple[Facts | None, ExitCode]:
-    """Run a round to its end, or until interrupted; no facts where it was."""
+    """Run a round to its end, or until it is interrupted; returns no facts then."""
     os.environ["WINDLASS_DATABASE_URL"] = url
     began = time.monotonic()
     try:
-        store = app.store  # it makes the file, and says why it cannot
+        store = app.store  # makes the file, or raises
         Tables.create(url)
-        with servers() as (site, model), _interrupts() as told:
+        with servers() as (site, model), _interrupts() as stopping:
             os.environ["WINDLASS_DEMO_SITE"], os.environ["WINDLASS_DEMO_MODEL"] = site, model
             say(f"pages on {site}, a model on {model}")
             name = _round(store)
             engine = app.worker(grace=3.0, lease=6.0, heartbeat=2.0, margin=1.0, recovery=1.0)
             engine.start()
             try:
-                _watch(store, name, told)
+                _watch(store, name, stopping)
             finally:
                 engine.stop()
-        if told.is_set():
-            stays = url.startswith("sqlite:")  # the private PostgreSQL vanishes
+        if stopping.is_set():
+            stays = url.startswith("sqlite:")  # a private PostgreSQL is removed
             say(
-                "stopped; what is left goes on with the next start"
+                "stopped; the next start continues with the unfinished jobs"
                 if stays
-                else "stopped, and its database is gone"
+                else "stopped, and its database is removed"
             )
             return None, ExitCode.INTERRUPTED
         return _count(store, name, time.monotonic() - began), ExitCode.DONE
@@ -87,10 +87,10 @@ def run(url: str) -> tuple[Facts | None, ExitCode]:
 
 
 def _round(store: Store) -> str:
-    """The round to work on: the one that was left, or a new one."""
+    """The round to work on: the unfinished one, or a new one."""
     left = [job for job in _jobs(store) if not job.state.is_final]
     if left:
-        say(f"going on with {len(left)} unfinished jobs of an earlier run")
+        say(f"continuing with {len(left)} unfinished jobs of an earlier run")
         return left[0].correlation_id
     name = f"demo {datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%f}"
     options = {"correlation_id": name}
@@ -101,14 +101,14 @@ def _round(store: Store) -> str:
     return name
 
 
-def _watch(store: Store, name: str, told: threading.Event) -> None:
+def _watch(store: Store, name: str, stopping: threading.Event) -> None:
     with Bars([*LABELS, "report", "summary"]) as bars:
         while True:
             jobs = _jobs(store, name)
             _show(store, bars, jobs)
-            if told.is_set() or all(job.state.is_final for job in jobs):
+            if stopping.is_set() or all(job.state.is_final for job in jobs):
                 return
-            told.wait(LOOK_EVERY)
+            stopping.wait(CHECK_EVERY)
 
 
 def _show(store: Store, bars: Bars, jobs: list[Job]) -> None:
@@ -126,7 +126,7 @@ def _show(store: Store, bars: Bars, jobs: list[Job]) -> None:
 
 
 def _place(job: Job) -> int:
-    """How many phases a page has behind it."""
+    """How many phases a page has completed."""
     if job.state.is_final:
         return len(LABELS)
     return LABELS.index(job.phase.partition(":")[2])
@@ -154,18 +154,18 @@ def _jobs(store: Store, name: str | None = None) -> list[Job]:
 
 @contextmanager
 def _interrupts() -> Iterator[threading.Event]:
-    """An event that is set by Ctrl-C or SIGTERM, once; a second one is Python's own business."""
-    told = threading.Event()
+    """An event that the first Ctrl-C or SIGTERM sets; Python handles a second one."""
+    stopping = threading.Event()
     before: dict[int, Any] = {}
 
-    def hear(number: int, _frame: object) -> None:
-        told.set()
+    def stop(number: int, _frame: object) -> None:
+        stopping.set()
         signal.signal(number, signal.SIG_DFL)
 
     for one in (signal.SIGINT, signal.SIGTERM):
-        before[one] = signal.signal(one, hear)
+        before[one] = signal.signal(one, stop)
     try:
-        yield told
+        yield stopping
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -1,4 +1,4 @@
-"""The worker processes of the demonstration: started, watched, one of them killed at a bad moment."""
+"""The worker processes of the demonstration; one of them is killed while it holds jobs."""
 
 from __future__ import annotations
 
@@ -19,30 +19,28 @@ from windlass.errors import WindlassError
 
 WORKERS = 3
 STOP_SECONDS = 5.0
-WORTH_KILLING = 3  # jobs in hand
+WORTH_KILLING = 3  # jobs that it holds
 
 
 class Workers:
-    """Three processes that end with the block, whatever happens in it; the kernel sees to it if we are killed."""
+    """Three processes that end with the block, also after an error; the kernel ends them if this process is killed."""
 
     def __init__(self, url: str) -> None:
         self._url = url
         self._processes: list[subprocess.Popen[bytes]] = []
-        self._last_words: list[deque[str]] = []
+        self._last_lines: list[deque[str]] = []
         self._readers: list[threading.Thread] = []
         self._may_kill = threading.Event()
         self._killing = threading.Lock()
         self.killed: int | None = None
 
     def start(self) -> None:
-        """Start them. Inside the block: a signal that comes meanwhile stops those that are there."""
-        environment = {
-            **os.environ,
-            "WINDLASS_DATABASE_URL": self._url,
-        }  # no argument: it may hold a password
+        """Start them. Call it inside the block, so that a signal during the start stops the processes that run."""
+        # Not an argument: it may contain a password.
+        environment = {**os.environ, "WINDLASS_DATABASE_URL": self._url}
         command = [sys.executable, "-m", "windlass.examples.parcels.worker"]
         for number in range(WORKERS):
-            self._last_words.append(deque(maxlen=5))
+            self._last_lines.append(deque(maxlen=5))
             self._processes.append(process.start(command, env=environment, output=subprocess.PIPE))
             reader = threading.Thread(target=self._read, args=(number,), daemon=True)
             reader.start()
@@ -50,17 +48,17 @@ class Workers:
         say(f"workers: {', '.join(f'pid {worker.pid}' for worker in self._processes)}")
 
     def kill_one(self) -> None:
-        """Kill the first worker that has jobs in its hands from now on, with SIGKILL."""
+        """Kill the next worker that claims enough jobs, with SIGKILL."""
         self._may_kill.set()
 
     def check(self) -> None:
-        """Raise if a worker ended that was not to."""
+        """Raise if a worker ended unexpectedly."""
         for number, worker in enumerate(self._processes):
             code = worker.poll()
             if code is not None and worker.pid != self.killed:
                 self._readers[number].join(1)
-                words = " / ".join(self._last_words[number]) or "no words"
-                raise WindlassError(f"worker {number + 1} ended with {code}: {words}")
+                output = " / ".join(self._last_lines[number]) or "no output"
+                raise WindlassError(f"worker {number + 1} ended with {code}: {output}")
 
     def __enter__(self) -> Self:
         return self
@@ -92,9 +90,9 @@ class Workers:
         for line in worker.stdout:
             text = line.decode(errors="replace").strip()
             if not text.startswith("claimed "):
-                self._last_words[number].append(text)
+                self._last_lines[number].append(text)
             elif self._may_kill.is_set() and int(text.split()[1]) >= WORTH_KILLING:
-                with self._killing:  # of two that claim at the same moment, one
+                with self._killing:  # only one of two that claim at the same moment
                     if self.killed is None:
                         self.killed = worker.pid
                         os.kill(worker.pid, signal.SIGKILL)

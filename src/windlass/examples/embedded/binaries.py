@@ -1,6 +1,6 @@
-"""Where PostgreSQL's programs are on this machine.
+"""Finds PostgreSQL's programs on this machine.
 
-Finding them runs ``postgres --version`` and starts no server, so it is cheap enough to be done at collection time.
+The search runs ``postgres --version`` and starts no server, so it is fast enough for test collection.
 """
 
 from __future__ import annotations

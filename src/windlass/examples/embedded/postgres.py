@@ -4,7 +4,7 @@
         connect(server.dsn())
 
 The server listens on 127.0.0.1 with a random password, because a superuser without one would be open to every account
-of the machine. Its data lies in a scratch folder and goes away with it. Started by root it runs as ``nobody``.
+of the machine. Its data is in a temporary folder that is removed with it. Started by root it runs as ``nobody``.
 """
 
 from __future__ import annotations
@@ -239,8 +239,8 @@ def _children(pid: int) -> list[int]:
 
 
 def _verifier(password: str) -> str:
-    """The password as the server keeps it (RFC 5802), hashed once. The 4,096 rounds that it would take by itself slow down a guesser of
-    people's passwords; this one is 128 random bits, and every connection would pay 2 ms for them."""
+    """The password as the server keeps it (RFC 5802), hashed once. The default of 4,096 rounds slows down attacks on
+    human passwords; this one is 128 random bits, and the rounds would cost every connection 2 ms."""
     salt = secrets.token_bytes(16)
     salted = hashlib.pbkdf2_hmac("sha256", password.encode(), salt, 1)
     key = hmac.digest(salted, b"Client Key", "sha256")

@@ -1,9 +1,9 @@
-"""A small shipping room: every parcel is packed, then shipped. What ``windlass demo`` runs.
+"""A small shipping room: every parcel is packed, then shipped. ``windlass demo --kill`` runs it.
 
-    orders.py    the day's parcels: some for later, some that wait for others, one nobody can ship
-    work.py      what happens to a parcel in each phase
-    ledger.py    the room's own table, written in the same transaction that moves the parcel on
-    worker.py    one worker process: claims, beats, works, records, looks after the dead
+    orders.py    the day's parcels: some for later, some that wait for others, one that cannot be shipped
+    work.py      the work of each phase
+    ledger.py    the application's own table, written in the transaction that advances the parcel
+    worker.py    one worker process: claims, renews its lease, works, records, recovers jobs of dead workers
 
-Written against the store alone, until the engine and the decorators exist; then worker.py becomes unnecessary.
+It uses only the store, so worker.py shows the steps that the engine does otherwise.
 """

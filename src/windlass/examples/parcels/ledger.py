@@ -1,7 +1,7 @@
-"""The room's own tables: what was really done, as far as anybody outside can tell.
+"""The application's own tables, with the effects of the jobs.
 
-An entry is written in the effect transaction that moves the parcel on, so there must be exactly one for each phase a
-parcel completed, whatever died on the way. There is deliberately no unique key: a second entry would be seen.
+An entry is written in the effect transaction that advances the parcel, so there must be exactly one for each phase that a
+parcel completed, even if workers died. There is deliberately no unique key, so that a second entry would be counted.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class Ledger:
                 connection.execute(statement)
 
     def enter(self, connection: Any, lease: Lease, pid: int) -> None:
-        """One entry, on the connection of the parcel's effect transaction."""
+        """Write one entry, on the connection of the parcel's effect transaction."""
         row = (lease.correlation_id, lease.id, lease.phase, lease.token, pid)
         connection.execute(self._sql("INSERT INTO parcel_entry VALUES (?, ?, ?, ?, ?)"), row)
 
     def note_recovered(self, round_name: str, recovered: Sequence[tuple[str, str]]) -> None:
-        """What became of parcels whose worker died."""
+        """Write the verdicts of recovery for parcels whose worker died."""
         with self._connection() as connection:
             for job_id, verdict in recovered:
                 connection.execute(
@@ -59,7 +59,7 @@ class Ledger:
         return int(self._read(f"SELECT count(*) FROM ({grouped}) AS twice", round_name)[0][0])  # noqa: S608  both are ours
 
     def recovered(self, round_name: str) -> int:
-        """Parcels taken back from dead workers."""
+        """Parcels recovered from dead workers."""
         return int(self._read("SELECT count(*) FROM parcel_recovered WHERE round = ?", round_name)[0][0])
 
     def _read(self, sql: str, round_name: str) -> list[tuple[Any, ...]]:

@@ -20,7 +20,7 @@ NOT_WANTED = "not-wanted"
 
 def day_of(round_name: str, parcels: int) -> list[NewJob]:
     """Orders for one round: plain ones, some due in a moment, some that may start only after another one was shipped,
-    one whose address does not exist and one that will be cancelled. All carry the round as their correlation id."""
+    one whose address does not exist and one that will be cancelled. All have the round as their correlation id."""
     delayed = min(DELAYED, parcels // 5)
     dependent = min(DEPENDENT, parcels // 5)
     plain = parcels - delayed - dependent - 2

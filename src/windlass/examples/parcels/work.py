@@ -1,4 +1,4 @@
-"""What happens to a parcel."""
+"""The work of each phase of a parcel."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ SECONDS = 0.015
 
 
 class AddressUnknownError(Exception):
-    """Nobody can ship to where this parcel should go."""
+    """The address of a parcel does not exist."""
 
 
 def pack(args: dict[str, Any]) -> dict[str, Any]:
-    """Choose a box; answers its size."""
+    """Choose a box; returns its size."""
     time.sleep(SECONDS)
     return {"box": len(args["address"]) % 4}
 
 
 def ship(args: dict[str, Any]) -> str:
-    """Hand the parcel over; answers its tracking number."""
+    """Ship the parcel; returns its tracking number."""
     time.sleep(SECONDS)
     if args["address"] == IMPOSSIBLE:
         raise AddressUnknownError(f"no such address: {args['address']}")

@@ -1,6 +1,6 @@
 """One worker process: ``python -m windlass.examples.parcels.worker``; the database is in WINDLASS_DATABASE_URL.
 
-It prints ``claimed N`` for each batch, finishes the parcel in its hands when told to stop, and gives the others back.
+It prints ``claimed N`` for each batch. When asked to stop, it finishes the current parcel and gives the others back.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ UPKEEP_EVERY = 0.25
 
 
 class Worker:
-    """Claims from both phases, the later one first, so that parcels leave the room before new ones are packed."""
+    """Claims from both phases, the later one first, so that parcels are shipped before new ones are packed."""
 
     def __init__(self, store: Store, ledger: Ledger) -> None:
         self._store = store
@@ -48,7 +48,7 @@ class Worker:
         try:
             while not self._stop.is_set():
                 if time.monotonic() >= self._upkeep_at:
-                    self._look_after_others()
+                    self._do_upkeep()
                 if not any([self._serve(SHIP), self._serve(PACK)]):
                     self._store.db.wait([PACK, SHIP], 1.0)
                     listener.wait(UPKEEP_EVERY)
@@ -62,14 +62,14 @@ class Worker:
         return self._store.join(lease=LEASE, info={"pid": os.getpid(), "example": "parcels"})
 
     def _beat(self) -> None:
-        """On a thread of its own: a slow parcel must not cost the lease."""
+        """Renew the lease on a separate thread, so that a slow parcel does not lose it."""
         while not self._stop.wait(BEAT):
             try:
                 self._holder.beat()
-            except LeaseLost:  # the machine slept, or was too busy: everything was taken over by others
+            except LeaseLost:  # the machine was suspended or too busy: other workers took over all jobs
                 self._holder = self._join()
 
-    def _look_after_others(self) -> None:
+    def _do_upkeep(self) -> None:
         self._upkeep_at = time.monotonic() + UPKEEP_EVERY
         self._store.upkeep.promote()
         self._store.dependencies.link()
@@ -90,8 +90,8 @@ class Worker:
                 elif holder.start([lease]):
                     self._work(holder, lease)
             except LeaseLost:
-                continue  # somebody else has it, and nothing of ours was written
-            except StoreUnreachableError:  # others kept the write lock for as long as the lease had left
+                continue  # another worker has the job, and nothing was written here
+            except StoreUnreachableError:  # other processes held the write lock for the rest of the lease
                 holder.release(lease)
         return len(leases)
 

@@ -1,4 +1,4 @@
-"""HTML to the few facts the example needs, with the standard library's parser."""
+"""Reads the facts that the example needs from HTML, with the standard library's parser."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class _Reader(HTMLParser):
 
 
 def read_page(html: str) -> PageFacts:
-    """What a page says."""
+    """Return the facts of a page."""
     reader = _Reader()
     reader.feed(html)
     reader.close()

@@ -1,4 +1,4 @@
-"""Two small servers on loopback: the pages, and a model that speaks the chat-completions protocol."""
+"""Two small servers on loopback: the pages, and a model with the chat-completions protocol."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _Quiet(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  the base class's name
-        """Nothing: the demonstration has its own words."""
+        """Log nothing: the demonstration has its own output."""
 
     def answer(self, status: int, kind: str, body: bytes) -> None:
         self.send_response(status)
@@ -55,7 +55,7 @@ class _Model(_Quiet):
             return
         time.sleep(LATENCY)
         number = zlib.crc32(prompt.encode())
-        advice = ("say it in the title", "link to your sources", "answer the question first")[number % 3]
+        advice = ("say it in the title", "link to your sources", "begin with the main point")[number % 3]
         content = json.dumps({"score": 40 + number % 60, "advice": advice})
         answer = {
             "id": f"chatcmpl-{number}",
@@ -77,7 +77,7 @@ def _page(number: int) -> str:
     topic, other = TOPICS[number], TOPICS[(number + 5) % len(TOPICS)]
     text = " ".join(f"Everything about {topic}, part {part}." for part in range(1, 40 + number))
     return (
-        f"<!doctype html><html><head><title>The {topic} page</title><style>h1 {{ color: navy }}</style></head><body>"
+        f"<!doctype html><html><head><title>The {topic} page</title><style>h1 {{ margin: 0 }}</style></head><body>"
         f"<h1>{topic.capitalize()}</h1><p>{text}</p><h2>And {other}</h2><p>See <a href='{PAGES[(number + 5) % len(PAGES)]}'>there</a>.</p>"
         "<script>var not = 'a word';</script></body></html>"
     )
@@ -85,7 +85,7 @@ def _page(number: int) -> str:
 
 @contextmanager
 def servers() -> Iterator[tuple[str, str]]:
-    """Both servers on free ports; answers their base addresses."""
+    """Run both servers on free ports; yields their base addresses."""
     running = [ThreadingHTTPServer(("127.0.0.1", 0), handler) for handler in (_Pages, _Model)]
     threads = [threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True) for server in running]
     for thread in threads:

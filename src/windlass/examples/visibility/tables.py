@@ -1,4 +1,4 @@
-"""The example's own tables: one row per record of a report, written in the commit that moves the report on."""
+"""The example's own tables: one row per record of a report, written in the commit that advances the report."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CREATE = "CREATE TABLE IF NOT EXISTS demo_hours (report TEXT, record INTEGER, ho
 
 
 class Tables:
-    """There is deliberately no unique key: a record written twice would be seen."""
+    """The table of records. It deliberately has no unique key, so that a record that is written twice would be counted."""
 
     @staticmethod
     def create(url: str) -> None:
@@ -28,7 +28,7 @@ class Tables:
 
     @staticmethod
     def write(connection: Any, report: str, offset: int, limit: int) -> None:
-        """The records of one chunk."""
+        """Write the records of one chunk."""
         rows = [(report, number, hours_of(number)) for number in range(offset, offset + limit)]
         mark = _mark(connection)
         cursor = connection.cursor()
@@ -37,7 +37,7 @@ class Tables:
 
     @staticmethod
     def add_up(connection: Any, report: str) -> dict[str, Any]:
-        """What a report came to; ``twice`` is how many records were written more than once."""
+        """Sum up a report; ``twice`` is how many records were written more than once."""
         mark = _mark(connection)
         cursor = connection.cursor()
         cursor.execute(
@@ -50,7 +50,7 @@ class Tables:
 
 
 def hours_of(record: int) -> int:
-    """Somebody's hours; any number will do, as long as it is the same each time."""
+    """The hours of a record: any number, but always the same."""
     return (record * 7919) % 41
 
 

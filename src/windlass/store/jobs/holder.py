@@ -62,7 +62,7 @@ class Step:
     reasons: Mapping[str, str] | None = None
 
 
-class CancelAsked(NamedTuple):
+class CancelRequest(NamedTuple):
     """A request to stop a job. It counts for this claim of the job only: by the time it arrives, the job may have been claimed again."""
 
     job: str
@@ -73,7 +73,7 @@ class CancelAsked(NamedTuple):
 class Beat:
     """The result of a heartbeat: jobs to stop, and how many jobs of lost claims went back to their queues."""
 
-    cancelled: Sequence[CancelAsked]
+    cancelled: Sequence[CancelRequest]
     released: int
 
 
@@ -121,7 +121,7 @@ class Holder(HeldJob):
                 except BaseException:
                     self._give_up(claimed)
                     raise
-        self.let_go(outcome.lease for outcome in outcomes)
+        self.forget(outcome.lease for outcome in outcomes)
         if not aside and not missing:
             return Step([Verdict.RECORDED] * len(outcomes), claimed)
         unwritten = {outcome.lease.id for outcome in missing}
@@ -287,7 +287,7 @@ class Holder(HeldJob):
     def _marks_of(self, phase: str) -> LowWaterMarks | None:
         return self._marks.setdefault(phase, LowWaterMarks(LANES)) if self._db.low_water else None
 
-    def let_go(self, leases: Iterable[Lease]) -> None:
+    def forget(self, leases: Iterable[Lease]) -> None:
         """Forget these jobs: their ends are written, so they are no longer held here."""
         with self._lock:
             token, left = 0, None
@@ -326,7 +326,7 @@ class Holder(HeldJob):
         return {row[0] for row in rows}
 
     def _ended(self, lease: Lease) -> None:
-        self.let_go([lease])
+        self.forget([lease])
 
     # ------------------------------------------------------------------ staying alive
 
@@ -352,10 +352,10 @@ class Holder(HeldJob):
             unknown = [token for token in unknown if token not in self._left and token not in self._emptied]
         return self._release_unknown(unknown) if unknown else 0
 
-    def cancels(self) -> Sequence[CancelAsked]:
+    def cancels(self) -> Sequence[CancelRequest]:
         """The jobs held here that were asked to stop: one read."""
         with self._db.reserved(BEATS):
-            return [CancelAsked(*row) for row in self._db.read("cancels", instance=self.id)]
+            return [CancelRequest(*row) for row in self._db.read("cancels", instance=self.id)]
 
     def leave(self) -> None:
         """Stop being an instance; jobs that are still held are left for recovery at once."""

@@ -22,7 +22,7 @@ class NotifyThrottle:
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
-        self._told: dict[str, float] = {}
+        self._notified: dict[str, float] = {}
         self._inbox_since, self._inbox_count = float("-inf"), 0
         self._lock = threading.Lock()
         forking.watch(self)
@@ -36,7 +36,7 @@ class NotifyThrottle:
         if phases:
             now = self._monotonic()
             with self._lock:
-                self._told.update((phase, now) for phase in phases)
+                self._notified.update((phase, now) for phase in phases)
 
     def among(self, entries: Sequence[CheckedJob], *, inbox: bool) -> set[str]:
         """The jobs that may notify: one per phase, and none for a phase notified less than 5 ms ago.
@@ -53,7 +53,7 @@ class NotifyThrottle:
                 job = entry.job
                 is_later = job.after or job.delay or job.run_at or job.limits
                 phase = LATER if is_later else entry.phase
-                if now - self._told.get(phase, float("-inf")) >= NOTIFY_EVERY:
+                if now - self._notified.get(phase, float("-inf")) >= NOTIFY_EVERY:
                     notify_throttle.setdefault(phase, entry.id)
         return set(notify_throttle.values())
 
@@ -69,4 +69,4 @@ class NotifyThrottle:
                 self._inbox_since, self._inbox_count = now, 0
             self._inbox_count += 1
             is_free = self._inbox_count <= INBOX_FREE
-            return is_free or now - self._told.get(INBOX, float("-inf")) >= NOTIFY_EVERY
+            return is_free or now - self._notified.get(INBOX, float("-inf")) >= NOTIFY_EVERY

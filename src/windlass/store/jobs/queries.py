@@ -15,7 +15,7 @@ from windlass.errors import (
 from windlass.model import (
     ON_REQUEST,
     Attempt,
-    CancelAnswer,
+    CancelResult,
     Job,
     JobFilter,
     Page,
@@ -111,7 +111,7 @@ class Jobs:
         page = list(jobs.values())[:limit]
         return Page(page, page[-1].id if len(jobs) > limit else None)
 
-    def cancel(self, job_id: str, reason: str = ON_REQUEST) -> CancelAnswer:
+    def cancel(self, job_id: str, reason: str = ON_REQUEST) -> CancelResult:
         """Cancel a job: at once if no instance holds it, else by asking its holder, which stops it at the next chance.
 
         The reason becomes the message of the job's error; of several requests the first one's is kept.
@@ -119,10 +119,10 @@ class Jobs:
         if not is_id(job_id):
             raise JobNotFoundError(job_id)
 
-        def work(tx: Transaction) -> tuple[CancelAnswer | None, Sequence[Row]]:
+        def work(tx: Transaction) -> tuple[CancelResult | None, Sequence[Row]]:
             result = self._cancel(tx, job_id, reason)
             # For the log line. After the commit the job may be pruned at any moment.
-            is_logged = result is CancelAnswer.CANCELLED and lines.log.isEnabledFor(lines.DEBUG)
+            is_logged = result is CancelResult.CANCELLED and lines.log.isEnabledFor(lines.DEBUG)
             return result, tx.run("get", id=job_id) if is_logged else ()
 
         for _ in range(_TRIES):
@@ -184,19 +184,19 @@ class Jobs:
             case _:
                 return [done(state)]
 
-    def _cancel(self, tx: Transaction, job_id: str, reason: str) -> CancelAnswer | None:
+    def _cancel(self, tx: Transaction, job_id: str, reason: str) -> CancelResult | None:
         error = cancelled_error(reason)
         live = tx.run("cancel.live", id=job_id, reason=clean(reason, MAX_MESSAGE))
         if live and live[0][0] is not None:
             _cancelled(tx, job_id)
-            return CancelAnswer.REQUESTED
+            return CancelResult.REQUESTED
         rows = tx.run("cancel.queued", id=job_id, error=error) if live else []
         rows = rows or tx.run("cancel.later", ids=[job_id], error=error, reasons=_ANY_REASON)
         if rows:
             _cancelled(tx, job_id)
             ended = [EndedJob(row[0], row[1], State.CANCELLED) for row in rows]
             after_end(Recording(tx, self._enqueuer, self._db), ended)
-            return CancelAnswer.CANCELLED
+            return CancelResult.CANCELLED
         states = tx.run("retry.peek", id=job_id)
         if states:
             lifecycle.require("cancel", job_id, State(states[0][0]))

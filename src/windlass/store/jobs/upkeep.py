@@ -62,7 +62,7 @@ class Upkeep:
         self._marks.learn(scan, began, found, sum(moved.values()) < limit)
         return moved
 
-    def hurry(self, job_id: str) -> bool:
+    def make_due(self, job_id: str) -> bool:
         """Make a scheduled or retrying job due now; False if it is neither."""
         return is_id(job_id) and bool(self._db.run("make_due", id=job_id))
 

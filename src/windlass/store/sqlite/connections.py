@@ -185,9 +185,9 @@ class Connections:
         is_free = False
         try:
             is_free = (
-                self._hold(self._turn, deadline)
-                and self._hold(self.lock, deadline)
-                and self._hold(self._opening, deadline)
+                self._acquire(self._turn, deadline)
+                and self._acquire(self.lock, deadline)
+                and self._acquire(self._opening, deadline)
                 and self._close_all(deadline)
             )
         finally:
@@ -195,7 +195,7 @@ class Connections:
             open_ones = [] if is_free else [self.writer, *list(self._open)]
             self._carried = [item for item in open_ones if item is not None]
 
-    def _hold(self, lock: Any, deadline: float) -> bool:
+    def _acquire(self, lock: Any, deadline: float) -> bool:
         if not lock.acquire(timeout=max(0.0, deadline - time.monotonic())):
             return False
         self._held.append(lock)
@@ -208,7 +208,7 @@ class Connections:
         if len(readers) < len(self._open) or (self.writer is not None and self.writer.in_transaction):
             return False
         for reader in readers:
-            if not self._hold(reader.busy, deadline):
+            if not self._acquire(reader.busy, deadline):
                 return False
             reader.must_reopen = True
             reader.close()

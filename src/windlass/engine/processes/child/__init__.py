@@ -1,1 +1,1 @@
-"""The child's side: what runs inside a child process."""
+"""The code that runs inside a child process."""

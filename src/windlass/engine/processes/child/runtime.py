@@ -1,6 +1,6 @@
-"""The inside of a child process: hears the instance on one thread, runs handlers on the main one.
+"""Runs jobs inside a child process: receives messages on one thread, calls handlers on the main one.
 
-Plain handlers run right on the main thread, async ones on one event loop that is kept from job to job.
+Sync handlers run directly on the main thread, async ones on one event loop that is kept from job to job.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from typing import Any
 
 from windlass.arguments.importable import AUTHORITY, PHASE, WRAP, Address, find
 from windlass.engine.processes.child.store import ChildStore
-from windlass.engine.processes.exceptions import tell
-from windlass.engine.processes.forks import leave
+from windlass.engine.processes.exceptions import to_message
+from windlass.engine.processes.forks import exit_child
 from windlass.engine.processes.wire import Frames, Message, pack, to_lease
 from windlass.engine.running_attempt import Processor, RunningAttempt
 from windlass.engine.running_job_store import RunningJobStore
@@ -45,32 +45,32 @@ from windlass.principals.authority import Authority, gated
 PRELOAD = "WINDLASS_CHILD_PRELOAD"
 """Modules to import before any handler's, for frameworks that have to be set up first."""
 TOUCH_EVERY = 0.2
-LONGEST_GOODBYE = 10.0
+LONGEST_EXIT = 10.0
 _M_ARENA_MAX = -8
 
 
 class CurrentJob:
-    """The job this process runs, as both threads see it."""
+    """The job that this process runs, as both threads see it."""
 
     def __init__(self, message: Message) -> None:
         self.message = message
         self.number: int = message["job"]
         self.is_over = False
-        self.is_asked = False
+        self.is_stop_asked = False
         self._lock = threading.Lock()
         self._stop: list[Callable[[], object]] = []
 
     def on_stop(self, function: Callable[[], object]) -> None:
-        """Have this called when the job is asked to stop, or now if it was."""
+        """Call ``function`` when the job is asked to stop, or now if it was."""
         with self._lock:
             self._stop.append(function)
-            asked = self.is_asked
+            asked = self.is_stop_asked
         if asked:
             function()
 
     def ask_to_stop(self) -> None:
         with self._lock:
-            self.is_asked = True
+            self.is_stop_asked = True
             stop = list(self._stop)
         for function in stop:
             with suppress(RuntimeError):  # a loop that was closed meanwhile
@@ -78,14 +78,14 @@ class CurrentJob:
 
 
 class ChildContext(Context):
-    """A context whose job's end is told to the instance at the moment it is committed."""
+    """A context that notifies the instance at the moment when the job's end is committed."""
 
     def __init__(
         self,
         lease: Lease,
         phase: Phase,
         store: RunningJobStore,
-        host: ChildRuntime,
+        runtime: ChildRuntime,
         number: int,
         authority: Authority,
     ) -> None:
@@ -94,28 +94,28 @@ class ChildContext(Context):
             phase,
             store,
             authority=authority,
-            touch=lambda: host.touch(number),
-            on_duplicate=lambda name: host.send({"do": "duplicate", "job": number, "name": name}),
+            touch=lambda: runtime.touch(number),
+            on_duplicate=lambda name: runtime.send({"do": "duplicate", "job": number, "name": name}),
         )
-        self._tell = partial(host.send, {"do": "recorded", "job": number})
-        self._tell_awaits = partial(host.send, {"do": "awaits commit", "job": number})
-        self._host, self._number = host, number
+        self._send_recorded = partial(runtime.send, {"do": "recorded", "job": number})
+        self._send_awaits_commit = partial(runtime.send, {"do": "awaits commit", "job": number})
+        self._runtime, self._number = runtime, number
 
     def _on_end(self, result: Any) -> None:
         super()._on_end(result)
-        self._tell()
+        self._send_recorded()
 
     def _on_end_in(self, result: Any) -> None:
         super()._on_end_in(result)
-        self._tell_awaits()
+        self._send_awaits_commit()
 
     def _on_token(self, token: str) -> None:
-        """The instance keeps what this process prints last, should it die: it must know what to leave out."""
-        self._host.send({"do": "token", "job": self._number, "value": token})
+        """Send the token to the instance, which removes it from the last output of this process if it dies."""
+        self._runtime.send({"do": "token", "job": self._number, "value": token})
 
 
 class ChildRuntime:
-    """Everything this process does."""
+    """Receives jobs, runs them and reports their ends."""
 
     def __init__(self, line: socket.socket) -> None:
         self._line = line
@@ -130,7 +130,7 @@ class ChildRuntime:
         self._runner = asyncio.Runner()
 
     def serve(self) -> None:
-        """Run what comes until the instance hangs up."""
+        """Run jobs until the instance closes the socket."""
         threading.Thread(target=self._listen, name="windlass-line", daemon=True).start()
         is_fit = True
         while is_fit and (item := self._work.get()) is not None:
@@ -146,30 +146,30 @@ class ChildRuntime:
             self._line.sendall(pack(message))
 
     def touch(self, number: int) -> None:
-        """Pass on a sign of life of a job, but not each of thousands."""
+        """Report progress of a job, at most every 0.2 s."""
         now = time.monotonic()
         if now - self._touched >= TOUCH_EVERY:
             self._touched = now
             self.send({"do": "touch", "job": number})
 
-    # ------------------------------------------------------------------ hearing
+    # ------------------------------------------------------------------ messages
 
     def _listen(self) -> None:
         frames = Frames()
         try:
             while data := self._line.recv(65536):
                 for message in frames.feed(data):
-                    self._hear(message)
-        except Exception:  # noqa: BLE001  out of memory, say: a process that does not listen is no use
+                    self._receive(message)
+        except Exception:  # noqa: BLE001  such as MemoryError: a process that does not receive messages is useless
             traceback.print_exc()
             os._exit(1)
         if self._job is not None and not self._job.is_over:
-            os._exit(1)  # the instance is gone, and with it the lease; nothing this job still does can count
+            os._exit(1)  # the instance is gone, and the lease with it: this job can record nothing
         self._work.put(None)
-        time.sleep(LONGEST_GOODBYE)  # for what user code does at exit; this thread ends with the process
+        time.sleep(LONGEST_EXIT)  # for exit handlers of user code; this thread ends with the process
         os._exit(1)
 
-    def _hear(self, message: Message) -> None:
+    def _receive(self, message: Message) -> None:
         match message["do"]:
             case "run":
                 self._job = CurrentJob(message)
@@ -199,22 +199,22 @@ class ChildRuntime:
         self.send({"do": "ready", "max_rss": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss})
 
     def _run(self, job: CurrentJob) -> bool:
-        """Run a job and tell its end; whether this process is fit for another one."""
+        """Run a job and report its end; returns whether this process can run another one."""
         self.send({"do": "begun", "job": job.number})
-        context, told = contextvars.copy_context().run(self._attempt, job)
+        context, end = contextvars.copy_context().run(self._attempt, job)
         if context is not None:
-            told = context.hidden(told)
-        is_fit = told.get("type") != "MemoryError"
+            end = context.hidden(end)
+        is_fit = end.get("type") != "MemoryError"
         for stream in (sys.stdout, sys.stderr):
             with suppress(Exception):
                 stream.flush()
         job.is_over = True
-        self.send({"do": "ended", "job": job.number, "fit": is_fit, **told})
+        self.send({"do": "ended", "job": job.number, "fit": is_fit, **end})
         return is_fit
 
     def _attempt(self, job: CurrentJob) -> tuple[ChildContext | None, Message]:
-        """What came of a job, and its context, if it got that far."""
-        if job.is_asked:
+        """Run a job; returns its context, if it got that far, and the message of its end."""
+        if job.is_stop_asked:
             return None, {"how": "stopped"}
         lease = to_lease(job.message["lease"])
         began = time.monotonic()
@@ -222,7 +222,7 @@ class ChildRuntime:
         try:
             phase, authority = self._phase(job.message["phase"])
         except BaseException as error:  # noqa: BLE001  a module may raise anything while it is loaded
-            return None, {**tell(error, asked=False), "unloadable": True}
+            return None, {**to_message(error, asked=False), "unloadable": True}
         try:
             number, waited = job.message["processor"], job.message["waited_ms"]
             processor, claimed = Processor(lease.phase, number), began - waited / 1000
@@ -245,13 +245,13 @@ class ChildRuntime:
             if inspect.isawaitable(value):
                 value = self._await(value, job)
             if Process.pid != self._pid:
-                leave()
-        except BaseException as error:  # noqa: BLE001  SystemExit and KeyboardInterrupt of a handler are its own, too
+                exit_child()
+        except BaseException as error:  # noqa: BLE001  also SystemExit and KeyboardInterrupt of a handler
             if Process.pid != self._pid:
-                leave(error)
+                exit_child(error)
             if context is not None and context.is_recorded:
-                return context, {"how": "recorded", "after": tell(error, asked=context.should_stop)}
-            return context, tell(error, asked=context is not None and context.should_stop)
+                return context, {"how": "recorded", "after": to_message(error, asked=context.should_stop)}
+            return context, to_message(error, asked=context is not None and context.should_stop)
         if context.is_recorded:
             return context, {"how": "recorded", "dropped": context.is_dropped(value)}
         try:
@@ -277,7 +277,7 @@ class ChildRuntime:
         return loop.run_until_complete(wait())
 
     def _phase(self, facts: Message) -> tuple[Phase, Authority]:
-        """The phase a job is in, as the instance has it: this process may have loaded only a part of a pipeline."""
+        """The phase of a job, as the instance has it: this process may have loaded only a part of a pipeline."""
         known = self._phases.get(facts["name"])
         if known is None:
             found = find(Address(facts["module"], facts["qualname"]), self._main)
@@ -321,9 +321,9 @@ class ChildRuntime:
 
 
 def _limit_memory(limit: int) -> None:
-    """Let this process take ``limit`` bytes of address space beyond what it has now; then Python raises ``MemoryError``.
+    """Let this process use ``limit`` bytes of address space beyond its current size; then Python raises ``MemoryError``.
 
-    The C library sets 64 MB of it aside for each thread unless told not to, which a small limit could not bear.
+    By default the C library reserves 64 MB for each thread, too much for a small limit; so it gets one arena.
     """
     if sys.platform == "linux":
         import ctypes

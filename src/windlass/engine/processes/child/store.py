@@ -1,4 +1,4 @@
-"""The store of a child process: opened when the first job asks for it, kept for the next ones.
+"""The store of a child process: opened when a job first uses it, kept for the next ones.
 
 The instance holds the lease; a child only writes under it, by id and token.
 """
@@ -16,7 +16,7 @@ from windlass.store.jobs.held_job import HeldJob
 
 
 class ChildStore:
-    """Opens the store with these options; ``lease`` is how many seconds a lease of the instance lasts."""
+    """Opens the store with these options; ``lease`` is the seconds of a lease of the instance."""
 
     def __init__(self, options: Mapping[str, Any], lease: float) -> None:
         self._options = dict(options)
@@ -29,9 +29,7 @@ class ChildStore:
         with self._lock:
             if self._store is None:
                 if "url" not in self._options:
-                    raise WindlassError(
-                        "this process was told of no database; give the executor the store's URL"
-                    )
+                    raise WindlassError("this process has no database; give the executor the store's URL")
                 self._store = open_store(**self._options)
             return self._store
 
