@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import sys
 import threading
@@ -246,7 +247,8 @@ def test_a_signal_in_the_midst_of_waking_somebody_leaves_nothing_locked() -> Non
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_signals_at_any_time_hang_nobody(shop: Shop) -> None:
-    """A hundred signals for the main thread, wherever it is, beside three threads that submit all the time."""
+    """A hundred signals for the main thread, wherever it is, beside three threads that submit all the time. All errors are kept, as
+    error reporters do: an error that kept a lock would hang the others."""
 
     @shop.app.job
     def work(n: int) -> None: ...
@@ -255,6 +257,7 @@ def test_signals_at_any_time_hang_nobody(shop: Shop) -> None:
     is_over = threading.Event()
     made: list[str] = []
     errors: list[Exception] = []
+    interrupts: list[BaseException] = []
 
     def enqueue() -> None:
         while not is_over.is_set():
@@ -268,12 +271,14 @@ def test_signals_at_any_time_hang_nobody(shop: Shop) -> None:
         thread.start()
     with alarm(Ctrl) as ring_in:
         for n in range(100):
-            with suppress(Ctrl, StoreUnreachableError):
+            try:
                 ring_in(0.001 + (n % 37) * 0.0002)
                 # Not without end: an exception in a finalizer is shown by Python, and goes no further.
                 until = time.monotonic() + 5
                 while time.monotonic() < until:
                     work.enqueue(n=n)
+            except (Ctrl, StoreUnreachableError) as error:
+                interrupts.append(error)
     seen = len(made)
     shop.until(lambda: len(made) > seen + 30)
     is_over.set()
@@ -329,3 +334,45 @@ def test_a_lead_that_no_coroutine_can_take_goes_to_the_next_thread(
 
 def _cannot_start(thread: threading.Thread) -> None:
     raise RuntimeError("can't start new thread")
+
+
+@pytest.mark.parametrize("way", ["submit one", "submit many", "read"])
+def test_an_error_that_is_kept_keeps_no_lock(shop: Shop, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    """The exception of a signal comes just when a context manager was entered, before the ``with`` statement has it: only the frames
+    of the error refer to it. Once at each context manager of a call; the errors are kept, as error reporters do."""
+
+    @shop.app.job
+    def work(n: int) -> None: ...
+
+    job = work.enqueue(n=0).id
+    calls: dict[str, Callable[[], Any]] = {
+        "submit one": lambda: work.enqueue(n=1),
+        "submit many": lambda: work.enqueue_many([{"n": 1, "key": f"{number}"} for number in range(3)]),
+        "read": lambda: shop.store.jobs.get(job),
+    }
+    kept: list[BaseException] = []
+    enter = contextlib._GeneratorContextManager.__enter__
+    left = [0]
+
+    def interrupted(self: Any) -> Any:
+        value = enter(self)
+        if threading.current_thread() is threading.main_thread():
+            left[0] -= 1
+            if left[0] == 0:
+                raise Ctrl
+        return value
+
+    for place in range(1, 100):
+        with monkeypatch.context() as patch:
+            patch.setattr("contextlib._GeneratorContextManager.__enter__", interrupted)
+            left[0] = place
+            try:
+                calls[way]()
+            except Ctrl as error:
+                kept.append(error)
+            if left[0] > 0:
+                break
+        with ThreadPoolExecutor(1) as other:
+            other.submit(calls[way]).result(JOIN)
+        calls[way]()
+    assert len(kept) == place - 1 > 0

@@ -327,4 +327,7 @@ def _despite_interrupts(work: Callable[[], None]) -> None:
         except BaseException as error:  # noqa: BLE001  raised below
             interrupt = error
     if interrupt is not None:
-        raise interrupt
+        try:
+            raise interrupt
+        finally:
+            interrupt = None  # else the error and this frame would keep each other

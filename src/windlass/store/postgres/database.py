@@ -14,6 +14,7 @@ import psycopg
 from psycopg import errors as pg
 
 from windlass.clock import Clock
+from windlass.closing import close_left_open
 from windlass.errors import ConfigError, StoreError
 from windlass.model import MergeStep, PlainEnd, Retention, Want
 from windlass.observe.logger import get_logger
@@ -107,25 +108,31 @@ class PostgresDatabase:
 
     def _repeat(self, work: Callable[[psycopg.Connection], T]) -> T:
         """Run something that is safe to repeat, and repeat it when the database asks for it or a partition is missing."""
-        for left in reversed(range(REPEATS)):
-            with self._connection() as connection:
-                try:
-                    return (
-                        self._with_settings(work, connection) if self._missing_settings else work(connection)
-                    )
-                except REPEATABLE:
-                    if not left:
-                        raise
-                except (RepeatRaced, pg.UniqueViolation):
-                    if not left:
-                        raise
-                except pg.CheckViolation as error:
-                    if not left or not lacks_partition(error):
-                        raise
-                    log.warning("history had no partition for today; making it now. Is upkeep running?")
-                    self._ensure_partitions(connection)
-            time.sleep(random.random() * 0.02)
-        raise AssertionError("unreachable")
+        try:
+            for left in reversed(range(REPEATS)):
+                with self._connection() as connection:
+                    try:
+                        return (
+                            self._with_settings(work, connection)
+                            if self._missing_settings
+                            else work(connection)
+                        )
+                    except REPEATABLE:
+                        if not left:
+                            raise
+                    except (RepeatRaced, pg.UniqueViolation):
+                        if not left:
+                            raise
+                    except pg.CheckViolation as error:
+                        if not left or not lacks_partition(error):
+                            raise
+                        log.warning("history had no partition for today; making it now. Is upkeep running?")
+                        self._ensure_partitions(connection)
+                time.sleep(random.random() * 0.02)
+            raise AssertionError("unreachable")
+        except BaseException as error:
+            close_left_open(error)
+            raise
 
     def _with_settings(self, work: Callable[[psycopg.Connection], T], connection: psycopg.Connection) -> T:
         with connection.transaction():
@@ -148,8 +155,12 @@ class PostgresDatabase:
 
         if not waits or self._connections.is_reserved:
             return self._repeat(in_transaction)
-        with self._connections.waiting():
-            return self._repeat(in_transaction)
+        try:
+            with self._connections.waiting():
+                return self._repeat(in_transaction)
+        except BaseException as error:
+            close_left_open(error)
+            raise
 
     def step(
         self,

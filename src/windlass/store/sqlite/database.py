@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from windlass.clock import Clock, SystemClock
+from windlass.closing import close_left_open
 from windlass.errors import StoreError
 from windlass.forking import Process
 from windlass.model import MergeStep, PlainEnd, Retention, Want
@@ -161,6 +162,9 @@ class SqliteDatabase:
                     rows = reader.execute(statement.text, values).fetchall()
         except sqlite3.Error as error:
             raise translate(error, self._path) from error
+        except BaseException as error:
+            close_left_open(error)
+            raise
         return rows
 
     def reserved(self, need: str) -> AbstractContextManager[None]:
@@ -169,21 +173,25 @@ class SqliteDatabase:
     def transact(self, work: Callable[[Transaction], T], *, waits: bool = False) -> T:
         if self.open_effects.all:
             self.open_effects.refuse(blocks=True)
-        while True:
-            with self._in_turn(self._busy_timeout), self._connections.lock:
-                try:
-                    writer = self._connections.writer or self._connections.open_writer()
-                    before = writer.total_changes
-                    with self._begin(writer) as tx:
-                        result = work(tx)
-                except RepeatRaced:
-                    continue
-                except sqlite3.Error as error:
-                    raise translate(error, self._path) from error
-                has_changed = writer.total_changes != before
-            if has_changed:
-                self._wakeups.notify()
-            return result
+        try:
+            while True:
+                with self._in_turn(self._busy_timeout), self._connections.lock:
+                    try:
+                        writer = self._connections.writer or self._connections.open_writer()
+                        before = writer.total_changes
+                        with self._begin(writer) as tx:
+                            result = work(tx)
+                    except RepeatRaced:
+                        continue
+                    except sqlite3.Error as error:
+                        raise translate(error, self._path) from error
+                    has_changed = writer.total_changes != before
+                if has_changed:
+                    self._wakeups.notify()
+                return result
+        except BaseException as error:
+            close_left_open(error)
+            raise
 
     def is_worth(self, verb: str, **parameters: object) -> bool:
         return bool(self.read(f"{verb}.due", **parameters))
