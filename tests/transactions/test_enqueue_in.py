@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+import warnings
+import weakref
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import psycopg
 import pytest
 
 from tests.conformance.life import assert_counts_are_true
@@ -177,3 +181,26 @@ def test_a_transaction_on_another_kind_of_database_is_refused(kind: str, app: Ap
                 await hand.enqueue(welcome, user_id=1)
 
     run(kind, work)
+
+
+@pytest.mark.parametrize("options", [{}, {"key": "k"}], ids=["plain", "with a key"])
+def test_a_connection_that_its_owner_dropped_is_gone_at_once(
+    postgres_dsn: str, options: dict[str, Any]
+) -> None:
+    """And with it its open transaction and locks: nothing of Windlass may wait for the cyclic garbage collector."""
+    with App(postgres_dsn) as app:
+
+        @app.job
+        def welcome(user_id: int) -> None: ...
+
+        gc.disable()
+        try:
+            connection = psycopg.connect(postgres_dsn)
+            welcome.enqueue_in(connection, user_id=7, **options)
+            left = weakref.ref(connection)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ResourceWarning)
+                del connection
+            assert left() is None
+        finally:
+            gc.enable()

@@ -45,7 +45,7 @@ class PsycopgCaller(_Connected):
         self, connection: Connection[Any] | AsyncConnection[Any], execute: Execute | None = None
     ) -> None:
         super().__init__(connection)
-        self.execute = execute or self._execute
+        self._replaced = execute  # not a method of this object: a cycle would keep the connection after its owner dropped it
 
     def begin(self) -> None:
         """The driver begins before the first statement, whichever it is."""
@@ -53,7 +53,9 @@ class PsycopgCaller(_Connected):
     def flush(self) -> None:
         """Nothing is kept back."""
 
-    def _execute(self, text: str, values: Any) -> list[Row] | None:
+    def execute(self, text: str, values: Any) -> list[Row] | None:
+        if self._replaced is not None:
+            return self._replaced(text, values)
         with Cursor(self._connection, row_factory=tuple_row) as cursor:
             cursor.execute(text.encode(), values)
             return cursor.fetchall() if cursor.description is not None else None

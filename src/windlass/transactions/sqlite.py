@@ -37,7 +37,7 @@ class SqliteCaller(_Connected):
 
     def __init__(self, connection: Any, execute: Execute | None = None) -> None:
         super().__init__(connection)
-        self.execute = execute or self._execute
+        self._replaced = execute  # not a method of this object: a cycle would keep the connection after its owner dropped it
 
     def begin(self) -> None:
         """Outside of a transaction a savepoint is one, and its release a commit; so begin before the driver would."""
@@ -47,7 +47,9 @@ class SqliteCaller(_Connected):
     def flush(self) -> None:
         """Nothing is kept back."""
 
-    def _execute(self, text: str, values: Any) -> list[Row] | None:
+    def execute(self, text: str, values: Any) -> list[Row] | None:
+        if self._replaced is not None:
+            return self._replaced(text, values)
         cursor = self._connection.cursor()
         try:
             cursor.row_factory = None
