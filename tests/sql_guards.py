@@ -29,10 +29,10 @@ ONLY_POSTGRES = ("lock", "skip locked")
 """Guards that a text for both dialects has on PostgreSQL alone."""
 ORDERED = ("step", "claim", "promote", "promote_page")
 _BELT = re.compile(r"--\s*belt:\s*(.+?)\s*$")
-_BLOCK = re.compile(r"^-- (?:name|fragment|column): ([\w.]+)", re.MULTILINE)
+_BLOCK = re.compile(r"^-- (?:name|fragment|slot|column): ([\w.]+)", re.MULTILINE)
 # A fragment that says whether something holds is a condition, as behind WHERE.
 _CONDITION = re.compile(
-    r"^-- fragment: [^\n]*\n-- Whether [^\n]*\n(?P<text>.*?)(?=^-- (?:name|fragment|column): |\Z)",
+    r"^-- fragment: [^\n]*\n-- Whether [^\n]*\n(?P<text>.*?)(?=^-- (?:name|fragment|slot|column): |\Z)",
     re.MULTILINE | re.DOTALL,
 )
 _TOKEN = re.compile(r"--[^\n]*|'(?:[^']|'')*'|\$\$.*?\$\$|:?[A-Za-z_][\w.]*|\d+|\s+|.", re.DOTALL)

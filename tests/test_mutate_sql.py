@@ -187,7 +187,7 @@ def test_the_files_guards_are_found(dialect: str) -> None:
     guards = Counter(mutant.verb for mutant in mutants if mutant.kind.startswith("guard"))
     assert {verb: guards[verb] for verb, n in LEAST[dialect].items() if guards[verb] < n} == {}
     for text in sources(dialect).values():
-        pieces = re.split(r"^-- (?:name|fragment|column): ([\w.]+)", text, flags=re.MULTILINE)
+        pieces = re.split(r"^-- (?:name|fragment|slot|column): ([\w.]+)", text, flags=re.MULTILINE)
         for name, body in zip(pieces[1::2], pieces[2::2], strict=True):
             wheres = re.sub(r"--[^\n]*", "", body).upper().replace("(WHERE", "").count("WHERE")
             assert guards[name] >= wheres, name

@@ -93,9 +93,29 @@ WHERE {{later(t.a, {{now}})}}
     assert statement.text == "SELECT 1\nWHERE t.a > f(1, 2)\n    AND t.b > g((3), 4) + 5"
 
 
-def test_a_name_that_stands_twice_is_refused() -> None:
-    with pytest.raises(ValueError, match="verb x stands twice"):
-        compose(["-- name: x\nSELECT 1;\n-- name: x\nSELECT 2;\n"])
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("-- name: x\nSELECT 1;\n-- name: x\nSELECT 2;\n", "verb x stands twice"),
+        ("-- fragment: now\na\n-- fragment: now\nb\n", "fragment now stands twice"),
+        ("-- slot: more\n-- column: more.a\n1\n-- column: more.a\n2\n", r"column more\.a stands twice"),
+        ("-- column: more.a\n1\n", "declares the slot more"),
+        ("-- name: x\nSELECT {{nwo}};\n", "no file defines the fragment nwo"),
+        ("-- name: x\nSELECT 1{{mroe.names}};\n", r"no file declares the slot mroe\.names"),
+        ("-- slot: more\n-- name: x\nSELECT 1{{more.nmaes}};\n", r"no file declares the slot more\.nmaes"),
+        ("-- fragment: f(a)\n{a}\n-- name: x\nSELECT {{f(1, 2)}};\n", r"\['a'\] is used with \['1', '2'\]"),
+    ],
+)
+def test_names_that_stand_twice_or_nowhere_are_refused(text: str, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        compose([text])
+
+
+def test_a_fragment_without_a_text_is_a_slot_for_many() -> None:
+    source = (
+        "-- fragment: more\n-- fragment: more\n, a\n-- fragment: more\n, b\n-- name: x\nSELECT 1{{more}};\n"
+    )
+    assert compose([source])["x"].statements[0].text.split() == ["SELECT", "1", ",", "a", ",", "b"]
 
 
 def test_a_name_for_both_dialects_and_for_one_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,16 +4,19 @@ A file is a sequence of blocks, each with a line that says what it is and, as co
 
     -- name: VERB                    one to several statements; parameters are written ``:name`` in both dialects
     -- fragment: NAME(a, b)          text that is used in several verbs as ``{{NAME(x, y)}}``; inside it, ``{a}`` is x
-    -- column: SLOT.NAME(a)          an expression that a feature adds to each verb that has the slot:
-                                     ``{{SLOT.names}}``, ``{{SLOT.values(x)}}`` or ``{{SLOT.columns}}``
+    -- slot: SLOT                    a place for columns that features add: ``{{SLOT.names}}``, ``{{SLOT.values(x)}}`` or
+                                     ``{{SLOT.columns}}``
+    -- column: SLOT.NAME(a)          an expression that a feature adds to each verb that has the slot
 
 Files for both dialects (``sql/both/`` of the core, ``both.sql`` of a feature) have the words of PostgreSQL, and fragments for what
 SQLite writes in another way (``sql/*/words.sql``). For SQLite, ``spelled`` changes the names of tables and leaves out casts, row locks and
-``OFFSET 0``. ``{{given(:edges, g, parent uuid, policy text)}}`` stands for the rows of a JSON array, with these columns.
+``OFFSET 0``: a cast must not change the value. ``{{given(:edges, g, parent uuid, policy text)}}`` stands for the rows of a JSON array, with these columns.
 
-A fragment that several files define is all of these texts, one after the other, in the order of the features. So a verb of the
-core names a slot, and a feature fills the slot without the core naming a table of the feature. ``{LIMIT}`` is the number of that
-flag (``model.Flag``).
+A fragment without a text is a slot, too: features define it again, and it is all of their texts, one after the other, in the order of
+the features. So a verb of the core names a slot, and a feature fills the slot without the core naming a table of the feature. Any
+other name that stands twice, and any name that no file defines, is an error. ``{LIMIT}`` is the number of that flag (``model.Flag``).
+
+``./dev mutate-sql`` takes a fragment for a condition if its comment begins with "Whether".
 
 The text is read once per process and dialect. What a driver needs (psycopg's ``%(name)s``) is made here, so that the same source
 text also serves callers' own connections with other drivers.
@@ -32,7 +35,7 @@ from windlass.model.job import MASKS
 CORE = "windlass.store"
 _folders: list[str] = []
 _on_change: list[Callable[[], None]] = []
-_BLOCK = re.compile(r"^-- (name|fragment|column): (\S.*?)\s*$", re.MULTILINE)
+_BLOCK = re.compile(r"^-- (name|fragment|slot|column): (\S.*?)\s*$", re.MULTILINE)
 # The innermost use first: an argument may be a fragment.
 _USE = re.compile(r"\{\{([\w.]+)(?:\(((?:(?!\{\{|\}\}).)*)\))?\}\}", re.DOTALL)
 _FLAG = re.compile(r"\{([A-Z_]+)\}")
@@ -76,6 +79,8 @@ class _Fragment:
 
     def filled(self, arguments: Sequence[str]) -> str:
         text = self.text
+        if len(arguments) != len(self.parameters):
+            raise ValueError(f"a fragment of {self.parameters} is used with {arguments}")
         for name, value in zip(self.parameters, arguments, strict=True):
             text = text.replace(f"{{{name}}}", value)
         return text
@@ -101,11 +106,20 @@ class _Source:
             fragment = _Fragment(
                 [item.strip() for item in parameters.split(",") if item], _COMMENT.sub("", body).strip()
             )
+            slot, _, column = name.partition(".")
             if what == "fragment":
-                self.fragments.setdefault(name, []).append(fragment)
+                known = self.fragments.setdefault(name, [])
+                if known and known[0].text:
+                    raise ValueError(f"fragment {name} stands twice, and is no slot")
+                known.append(fragment)
+            elif what == "slot":
+                self.columns.setdefault(name, {})
+            elif slot not in self.columns:
+                raise ValueError(f"column {name}: no file before it declares the slot {slot}")
+            elif column in self.columns[slot]:
+                raise ValueError(f"column {name} stands twice")
             else:
-                slot, _, column = name.partition(".")
-                self.columns.setdefault(slot, {})[column] = fragment
+                self.columns[slot][column] = fragment
 
     def expanded(self, text: str) -> str:
         """The text with every fragment and slot in its place."""
@@ -121,7 +135,9 @@ class _Source:
             if name not in self.fragments:
                 raise ValueError(f"no file defines the fragment {name}")
             return "\n".join(fragment.filled(arguments) for fragment in self.fragments[name])
-        columns = self.columns.get(slot, {})
+        columns = self.columns.get(slot)
+        if columns is None or part not in ("names", "values", "columns"):
+            raise ValueError(f"no file declares the slot {name}")
         if part == "names":
             return "".join(f", {column}" for column in columns)
         if part == "values":
@@ -130,7 +146,7 @@ class _Source:
 
 
 def _arguments(text: str) -> list[str]:
-    """The arguments of a fragment: what stands between commas that are not inside brackets."""
+    """The arguments of a fragment: what stands between commas that are not inside round brackets."""
     found, depth = [""] if text else [], 0
     for sign in text:
         depth += (sign == "(") - (sign == ")")

@@ -1,5 +1,5 @@
 -- The slots of the core: texts that features add to verbs of the core. A feature defines a fragment of the same name in its own file; the
--- texts of all features are put there one after the other. Columns (agenda, history) are slots, too: see statements.py.
+-- texts of all features are put there one after the other.
 -- Where a slot is for "further parts", PostgreSQL has CTEs there and SQLite statements.
 
 -- fragment: new_flags(kind)
@@ -28,3 +28,9 @@
 
 -- fragment: needed(table)
 -- Conditions under which a whole table of history must not be dropped, the same as those of `kept`: "OR condition". On PostgreSQL alone.
+
+-- slot: agenda
+-- Columns of the agenda: what a duty of the feature has to do.
+
+-- slot: history
+-- Columns of an ended job.

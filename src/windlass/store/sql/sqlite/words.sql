@@ -1,7 +1,7 @@
 -- What SQLite writes in another way than PostgreSQL; times are whole microseconds, lists are JSON.
 
 -- fragment: now
--- The time: the machine's clock, read after the write lock was taken.
+-- The time: the machine's clock, in a transaction read after the write lock was taken.
 :now
 
 -- fragment: now_once
