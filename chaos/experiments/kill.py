@@ -30,7 +30,7 @@ SHORT = Plan(jobs=250, kills=2, work_ms=200, leases=QUICK)
 
 
 def run(bed: Bed, plan: Plan, findings: Findings) -> None:
-    """Three workers serve; one after the other is killed with jobs in its hands, and another is started in its place."""
+    """Three workers serve; one after the other is killed while it holds jobs, and another is started in its place."""
     serving = bed.children(plan.workers, settings=plan.leases.settings)
     _enqueue(bed, plan, plan.jobs)
     killed: list[Death] = []
@@ -38,7 +38,7 @@ def run(bed: Bed, plan: Plan, findings: Findings) -> None:
         place = bed.random.randrange(plan.workers)
         victim = serving[place]
         time.sleep(bed.random.random() * 0.3)
-        bed.keep_busy(victim, lambda: _enqueue(bed, plan, MORE))  # last: it is to die with jobs in its hands
+        bed.keep_busy(victim, lambda: _enqueue(bed, plan, MORE))  # last: it is to die while it holds jobs
         killed.append(deaths.kill(bed, victim))
         serving[place] = bed.worker(settings=plan.leases.settings)
     findings.holds("drained", True, bed.drained(quiet=plan.leases.lease + 60))

@@ -30,7 +30,7 @@ what to do next. The facts are attributes, too, so that callers need not parse t
     ├── JobNotFoundError            no job with this id (or the job was pruned)
     ├── ScheduleNotFoundError       no schedule with this name
     ├── ScheduleConflictError       a schedule that belongs to code
-    ├── KeyConflictError            the same unique key was used with another body
+    ├── KeyConflictError            the same unique key was used with other arguments
     ├── UnknownParentError          a dependency on a job that does not exist
     ├── DependencyCycleError        jobs that would wait for each other for ever
     ├── RuleCycleError              rules that would create jobs for ever
@@ -325,14 +325,14 @@ class ScheduleConflictError(WindlassError):
 
 
 class KeyConflictError(WindlassError):
-    """The same unique key was used before with another body."""
+    """The same unique key was used before with other arguments."""
 
     code = "key_conflict"
 
     def __init__(self, key: str, job_id: str) -> None:
         super().__init__(
-            f"key {key!r} belongs to job {job_id}, which has another kind or other arguments; "
-            "nothing was enqueued. Use another key, or the same body."
+            f"key {key!r} belongs to job {job_id}, which has other arguments; "
+            "nothing was enqueued. Use another key, or the same arguments."
         )
         self.key, self.job_id = key, job_id
 

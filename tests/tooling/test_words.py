@@ -1,4 +1,4 @@
-"""The check of words: what it finds, what it leaves alone, and that the cleaned folders pass it."""
+"""The check of words: what it finds, and what it leaves alone. `./dev check` runs it."""
 
 from pathlib import Path
 

@@ -22,7 +22,7 @@ CLEAN = (
     "src/windlass",
     "tools/dev/words.py",
 )
-"""Files and folders that are checked. Add one when it has none of the words: pages of docs can be added, too."""
+"""Files and folders that are checked."""
 
 LEFT_OUT = (
     "src/windlass/store/sql/postgres/migrations",  # applied files have checksums and are never changed

@@ -58,13 +58,12 @@ class Submittable(ABC):
         """Submit a job with these arguments. Options (key, delay, run_at, priority, after, correlation_id, …) may be given beside
         them; where the handler has a parameter of that name, use ``with_options``."""
         home = self._app.serving()
-        return home.submitter.submit(new_job(self._first, args, kwargs, self._options, home.authority))
+        return home.submitter.submit(self._new(home, args, kwargs))
 
     async def enqueue_async(self, /, *args: Any, **kwargs: Any) -> Enqueued:
         """``enqueue`` from a coroutine, without blocking its event loop."""
         home = self._app.serving()
-        job = new_job(self._first, args, kwargs, self._options, home.authority)
-        return await home.submitter.submit_async(job)
+        return await home.submitter.submit_async(self._new(home, args, kwargs))
 
     def enqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[Enqueued]:
         """Submit many jobs, all or none: one mapping of arguments (and options) each."""
@@ -85,12 +84,12 @@ class Submittable(ABC):
         prepared (``PREPARE TRANSACTION``): workers find the job without a notification, a little later.
         """
         tell = self._pop_tell(kwargs)
-        return self._submit_in(where, [self._new(args, kwargs)], tell)[0]
+        return self._submit_in(where, [self._new(self._app.serving(), args, kwargs)], tell)[0]
 
     async def enqueue_in_async(self, where: Any, /, *args: Any, **kwargs: Any) -> Enqueued:
         """``enqueue_in`` for an async connection or session: psycopg, asyncpg, aiosqlite or SQLAlchemy."""
         tell = self._pop_tell(kwargs)
-        return (await self._submit_in_async(where, [self._new(args, kwargs)], tell))[0]
+        return (await self._submit_in_async(where, [self._new(self._app.serving(), args, kwargs)], tell))[0]
 
     def enqueue_many_in(
         self, where: Any, calls: Iterable[Mapping[str, Any]], /, *, tell: bool = True
@@ -122,8 +121,8 @@ class Submittable(ABC):
             return made
         return await self._app.serving().transaction_submitter.submit_async(where, jobs, notify=notify)
 
-    def _new(self, args: Sequence[Any], kwargs: dict[str, Any]) -> NewJob:
-        return new_job(self._first, args, kwargs, self._options, self._app.serving().authority)
+    def _new(self, home: OwningApp, args: Sequence[Any], kwargs: dict[str, Any]) -> NewJob:
+        return new_job(self._first, args, kwargs, self._options, home.authority)
 
     def _new_each(self, calls: Iterable[Mapping[str, Any]]) -> list[NewJob]:
         return each_job(self._first, calls, self._options, self._app.serving().authority)

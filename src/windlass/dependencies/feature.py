@@ -174,7 +174,7 @@ def _check_after(parents: Sequence[object]) -> None:
     policies: dict[str, DependencyPolicy] = {}
     for after in parents:
         if not isinstance(after, After):
-            raise ConfigError("after", after, "a list of After(job id)")
+            raise ConfigError("after", after, "a list of After(job id); ids as text")
         if not is_id(after.parent):
             raise ConfigError("after", after.parent, "the id of a job: a UUID, lower case, with dashes")
         if not isinstance(after.policy, DependencyPolicy):

@@ -125,7 +125,7 @@ class FallbackLocks:
         with self._lock:
             held = sum(reference() is not None for reference in self._held.values())
         if self._guard is None:
-            return LockState(kept_in="process", seen="locks lock inside this process", held=held)
+            return LockState(kept_in="process", seen="locks are kept in this process only", held=held)
         trouble = self._guard.trouble
         if trouble is None:
             return LockState(kept_in="redis", seen="Redis answers", held=held)

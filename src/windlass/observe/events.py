@@ -39,7 +39,7 @@ from windlass.observe.logger import Quiet
 
 # ---------------------------------------------------------------------- jobs
 
-PROMOTED = Event("job.promoted", DEBUG, "{0} put into the queue, being due")
+PROMOTED = Event("job.promoted", DEBUG, "{0} queued: due now")
 CLAIMED = Event("job.claimed", DEBUG, "claimed")
 STARTED = Event("job.started", DEBUG, "started")
 COMPLETED = Event("job.completed", DEBUG, "completed")
