@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Self
 
@@ -16,12 +17,12 @@ def close_left_open(error: BaseException) -> None:
     traceback.clear_frames(error.__traceback__)
 
 
-class Closing:
+class Closing(ABC):
     """Has ``close``, which the end of a ``with`` block calls."""
 
+    @abstractmethod
     def close(self) -> None:
         """Release what the object holds."""
-        raise NotImplementedError
 
     def __enter__(self) -> Self:
         return self

@@ -18,12 +18,12 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from datetime import timedelta
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from windlass import forking
 from windlass.app.decorators import Decorators
 from windlass.arguments.asyncness import is_async
+from windlass.closing import Closing
 from windlass.config import Config, load
 from windlass.engine.engine import Engine
 from windlass.engine.places import Places
@@ -45,7 +45,7 @@ from windlass.transactions.submitter import TransactionSubmitter
 from windlass.urls import dialect_of
 
 
-class App(Decorators):
+class App(Decorators, Closing):
     """The kinds of work of one application, and the database they are kept in. Nothing is global: make as many as you like."""
 
     def __init__(
@@ -265,14 +265,6 @@ class App(Decorators):
                 self._store.close()
                 self._store = None
         self.container.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _check_options(options: Iterable[str]) -> None:

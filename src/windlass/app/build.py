@@ -15,11 +15,11 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from windlass.app.app import App
 from windlass.clock import Clock
+from windlass.closing import Closing
 from windlass.config import Config, load
 from windlass.engine.engine import Engine
 from windlass.engine.one_job import Guard, OneJobRunner, Processed
@@ -33,7 +33,7 @@ from windlass.observe.report import EngineReport
 from windlass.settings import Settings
 
 
-class Background:
+class Background(Closing):
     """The parts of one application, wired together; close it when done. What was given from outside stays open."""
 
     def __init__(
@@ -89,14 +89,6 @@ class Background:
         """Close what was made here, last made first."""
         while self._owned:
             self._owned.pop()()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def build(

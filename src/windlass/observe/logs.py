@@ -13,9 +13,9 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Mapping
-from types import TracebackType
-from typing import Any, Self, TextIO
+from typing import Any, TextIO
 
+from windlass.closing import Closing
 from windlass.errors import ConfigError
 from windlass.observe.current_job import current_fields
 from windlass.observe.formats import ConsoleFormatter, JsonFormatter
@@ -81,7 +81,7 @@ class LineHandler(logging.StreamHandler[TextIO]):
             self.lost += 1
 
 
-class Logs:
+class Logs(Closing):
     """The log handler that ``configure`` installed; ``close`` restores the loggers."""
 
     def __init__(
@@ -107,14 +107,6 @@ class Logs:
                 logger.setLevel(level)
                 logger.propagate = propagates
         self.handler.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def configure(

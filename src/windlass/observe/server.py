@@ -16,9 +16,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
+from windlass.closing import Closing
 from windlass.errors import ConfigError
 from windlass.model import Counts, PhasePause
 from windlass.observe import health
@@ -58,7 +58,7 @@ def serve(
         ) from error
 
 
-class Server:
+class Server(Closing):
     """A running server; ``close`` ends it."""
 
     def __init__(self, listener: _Listener) -> None:
@@ -74,14 +74,6 @@ class Server:
         self._listener.shutdown()
         self._listener.server_close()
         self._thread.join(TIMEOUT)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class _Paths:
