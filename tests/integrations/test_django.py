@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from argparse import ArgumentParser
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import click
 import psycopg
 import pytest
 from django.core.exceptions import ImproperlyConfigured
@@ -12,7 +14,9 @@ from django.core.exceptions import ImproperlyConfigured
 from tests.integrations.running import run, write_example
 from tests.servers.plugin import FreshPostgres
 from tests.transactions import django_project  # also configures Django for this process
+from windlass.cli.worker import worker
 from windlass.features import open_store
+from windlass.integrations.django.management.commands.windlass_worker import Command
 from windlass.integrations.django.project import read_settings, url_of
 from windlass.model import JobFilter, State
 
@@ -34,11 +38,11 @@ try:
 except RuntimeError:
     pass
 heavy.enqueue(n=10)
-counted.enqueue(n=20, after=[placed["job"]])
+counted.options(after=[placed["job"]]).enqueue(n=20)
 said = StringIO()
 call_command("migrate", run_syncdb=True, stdout=said)
 print(app.url)
-print(sorted(kind.name for kind in app.registry))
+print(sorted(kind.name for kind in app.parts.registry))
 print("Windlass:" in said.getvalue())
 """
 HEAVY = """
@@ -52,48 +56,55 @@ def heavy(n: int) -> int:
 async def counted(n: int) -> int:
     return await Order.objects.filter(state="confirmed").acount() + n
 """
-TESTS = """
-from unittest import skipIf
-from django.db import connection, transaction
-from django.test import Client, TestCase, TransactionTestCase
-from django.utils import timezone
-from shop.jobs import confirm
-from shop.models import Order
-from windlass.integrations.django import app
-from windlass.testing import Sandbox
+JOBS = """
+
+@app.job
+def mailed(to: str) -> None:
+    from django.core.mail import send_mail
+
+    send_mail("hello", "", None, [to])
 
 
-def jobs() -> int:
-    with connection.cursor() as cursor:
-        table = "windlass_jobs" if connection.vendor == "sqlite" else "windlass.jobs"
-        cursor.execute(f"SELECT count(*) FROM {table}")
-        return cursor.fetchone()[0]
+@app.job
+def moved(ctx: Context, order_id: int) -> str:
+    with ctx.transaction() as tx:
+        mark = "?" if connection.vendor == "sqlite" else "%s"
+        tx.connection.execute(f"UPDATE shop_order SET note = 'moved' WHERE id = {mark}", (order_id,))
+        mailed.enqueue_in(tx, to="ada")
+        tx.complete("moved")
 
 
-class OrderTest(TestCase):
-    def test_an_order_has_a_job(self):
-        self.assertEqual(Client().post("/orders").status_code, 202)
-        self.assertEqual((Order.objects.count(), jobs()), (1, 1))
-
-    def test_each_test_begins_with_none(self):
-        self.assertEqual(jobs(), 0)
-        with transaction.atomic():
-            confirm.enqueue_in(connection, order_id=1, key="k")
-        self.assertEqual(jobs(), 1)
+@app.job
+def fails(ctx: Context, order_id: int) -> None:
+    with transaction.atomic():
+        Order.objects.filter(id=order_id).update(note="half")
+        raise ValueError("on purpose")
 
 
-@skipIf(connection.vendor == "sqlite", "its test database is in memory")
-class RunTest(TransactionTestCase):
-    def test_an_order_is_confirmed(self):
-        order = self.client.post("/orders").json()["order"]
-        with Sandbox(app, url=app.url, start=timezone.now()) as box:
-            box.drain()
-        self.assertEqual(Order.objects.get(id=order).state, "confirmed")
+@app.job
+def later() -> str:
+    return "later"
+
+
+@app.job
+async def waits(n: int) -> int:
+    return counted.enqueue(n=n).result() + await (await counted.enqueue_async(n=n)).result_async()
+"""
+CASES = Path(__file__).parent / "django_tests" / "cases.py"
+LOGGING = """
+LOGGING = {
+    "version": 1,  # existing loggers are disabled, as they are by default
+    "formatters": {"plain": {"format": "%(levelname)s %(name)s %(message)s"}},
+    "handlers": {
+        "file": {"class": "logging.FileHandler", "filename": "shop.log", "formatter": "plain"}
+    },
+    "root": {"handlers": ["file"], "level": "INFO"},
+}
 """
 
 
-def manage(project: Path, *arguments: str, expect: int = 0) -> str:
-    return run(project, "manage.py", *arguments, expect=expect)
+def manage(project: Path, *arguments: str, expect: int = 0, **variables: str) -> str:
+    return run(project, "manage.py", *arguments, expect=expect, **variables)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -103,7 +114,6 @@ def project(request: pytest.FixtureRequest, fresh_postgres: FreshPostgres, tmp_p
     with (tmp_path / "shop" / "jobs.py").open("a") as file:
         file.write(HEAVY)
     (tmp_path / "shop" / "__init__.py").touch()  # `startapp` makes one, and the test runner looks for it
-    (tmp_path / "shop" / "tests.py").write_text(TESTS)
     if request.param == "postgresql":
         url = fresh_postgres(empty=True)
         test = {"TEST": {"NAME": f"{urlsplit(url).path.removeprefix('/')}_django"}}
@@ -113,9 +123,13 @@ def project(request: pytest.FixtureRequest, fresh_postgres: FreshPostgres, tmp_p
 
 
 @pytest.mark.slow
+@pytest.mark.one_database
 def test_a_project_with_jobs(project: Path) -> None:
     said = manage(project, "migrate", "--run-syncdb")
     assert "Windlass: start" in said, "its tables come with Django's own"
+    show = ("-m", "windlass", "config", "show", "--app", "windlass.integrations.django:app", "--changed")
+    shown = run(project, *show, DJANGO_SETTINGS_MODULE="project.settings")
+    assert "Django's DATABASES['default']" in shown, "commands find the project's database"
     url, kinds, *said_again = manage(project, "shell", "--verbosity", "0", "-c", SUBMIT).strip().splitlines()
     assert kinds == "['confirm', 'counted', 'heavy']", "jobs are found by themselves"
     assert said_again == ["False"], "there is nothing to migrate a second time"
@@ -137,17 +151,67 @@ def test_a_project_with_jobs(project: Path) -> None:
     }
 
 
+def test_the_worker_command_has_the_options_of_the_worker() -> None:
+    parser = ArgumentParser()
+    Command().add_arguments(parser)
+    has = {name for action in parser._actions for name in action.option_strings}
+    options = [item for item in worker.params if isinstance(item, click.Option) and not item.hidden]
+    assert {item.opts[0] for item in options} - has == {"--app", "--url"}, "these are the project's own"
+
+
 def test_the_worker_command_refuses_what_the_worker_refuses(tmp_path: Path) -> None:
     write_example("django", tmp_path)
     said = manage(tmp_path, "windlass_worker", "--phase", "nothing", expect=2)
-    assert "one of the phases that are defined: confirm" in said
+    assert "a name that is defined; phases: confirm" in said
+
+
+@pytest.mark.parametrize(
+    ("module", "added", "cause"),
+    [
+        ("", "", "DJANGO_SETTINGS_MODULE = '' cannot be used: it must be the settings module of the project"),
+        ("nope.settings", "", "there is no module 'nope' here: start in the folder that holds it"),
+        ("project.settings", "WINDLASS = {'DATABSE': 'default'}", "WINDLASS['DATABSE'] is unknown; did you mean DATABASE?"),
+        pytest.param("project.settings", "WINDLASS = {'CONFIG': {'worker.leese': 1}}", "worker.leese", marks=pytest.mark.long),
+        pytest.param("project.settings", "import nowhere", "it imports 'nowhere', which is neither installed nor here", marks=pytest.mark.long),
+        pytest.param("project.settings", "1 / 0", "importing it raised ZeroDivisionError: division by zero (settings.py:", marks=pytest.mark.long),
+    ],
+)  # fmt: skip
+def test_commands_name_what_keeps_the_project_from_loading(
+    tmp_path: Path, module: str, added: str, cause: str
+) -> None:
+    """In one line, as a mistake of the caller, without a traceback."""
+    write_example("django", tmp_path)
+    with (tmp_path / "project" / "settings.py").open("a") as file:
+        file.write(f"\n{added}\n")
+    show = ("-m", "windlass", "config", "show", "--app", "windlass.integrations.django:app")
+    said = run(tmp_path, *show, expect=2, DJANGO_SETTINGS_MODULE=module)
+    assert cause in said and said.startswith("error: ") and said.count("\n") == 1, said
+
+
+def test_the_workers_lines_go_where_logging_says(tmp_path: Path) -> None:
+    """The worker replaced the project's LOGGING by its own handler, and the file stayed empty."""
+    write_example("django", tmp_path)
+    with (tmp_path / "project" / "settings.py").open("a") as file:
+        file.write(LOGGING)
+    manage(tmp_path, "migrate", "--run-syncdb", "--verbosity", "0")
+    log = tmp_path / "shop.log"
+    log.unlink()
+    manage(tmp_path, "windlass_worker", "--drain")
+    assert "windlass.engine" in log.read_text() and "stopped" in log.read_text()
 
 
 @pytest.mark.slow
-def test_the_test_runner_of_the_project(project: Path) -> None:
-    """Test databases have the tables, also SQLite's in memory, and a TestCase takes its jobs back."""
-    said = manage(project, "test", "--verbosity", "1")
-    assert "Found 3 test(s)." in said
+def test_the_tests_of_the_project(project: Path) -> None:
+    """A session of Windlass's own kept the test database of PostgreSQL from being dropped, and SQLite's in memory became a file."""
+    (project / "shop" / "tests.py").write_text(CASES.read_text())
+    with (project / "shop" / "jobs.py").open("a") as file:
+        file.write(JOBS)
+    with (project / "shop" / "models.py").open("a") as file:
+        file.write('    note = models.CharField(max_length=20, default="")\n')
+    before = {path.name for path in project.iterdir()}
+    said = manage(project, "test", "--verbosity", "1", WINDLASS_DATABASE_URL="sqlite:///never.db")
+    assert f"Found {CASES.read_text().count('def test_')} test(s)." in said
+    assert {path.name for path in project.iterdir()} - before <= {"__pycache__"}
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ def test_jobs_are_served_beside_the_application(url: str, jobs: App) -> None:
         with TestClient(web) as client:
             job = client.post("/orders/7").json()["job"]
             eventually(lambda: jobs.store.jobs.get(job).result == 7)  # noqa: B023
-        assert jobs._store is None, "what was opened is closed"
+        assert jobs.parts._store is None, "what was opened is closed"
     assert not [thread.name for thread in threading.enumerate() if thread.name == "windlass-step"]
 
 
@@ -110,9 +110,9 @@ def test_a_lifespan_of_ones_own_is_inside(url: str, jobs: App) -> None:
 
     @asynccontextmanager
     async def own(web: FastAPI) -> AsyncIterator[dict[str, str]]:
-        said.append(f"begins, worker {'runs' if jobs._store else 'is not there'}")
+        said.append(f"begins, worker {'runs' if jobs.parts._store else 'is not there'}")
         yield {"mine": "kept"}
-        said.append(f"ends, worker {'runs' if jobs._store else 'is gone'}")
+        said.append(f"ends, worker {'runs' if jobs.parts._store else 'is gone'}")
 
     web = FastAPI(lifespan=lifespan(jobs, inner=own))
 
@@ -160,7 +160,7 @@ def test_the_example_under_a_real_server(tmp_path: Path) -> None:
         if server.poll() is None:
             server.kill()
             server.wait()
-    with open_store(f"sqlite:///{tmp_path / 'shop.db'}") as store:
+    with open_store(f"sqlite:///{tmp_path / 'windlass.db'}") as store:
         assert store.jobs.get(job).state is State.COMPLETED
         assert store.instances.list() == [], "the worker left in order"
 

@@ -42,7 +42,7 @@ def test_handlers_and_probes_see_the_application(sqlite_path: Path) -> None:
     try:
         assert Drain(engine, jobs.store).wait(PATIENCE)
         assert [jobs.store.jobs.get(job.id).result for job in made] == ["shop 1", "shop 2"]
-        phase = jobs.registry.phase("plain")
+        phase = jobs.parts.registry.phase("plain")
         assert phase is not None and phase.probe is not None and phase.probe(n=1) == "shop"
     finally:
         engine.stop(grace=0)

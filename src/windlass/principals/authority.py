@@ -36,7 +36,7 @@ from windlass.principals.sealed_tokens import TokenKeys
 from windlass.store.ids import new_id
 
 if TYPE_CHECKING:
-    from windlass.handlers.context import Context
+    from windlass.handlers.attempt_context import AttemptContext
     from windlass.handlers.registry import Phase
 
 Recheck = Callable[..., Any]
@@ -44,10 +44,10 @@ Keys = Callable[[], TokenKeys | None]
 ASKING = frozenset({"principal", "token", "keep_token"})
 """Options of ``enqueue`` that set the principal."""
 
-NAMES = frozenset({"key", "debounce", "throttle", "limit_key", "correlation_id"})
+NAMES = frozenset({"key", "debounce", "throttle", "limit_key", "correlation_id", "headers"})
 """Options that are stored as they are given, and so may hold no token."""
 
-current_context: ContextVar[Context | None] = ContextVar("windlass_current_context", default=None)
+current_context: ContextVar[AttemptContext | None] = ContextVar("windlass_current_context", default=None)
 """The context of the job with a principal that this thread or task runs; None outside of such jobs."""
 
 
@@ -90,7 +90,16 @@ class Authority:
         try:
             yield principal
         finally:
-            self._asker.reset(was)
+            try:
+                self._asker.reset(was)
+            except ValueError:  # of another context
+                raise ConfigError(
+                    "as_principal",
+                    principal.subject,
+                    because="its block was entered in one thread or task and left in another, and jobs that were enqueued in between do not "
+                    "have the principal. A web framework's plain generator dependency runs like that: use Bearer of "
+                    "windlass.integrations.fastapi.bearer, or an async dependency",
+                ) from None
 
     def is_nobody(self, first: Phase) -> bool:
         """Whether there is no principal here and now: no block, no running job; and the kind can do without."""
@@ -164,7 +173,7 @@ class Authority:
             )
         return keys.open(captured.sealed, job_id=job_id, tenant=captured.principal.tenant)
 
-    def admit(self, context: Context, expiry: Expiry) -> None:
+    def admit(self, context: AttemptContext, expiry: Expiry) -> None:
         """Raise unless a job may run for its principal; with ``recheck`` the context then has the principal that the check returned."""
         result = self._ask(context, expiry)
         if result is not None:
@@ -175,7 +184,7 @@ class Authority:
                 )
             )
 
-    async def admit_async(self, context: Context, expiry: Expiry) -> None:
+    async def admit_async(self, context: AttemptContext, expiry: Expiry) -> None:
         """``admit`` without blocking the event loop; an async check runs on it."""
         result = await asyncio.to_thread(self._ask, context, expiry)
         if result is not None:
@@ -185,7 +194,7 @@ class Authority:
                 self._judged(captured, context, await value if inspect.isawaitable(value) else value)
             )
 
-    def _ask(self, context: Context, expiry: Expiry) -> tuple[Captured, Callable[[], Any]] | None:
+    def _ask(self, context: AttemptContext, expiry: Expiry) -> tuple[Captured, Callable[[], Any]] | None:
         """The check to call, if there is one."""
         captured = context.captured
         if captured is None or expiry is Expiry.RUN:
@@ -204,7 +213,7 @@ class Authority:
             _checked, context, hook, captured.principal, *([context] if wants_context else [])
         )
 
-    def _judged(self, captured: Captured, context: Context, result: object) -> Principal:
+    def _judged(self, captured: Captured, context: AttemptContext, result: object) -> Principal:
         """The principal that a check returned: never with more rights than was captured, but perhaps for longer."""
         if not isinstance(result, Principal):
             raise PrincipalDeniedError(
@@ -219,7 +228,7 @@ class Authority:
 
 
 def gated(
-    handler: Callable[..., Any], phase: Phase, context: Context, authority: Authority
+    handler: Callable[..., Any], phase: Phase, context: AttemptContext, authority: Authority
 ) -> Callable[..., Any]:
     """The handler of a job with a principal: called if the principal may, with the job's rights around all that it enqueues, and
     with nothing secret left behind."""
@@ -273,7 +282,7 @@ def running_principal_or_none() -> Principal | None:
     return None if context is None else context.principal
 
 
-def _checked(context: Context, hook: Recheck, *arguments: Any) -> Any:
+def _checked(context: AttemptContext, hook: Recheck, *arguments: Any) -> Any:
     """Call a check; any exception it raises is a refusal, unless it asks for another attempt."""
     try:
         result = hook(*arguments)
@@ -284,7 +293,7 @@ def _checked(context: Context, hook: Recheck, *arguments: Any) -> Any:
     return _await_check(context, result) if inspect.isawaitable(result) else result
 
 
-async def _await_check(context: Context, result: Any) -> Any:
+async def _await_check(context: AttemptContext, result: Any) -> Any:
     try:
         return await result
     except Retry:

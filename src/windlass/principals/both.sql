@@ -20,6 +20,64 @@ SELECT p.job::text AS job, p.claims::text AS claims
 FROM windlass.principal AS p
 WHERE {{one_of(p.job, :ids::uuid[])}};
 
+-- name: principal.sees
+-- Whether an actor may see a job, whatever became of the job.
+SELECT 1
+FROM (SELECT :id::uuid AS id) AS j
+WHERE TRUE -- belt: the slot begins with AND
+    {{in_scope(j)}};
+
+-- name: principal.of_subject
+-- Jobs of a subject before a job, newest first, with the issuer and the tenant of the subject.
+SELECT p.job, p.claims ->> 'issuer', p.claims ->> 'tenant'
+FROM windlass.principal AS p
+WHERE {{in_group((p.claims ->> 'subject'), p.job, :subject::text, :before::uuid)}}
+ORDER BY {{newest_of((p.claims ->> 'subject'), p.job)}}
+LIMIT :limit::bigint;
+
+-- name: principal.of_tenant
+-- Jobs of a tenant before a job, newest first.
+SELECT p.job
+FROM windlass.principal AS p
+WHERE {{in_group((p.claims ->> 'tenant'), p.job, :tenant::text, :before::uuid)}}
+    AND p.claims ->> 'tenant' IS NOT NULL -- belt: implied; the planner needs it to prove the partial index
+ORDER BY {{newest_of((p.claims ->> 'tenant'), p.job)}}
+LIMIT :limit::bigint;
+
+-- fragment: in_scope(job)
+-- An actor sees all jobs, those of its tenant, or those that it asked for itself.
+AND (
+    :sees::text = 'all'
+    OR EXISTS (
+        SELECT 1
+        FROM windlass.principal AS who
+        WHERE who.job = {job}.id
+            AND who.claims ->> 'tenant' {{is_same}} :tenant::text
+            AND (
+                :sees::text = 'tenant'
+                OR (who.claims ->> 'subject' = :subject::text AND who.claims ->> 'issuer' {{is_same}} :issuer::text)
+            )
+        OFFSET 0
+    )
+)
+
+-- fragment: sought(job)
+-- A search may ask for jobs of subjects and of tenants.
+AND (:subjects::text[] IS NULL OR {{is_of({job}, 'subject', :subjects::text[])}})
+AND (:not_subjects::text[] IS NULL OR NOT {{is_of({job}, 'subject', :not_subjects::text[])}})
+AND (:tenants::text[] IS NULL OR {{is_of({job}, 'tenant', :tenants::text[])}})
+AND (:not_tenants::text[] IS NULL OR NOT {{is_of({job}, 'tenant', :not_tenants::text[])}})
+
+-- fragment: is_of(job, claim, list)
+-- Whether a claim of the principal of a job is one of a list.
+EXISTS (
+    SELECT 1
+    FROM windlass.principal AS who
+    WHERE who.job = {job}.id
+        AND {{one_of(who.claims ->> {claim}, {list})}}
+    OFFSET 0
+)
+
 -- name: erase.due
 -- Whether there is any principal whose job may have ended before a time.
 SELECT 1

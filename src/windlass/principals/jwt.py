@@ -24,7 +24,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from windlass.arguments.encoding import Limits, decode
+from windlass.arguments.encoding import decode
+from windlass.arguments.limits import Limits
 from windlass.clock import Clock, SystemClock
 from windlass.errors import ConfigError, PayloadError, TokenError
 from windlass.model.principal import Principal
@@ -86,6 +87,11 @@ class Verifier:
         self._claims = claims or ClaimPaths()
         self._clock = clock or SystemClock()
         self._ring = KeyRing(keys, self._algorithms, monotonic)
+
+    @property
+    def may_block(self) -> bool:
+        """Whether ``verify`` may wait: for keys that are fetched."""
+        return self._ring.fetches
 
     def verify(self, token: str) -> Principal:
         """Return the principal of a token; ``TokenError`` for one that cannot be trusted."""

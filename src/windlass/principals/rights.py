@@ -17,20 +17,13 @@ from windlass.principals.token_guard import GuardedAttemptStore, cleaned, hide_i
 from windlass.store.attempt_store import AttemptStore
 
 
-class Rights:
-    """The principal of a job. Everything that a job with a principal writes passes here (``GuardedAttemptStore``)."""
+class HandlerRights:
+    """The principal of a job, as its handler sees it."""
 
-    def __init__(self, lease: Lease, store: AttemptStore, authority: Authority) -> None:
-        self.lease = lease
-        has_principal = has_flag(lease.flags, Flag.PRINCIPAL)
-        self._store: AttemptStore = GuardedAttemptStore(store, self) if has_principal else store
-        self._authority = authority
-        self._captured: Captured | None = None
-        self._has_captured = not has_principal
-        self._checked: Principal | None = None
-        self._tokens: tuple[str, ...] = ()
-
-    # ------------------------------------------------------------------ for handlers
+    _lease: Lease
+    _checked: Principal | None
+    _tokens: tuple[str, ...]
+    _authority: Authority
 
     @property
     def principal(self) -> Principal | None:
@@ -40,22 +33,23 @@ class Rights:
         """
         if self._checked is not None:
             return self._checked
-        return None if self.captured is None else self.captured.principal
+        captured = self._get_captured()
+        return None if captured is None else captured.principal
 
     def require(self, *roles: str) -> Principal:
         """End this job, without another attempt, unless its principal has all of these roles; returns the principal."""
         principal = self.principal
         if principal is None:
-            raise NoPrincipalError(f"job {self.lease.id}")
+            raise NoPrincipalError(f"job {self._lease.id}")
         principal.require(*roles)
         return principal
 
     def token(self) -> str:
         """The raw token that was kept with this job (``keep_token=True``). While the handler runs it is hidden from log lines and errors,
         and what holds it is not stored; do not keep it yourself."""
-        token = self._authority.open_token(self.captured, self.lease.id)
+        token = self._authority.open_token(self._get_captured(), self._lease.id)
         if token not in self._tokens:
-            self.note_token(token)
+            self._tokens = (*self._tokens, token)
             logs.hide(token)
             self._on_token(token)
         return token
@@ -68,11 +62,33 @@ class Rights:
         """``token`` without blocking the event loop."""
         return await asyncio.to_thread(self.token)
 
-    # ------------------------------------------------------------------ for what surrounds a handler
+    def _get_captured(self) -> Captured | None:
+        """The principal as it was stored with the job."""
+        raise NotImplementedError
+
+    def _on_token(self, token: str) -> None:
+        """A token is known to this process from here on."""
+
+
+class Rights(HandlerRights):
+    """The principal of a job, also for what surrounds the handler. Everything that a job with a principal writes passes here (``GuardedAttemptStore``)."""
+
+    def __init__(self, lease: Lease, store: AttemptStore, authority: Authority) -> None:
+        self.lease = self._lease = lease
+        has_principal = has_flag(lease.flags, Flag.PRINCIPAL)
+        self._store: AttemptStore = GuardedAttemptStore(store, self) if has_principal else store
+        self._authority = authority
+        self._captured: Captured | None = None
+        self._has_captured = not has_principal
+        self._checked: Principal | None = None
+        self._tokens: tuple[str, ...] = ()
 
     @property
     def captured(self) -> Captured | None:
         """The principal as it was stored with the job."""
+        return self._get_captured()
+
+    def _get_captured(self) -> Captured | None:
         if not self._has_captured:
             self._captured = self._store.principal_of(self.lease)
             self._has_captured = True
@@ -109,6 +125,11 @@ class Rights:
         """Nothing that is recorded of this job may hold this."""
         self._tokens = (*self._tokens, token)
 
+    @property
+    def has_tokens(self) -> bool:
+        """Whether this job was given a token."""
+        return bool(self._tokens)
+
     def refuse_tokens(self, what: str, value: Any) -> None:
         """Raise if a value that is to be stored holds a token that this job was given."""
         if self._tokens:
@@ -137,6 +158,3 @@ class Rights:
     def hidden(self, value: Any) -> Any:
         """Text, or JSON of texts, without the tokens that this job was given."""
         return hide_in(value, Secrets(self._tokens)) if self._tokens else value
-
-    def _on_token(self, token: str) -> None:
-        """A token is known to this process from here on."""

@@ -19,7 +19,7 @@ from windlass.store.database import Database, Transaction
 from windlass.store.ids import is_id
 from windlass.store.jobs.rows import array
 
-BATCH = 500
+PAGE = 500
 
 
 def principal_row(
@@ -73,7 +73,24 @@ class Principals:
         """The principals of several jobs, those that have one."""
         return read_all(self._db, [job_id for job_id in job_ids if is_id(job_id)])
 
-    def erase(self, after: timedelta, *, batch: int = BATCH) -> int:
+    def jobs_of_subject(
+        self, subject: str, before: str, limit: int
+    ) -> Sequence[tuple[str, str | None, str | None]]:
+        """The newest jobs of a subject before a job: id, issuer and tenant of each."""
+        return [
+            (job, issuer, tenant)
+            for job, issuer, tenant in self._db.read(
+                "principal.of_subject", subject=subject, before=before, limit=limit
+            )
+        ]
+
+    def jobs_of_tenant(self, tenant: str, before: str, limit: int) -> Sequence[str]:
+        """The ids of the newest jobs of a tenant before a job."""
+        return [
+            row[0] for row in self._db.read("principal.of_tenant", tenant=tenant, before=before, limit=limit)
+        ]
+
+    def erase(self, after: timedelta, *, page: int = PAGE) -> int:
         """Remove the principals of jobs that ended longer ago than ``after``, kept tokens with them; returns how many were removed.
 
         Safe on every instance at once. A retry by hand keeps its job's principal if it comes first, and is refused if it comes second.
@@ -82,12 +99,12 @@ class Principals:
             raise ConfigError("after", after, "a timedelta from zero")
         before, removed, goes_on = self._db.now() - after, 0, True
         while goes_on and self._db.is_worth("erase", before=before):
-            n, goes_on = self._db.transact(partial(self._erase, before, batch))
+            n, goes_on = self._db.transact(partial(self._erase, before, page))
             removed += n
         return removed
 
-    def _erase(self, before: datetime, batch: int, tx: Transaction) -> tuple[int, bool]:
-        picked = [row[0] for row in tx.run("erase.pick", before=before, limit=batch)]
+    def _erase(self, before: datetime, page: int, tx: Transaction) -> tuple[int, bool]:
+        picked = [row[0] for row in tx.run("erase.pick", before=before, limit=page)]
         if not picked:
             return 0, False
         ended = {row[0]: self._db.moment(row[1]) for row in tx.run("erase.ended", ids=picked)}
@@ -108,4 +125,4 @@ class Principals:
             others = [job for job in lost if job in there]
         if gone:
             tx.run("erase", ids=gone)
-        return len(gone), len(picked) == batch and len(others) < batch
+        return len(gone), len(picked) == page and len(others) < page

@@ -27,7 +27,7 @@ from windlass.model import (
 )
 from windlass.observe.redaction import Secrets
 
-STORED = ("args", "key", "debounce", "throttle", "correlation_id", "limits")
+STORED = ("args", "key", "debounce", "throttle", "correlation_id", "limits", "headers")
 """The fields of a new job that are stored as they were given."""
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final, NoReturn
 
+from windlass import forking
 from windlass.errors import ConfigError, TokenError
 from windlass.observe.logger import get_logger
 
@@ -56,6 +57,17 @@ class KeyRing:
             self._keys = _keys(source, algorithms)
             if not self._keys:
                 raise ConfigError("keys", "none", f"at least one key for {', '.join(sorted(algorithms))}")
+        forking.watch(self)
+
+    def after_fork_in_child(self) -> None:
+        """Fetch for itself: a thread of the parent may be fetching, and holds the lock."""
+        self._lock = threading.Lock()
+        self._asked_at = float("-inf")
+
+    @property
+    def fetches(self) -> bool:
+        """Whether keys are fetched, and not given once."""
+        return self._fetch is not None
 
     def find(self, key_id: object, algorithm: str) -> Any:
         """Return the key of an id for an algorithm; without an id, the only key."""

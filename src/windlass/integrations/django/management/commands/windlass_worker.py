@@ -20,11 +20,20 @@ class Command(BaseCommand):
             "--phase", action="append", default=[], metavar="NAME[=N]", help="Serve only this phase."
         )
         parser.add_argument("--drain", action="store_true", help="End when no job is left.")
-        parser.add_argument("--grace", type=float, help="Grace period for running jobs, in seconds.")
+        parser.add_argument("--grace", metavar="SECONDS", help="Grace period for running jobs.")
         parser.add_argument(
-            "--set", action="append", default=[], metavar="NAME=VALUE", help="Any other setting."
+            "--wait-for-database",
+            metavar="SECONDS",
+            help="How long to wait at the start for an unreachable database.",
         )
-        parser.add_argument("--log", choices=["auto", "console", "json"], help="Log format.")
+        parser.add_argument(
+            "--set",
+            action="append",
+            default=[],
+            metavar="NAME=VALUE",
+            help="Any other setting of an instance.",
+        )
+        parser.add_argument("--log", choices=["auto", "console", "json", "none"], help="Log format.")
         parser.add_argument(
             "--level", choices=["debug", "info", "warning", "error"], help="Lowest log level."
         )
@@ -35,7 +44,8 @@ class Command(BaseCommand):
         for name in ("phase", "set"):
             for value in options[name]:
                 given += [f"--{name}", value]
-        for name in ("processes", "grace", "log", "level", "metrics"):
-            if options[name] is not None:
-                given += [f"--{name}", str(options[name])]
+        for name in ("processes", "grace", "wait-for-database", "log", "level", "metrics"):
+            value = options[name.replace("-", "_")]
+            if value is not None:
+                given += [f"--{name}", str(value)]
         become_worker(TARGET, given)

@@ -27,6 +27,7 @@ import click
 from flask import Flask
 from flask.cli import ScriptInfo
 
+from windlass import forking
 from windlass.app.app import App
 from windlass.arguments.asyncness import is_async
 from windlass.errors import ConfigError
@@ -42,11 +43,16 @@ class Windlass(App):
 
     def __init__(self, web: Flask | None = None, **options: Any) -> None:
         super().__init__(**options)
-        self.registry.around = self._in_context
+        self.parts.registry.around = self._in_context
         self._web: Flask | None = None
         self._loading = threading.Lock()
+        forking.watch(self)
         if web is not None:
             self.init_app(web)
+
+    def after_fork_in_child(self) -> None:
+        """Make a new lock: a thread of the parent may hold the old one while it loads the application."""
+        self._loading = threading.Lock()
 
     def init_app(self, web: Flask) -> None:
         """Belong to an application; its configuration has the database: WINDLASS_DATABASE_URL."""
@@ -54,7 +60,7 @@ class Windlass(App):
         web.extensions[EXTENSION] = self
         url = web.config.get("WINDLASS_DATABASE_URL")
         if url is not None:
-            self._url = url
+            self.parts.give_url(url, "Flask's WINDLASS_DATABASE_URL")
         web.cli.add_command(worker)
 
     @property

@@ -1,0 +1,1 @@
+"""The bodies of responses: a model for each record of the library."""

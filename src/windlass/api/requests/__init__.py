@@ -1,0 +1,1 @@
+"""What the API reads from requests: bodies, filters, cursors and headers."""

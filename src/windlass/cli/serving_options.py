@@ -1,0 +1,35 @@
+"""What ``windlass worker`` and ``windlass serve`` have in common on the command line: which app they serve, and what they log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def log_options(command: F) -> F:
+    """Add ``--log`` and ``--level``."""
+    formats = click.option(
+        "--log",
+        "style",
+        type=click.Choice(["auto", "console", "json", "none"]),
+        default="auto",
+        show_default=True,
+        help="Log format. auto leaves logging alone if the application configures it; none always does.",
+    )
+    level = click.option(
+        "--level",
+        type=click.Choice(["debug", "info", "warning", "error"]),
+        help="Lowest log level; debug shows every job. [info]",
+    )
+    return formats(level(command))
+
+
+def one_app(app: str | None, target: str | None, who: str) -> str | None:
+    """The app to serve: it is the command's argument, or follows --app as in other commands."""
+    if app is not None and target is not None and app != target:
+        raise click.UsageError(f"two apps are named, {app} and --app {target}; {who} serves one")
+    return app or target

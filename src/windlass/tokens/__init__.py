@@ -1,0 +1,1 @@
+"""Tokens of the REST API: made once, kept as hashes, revoked and expired."""

@@ -1,0 +1,64 @@
+"""Jobs are read through the API as far as the caller may see them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fastapi.testclient import TestClient
+
+from windlass import App
+from windlass.model import NewJob
+from windlass.store.ids import new_id
+
+
+def test_a_job_is_read_with_its_version_as_etag(app: App, boss: TestClient) -> None:
+    job = app.enqueue("welcome", user="anna")
+    found = boss.get(f"/v1/jobs/{job.id}")
+    assert found.status_code == 200
+    assert (found.json()["kind"], found.json()["arguments"]) == ("welcome", {"user": "anna"})
+    assert found.headers["ETag"] == f'"{app.jobs.get(job.id).version}"'
+
+
+def test_a_list_continues_where_its_link_says(app: App, boss: TestClient) -> None:
+    made = app.store.enqueue([NewJob(kind="welcome", args={"number": n}) for n in range(5)])
+    seen, url = [], "/v1/jobs?q=kind:welcome&limit=2"
+    while True:
+        page = boss.get(url)
+        seen += [job["id"] for job in page.json()["jobs"]]
+        assert page.json()["has_more"] == ("next" in page.links)
+        if "next" not in page.links:
+            break
+        url = page.links["next"]["url"]
+    assert seen == sorted((one.id for one in made), reverse=True)
+
+
+def test_a_job_of_another_person_is_refused_like_one_that_does_not_exist(
+    app: App, as_caller: Callable[[str], TestClient]
+) -> None:
+    job, missing = app.enqueue("welcome"), new_id()
+    bert = as_caller("bert@acme")
+    for path in ("", "/why", "/timeline", "/logs"):
+        foreign, unknown = bert.get(f"/v1/jobs/{job.id}{path}"), bert.get(f"/v1/jobs/{missing}{path}")
+        assert foreign.status_code == unknown.status_code == 404
+        told = [{**found.json(), "request_id": ""} for found in (foreign, unknown)]
+        assert str(told[0]).replace(job.id, missing) == str(told[1])
+
+
+def test_a_request_without_a_caller_is_refused(api: object) -> None:
+    refused = TestClient(api).get("/v1/jobs")  # type: ignore[arg-type]
+    assert refused.status_code == 401
+    assert refused.headers["WWW-Authenticate"].startswith("Bearer")
+    assert refused.headers["Content-Type"] == "application/problem+json"
+
+
+def test_a_caller_without_the_role_is_refused(as_caller: Callable[[str], TestClient]) -> None:
+    refused = as_caller("anna@acme submit").get("/v1/jobs")
+    assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
+
+
+def test_errors_name_the_request_that_the_client_named(boss: TestClient) -> None:
+    refused = boss.get("/v1/jobs/none", headers={"X-Request-ID": "abc-1"})
+    assert refused.json()["request_id"] == refused.headers["X-Request-ID"] == "abc-1"
+    assert (
+        boss.get("/v1/jobs/none", headers={"X-Request-ID": "not {good}"}).json()["request_id"] != "not {good}"
+    )
