@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 import traceback
+from contextlib import suppress
 from datetime import timedelta
 from types import FrameType
 
@@ -68,6 +69,8 @@ class Worker:
                 self._holder.beat()
             except LeaseLost:  # the machine was suspended or too busy: other workers took over all jobs
                 self._holder = self._join()
+            except StoreUnreachableError:  # the database is busy; the next beat may come in time
+                continue
 
     def _do_upkeep(self) -> None:
         self._upkeep_at = time.monotonic() + UPKEEP_EVERY
@@ -84,16 +87,25 @@ class Worker:
         if leases:
             print(f"claimed {len(leases)}", flush=True)
         for lease in leases:
-            try:
-                if self._stop.is_set():
-                    holder.release(lease)
-                elif holder.start([lease]):
-                    self._work(holder, lease)
-            except LeaseLost:
-                continue  # another worker has the job, and nothing was written here
-            except StoreUnreachableError:  # other processes held the write lock for the rest of the lease
-                holder.release(lease)
+            with suppress(LeaseLost):  # another worker has the job, and nothing was written here
+                self._serve_one(holder, lease)
         return len(leases)
+
+    def _serve_one(self, holder: Holder, lease: Lease) -> None:
+        try:
+            if self._stop.is_set():
+                holder.release(lease)
+            elif holder.start([lease]):
+                self._work(holder, lease)
+        except StoreUnreachableError:  # other processes held the write lock for the rest of the lease
+            self._give_back(holder, lease)
+
+    def _give_back(self, holder: Holder, lease: Lease) -> None:
+        """Release a job, however long the database is busy; raises LeaseLost."""
+        while True:
+            with suppress(StoreUnreachableError):
+                holder.release(lease)
+                return
 
     def _work(self, holder: Holder, lease: Lease) -> None:
         handler = {PACK: pack, SHIP: ship}[lease.phase]

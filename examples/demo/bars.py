@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from windlass.cli.exit_codes import say
+from windlass_examples.running.command import say
 
 SHOW_EVERY = 1.0
 
@@ -24,12 +24,11 @@ class Bars:
         self._values: dict[str, tuple[int, int]] = {}
         self._show_at = 0.0
 
-    def show(self, name: str, done: int, total: int, *, rate: float | None = None) -> None:
+    def show(self, name: str, done: int, total: int) -> None:
         """Show the progress of a bar."""
         self._values[name] = (done, total)
         if self._progress is not None:
-            shown = f"{rate:,.0f}/s" if rate else ""
-            self._progress.update(self._tasks[name], completed=done, total=total, rate=shown)
+            self._progress.update(self._tasks[name], completed=done, total=max(total, 1))
         elif time.monotonic() >= self._show_at and len(self._values) == len(self._names):
             self._show_at = time.monotonic() + SHOW_EVERY
             say("   ".join(f"{label} {value:,}/{of:,}" for label, (value, of) in self._values.items()))
@@ -44,11 +43,10 @@ class Bars:
                 BarColumn(bar_width=40),
                 TextColumn("{task.completed:,.0f} of {task.total:,.0f}"),
                 TimeElapsedColumn(),
-                TextColumn("{task.fields[rate]}"),
                 console=Console(stderr=True),
             )
             self._progress.start()
-            self._tasks = {name: self._progress.add_task(name, total=1, rate="") for name in self._names}
+            self._tasks = {name: self._progress.add_task(name, total=1) for name in self._names}
         return self
 
     def __exit__(

@@ -1,0 +1,1 @@
+"""How the examples run: on which database, with which workers, and what is killed."""

@@ -1,0 +1,1 @@
+"""Pages and models over HTTP, for the examples ``visibility`` and ``summaries``."""
