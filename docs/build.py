@@ -1,21 +1,29 @@
-"""Writes the parts of the documentation that are made from the code: ``./dev docs``; with ``--check`` it only compares.
+"""``./dev docs``: writes the parts of the documentation that are made from the code, then builds the site; warnings are errors.
 
-Between two markers of a page, everything is replaced; pages under reference/ are written whole.
+Between two markers of a page, everything is replaced; pages under reference/ are written whole. ``--check`` only compares, ``--no-site``
+builds no site, ``--site FOLDER`` builds it elsewhere than in site/.
 """
 
 from __future__ import annotations
 
+import argparse
 import ast
 import importlib
 import inspect
 import io
+import json
+import os
 import re
+import subprocess
 import sys
 import tokenize
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from docs.python_reference import python_page
+from docs.rest_reference import rest_page
 
 DOCS = Path(__file__).resolve().parent
 
@@ -56,7 +64,9 @@ def errors_page() -> str:
         for _, kind in inspect.getmembers(errors, inspect.isclass)
         if issubclass(kind, errors.WindlassError)
     ]
-    known.sort(key=lambda kind: inspect.getsourcelines(kind)[1])
+    drawn = tree[0] if tree else ""
+    order = re.findall(r"\b[A-Z]\w+\b", drawn)
+    known.sort(key=lambda kind: order.index(kind.__name__))
     rows = [
         f"| `{kind.__name__}` | `{kind.code}` | {int(code_of(kind.__new__(kind)))} | {' '.join((kind.__doc__ or '').replace('``', '`').split())} |"
         for kind in known
@@ -65,16 +75,17 @@ def errors_page() -> str:
         [
             "# Errors",
             "",
-            "Generated from `src/windlass/errors.py` by `./dev docs`; do not edit.",
+            "Generated from `src/windlass/errors/` by `./dev docs`; do not edit.",
             "",
             "Every error that Windlass raises on purpose is a `WindlassError`.",
             "Its message says what happened, to which object and what to do next; the facts are attributes as well.",
+            "Each of them can be imported from `windlass`.",
             "`code` is stable and meant for machines.",
             "The exit code is that of the `windlass` command.",
             "A more precise error of the database takes precedence: a missing privilege is 77, a lock that was not granted is 124.",
             "",
             "```text",
-            inspect.cleandoc(tree[0]) if tree else "",
+            inspect.cleandoc(drawn),
             "```",
             "",
             "| class | code | exit code | meaning |",
@@ -87,7 +98,12 @@ def errors_page() -> str:
 
 def settings_page() -> str:
     """Every setting with its default and the comment beside it, under the headings it stands under in the code."""
+    from windlass.setting_keys import SETTING_KEYS
+
     module = importlib.import_module("windlass.settings")
+    others = ", ".join(
+        f"`{name}` is `{key}`" for name, key in SETTING_KEYS.items() if key != f"worker.{name}"
+    )
     usual, gentle = module.Settings(), module.Settings.gentle()
     lines = [
         "# Settings",
@@ -95,7 +111,9 @@ def settings_page() -> str:
         "Generated from `src/windlass/settings.py` by `./dev docs`; do not edit.",
         "",
         "This page lists the settings of an instance; [workers](../guides/workers.md#settings) shows how to set them.",
-        "Durations are seconds.",
+        f"In `windlass.toml` and `App(config=...)` the key of a setting is `worker.` and its name, with these exceptions: {others}.",
+        "`phases` has no key: it is given in code, or by `windlass worker --phase`.",
+        "Durations are seconds, and milliseconds where a key ends with `_ms`; in a file, in the environment and in `App(config=...)` also texts such as [`90s` or `1h 30m`](../guides/configuration.md#durations).",
         "A value that cannot work is refused at the start, with its name, its value and the allowed values.",
         "The column *gentle* has the values of `Settings.gentle()` that differ.",
     ]
@@ -112,7 +130,28 @@ def settings_page() -> str:
         lines.append(
             f"| `{name}` | {_value(value)} | {'' if other == value else _value(other)} | {meaning} |"
         )
-    return "\n".join([*lines, ""])
+    return "\n".join([*lines, *_lock_settings(), ""])
+
+
+def _lock_settings() -> Iterator[str]:
+    """Every setting of locks on requests, and where it applies."""
+    from windlass.locks.settings import APPLIES
+    from windlass.setting_keys import KNOWN, LOCK_KEYS
+
+    yield from ("", "## Locks", "")
+    yield "These are settings of an application, by their keys in `windlass.toml`; [locks](../guides/locks.md) explains them."
+    yield "A worker uses locks only if they are required: everywhere else its claim in the database decides."
+    yield from ("", "| setting | default | applies to | meaning |", "|---|---|---|---|")
+    for name, key in LOCK_KEYS.items():
+        default = KNOWN[key].default
+        shown = (
+            str(default).lower()
+            if isinstance(default, bool)
+            else _value(default)
+            if not isinstance(default, str)
+            else f"`{default}`"
+        )
+        yield f"| `{key}` | {shown} | {APPLIES[name]} | {KNOWN[key].about} |"
 
 
 def _settings(source: str) -> Iterator[tuple[str, str, str]]:
@@ -147,6 +186,15 @@ def _value(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else f"{value:,}"
 
 
+def openapi_document() -> str:
+    """The OpenAPI document of the REST API."""
+    from windlass import App
+    from windlass.api import ApiSettings, create_api
+
+    document = create_api(App(), settings=ApiSettings()).openapi()
+    return json.dumps(document, indent=1, sort_keys=True) + "\n"
+
+
 def pages() -> dict[Path, str]:
     """The pages as they should be."""
     lifecycle = DOCS / "concepts" / "lifecycle.md"
@@ -158,6 +206,9 @@ def pages() -> dict[Path, str]:
         lifecycle: text,
         reference / "errors.md": errors_page(),
         reference / "settings.md": settings_page(),
+        reference / "openapi.json": (document := openapi_document()),
+        reference / "python.md": python_page(),
+        reference / "rest-api.md": rest_page(json.loads(document)),
     }
 
 
@@ -170,18 +221,37 @@ def _replace(text: str, name: str, part: str) -> str:
     return f"{before}{begin}{part}\n{end}{after}"
 
 
+def build_site(folder: Path) -> int:
+    """Build the site; a warning is an error."""
+    command = [sys.executable, "-m", "mkdocs", "--quiet", "build", "--strict", "--site-dir", str(folder)]
+    # Material's notice about its successor is no warning about our pages.
+    return subprocess.run(
+        command, cwd=DOCS.parent, check=False, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    ).returncode
+
+
 def main(arguments: list[str]) -> int:
-    stale = [path for path, text in pages().items() if not path.exists() or path.read_text("utf-8") != text]
-    if "--check" in arguments:
+    parser = argparse.ArgumentParser(prog="./dev docs", description=__doc__, allow_abbrev=False)
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--no-site", action="store_true")
+    parser.add_argument("--site", type=Path, default=DOCS.parent / "site", metavar="FOLDER")
+    options = parser.parse_args(arguments)
+    wanted = pages()
+    stale = [path for path, text in wanted.items() if not path.exists() or path.read_text("utf-8") != text]
+    if options.check:
         for path in stale:
             sys.stderr.write(f"docs: {path.relative_to(DOCS)} is out of date; run ./dev docs\n")
         return 1 if stale else 0
-    wanted = pages()
     for path in stale:
         path.parent.mkdir(exist_ok=True)
         path.write_text(wanted[path], "utf-8")
         sys.stderr.write(f"docs: wrote {path.relative_to(DOCS)}\n")
-    return 0
+    if options.no_site:
+        return 0
+    code = build_site(options.site)
+    if not code:
+        sys.stderr.write(f"docs: the site is in {options.site}/\n")
+    return code
 
 
 if __name__ == "__main__":

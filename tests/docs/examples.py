@@ -28,6 +28,8 @@ _CHANGING = (
     ),
     (re.compile(r"\b(waited_ms|ran_ms)=\d+\b"), r"\1=<ms>"),
     (re.compile(r"\bin [\d.]+ s; [\d.,]+ jobs/s"), "in <time>; <rate>"),
+    (re.compile(r"(?<=  )[\d.]+ s$", re.MULTILINE), "<age>"),
+    (re.compile(r"(?<=\bAGE) +"), "  "),  # as wide as the ages below it
 )
 ANYTHING = "…"
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,12 +14,15 @@ from typing import NamedTuple
 import psycopg
 import pytest
 
+from tests.engine.shop import Shop
 from tests.interleavings import years
+from tests.waiting import PATIENCE
 from windlass.cli import main
 from windlass.errors import StoreError, StoreNotAllowedError
 from windlass.examples.embedded.postgres import PostgresServer
 from windlass.features import open_store
 from windlass.model import After, JobError, JobFilter, Key, NewJob, Retention, State
+from windlass.observe.health import detailed
 from windlass.upkeep.history import History
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "postgresql.md"
@@ -126,36 +132,75 @@ def test_without_partitions_a_finish_is_refused_until_the_owner_makes_them(roles
         holder.leave()
 
 
-def test_a_day_that_the_owner_will_make_is_no_error_of_the_applications(
+def _drop(roles: Roles, days_ahead: int) -> None:
+    with psycopg.connect(roles.owner, autocommit=True) as owner:
+        row = owner.execute(
+            "SELECT to_char((clock_timestamp() AT TIME ZONE 'UTC')::date + %s, 'YYYYMMDD')", (days_ahead,)
+        ).fetchone()
+        assert row is not None
+        owner.execute(f"DROP TABLE windlass.job_done_{row[0]}".encode())
+
+
+def test_a_role_that_cannot_make_partitions_says_so_in_its_log(
     roles: Roles, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Every hour a worker wants the partition of the day in a week, which the owner's next daily run makes."""
-
-    def drop(days_ahead: int) -> None:
-        with psycopg.connect(roles.owner, autocommit=True) as owner:
-            row = owner.execute(
-                "SELECT to_char((clock_timestamp() AT TIME ZONE 'UTC')::date + %s, 'YYYYMMDD')", (days_ahead,)
-            ).fetchone()
-            assert row is not None
-            owner.execute(f"DROP TABLE windlass.job_done_{row[0]}".encode())
+    """Once, and once more when the owner's daily run is late; it is no error of the application's."""
 
     def told() -> list[str]:
-        return [record.levelname for record in caplog.records if "no partition for" in record.getMessage()]
+        return [
+            record.levelname
+            for record in caplog.records
+            if "may not make partitions" in record.getMessage()
+            and "windlass db migrate" in record.getMessage()
+        ]
 
     caplog.set_level("INFO", "windlass.store")
+    with open_store(roles.owner) as store:
+        _drop(roles, 7)
+        assert store.upkeep.maintain() is None and not told(), "which makes it"
     with open_store(roles.app) as store:
-        drop(7)
-        store.upkeep.maintain()
-        store.upkeep.maintain()
+        left = store.upkeep.maintain()
+        assert left is not None and left.ahead == 8 and not left.is_late
+        _drop(roles, 6)
+        left = store.upkeep.maintain()
+        assert left is not None and left.ahead == 6 and not left.is_late
         assert told() == ["INFO"], "once"
-        drop(2)
-        store.upkeep.maintain()
-        assert told() == ["INFO", "WARNING"], "the owner's run did not come for days"
-        drop(0)
-        with pytest.raises(StoreNotAllowedError):
-            store.upkeep.maintain()
+        _drop(roles, 5)
+        left = store.upkeep.maintain()
+        assert left is not None and left.ahead == 5 and left.is_late
+        _drop(roles, 0)
+        left = store.upkeep.maintain()
+        assert left is not None and left.ahead == 0 and "cannot be finished" in left.text
+        assert told() == ["INFO", "WARNING"], "the owner's run did not come for two days"
         assert main(["db", "migrate", "--url", roles.owner]) == 0
-        store.upkeep.maintain()
+        left = store.upkeep.maintain()
+        assert left is not None and left.ahead == 8
+
+
+@pytest.mark.timing
+def test_a_role_that_cannot_make_partitions_says_so_in_health(roles: Roles) -> None:
+    """With the cure: a fault when the owner's daily run is late, else a note."""
+    shop = Shop(roles.app)
+    try:
+
+        @shop.app.job
+        def work() -> None: ...
+
+        engine = shop.serve()
+        shop.until(lambda: "partitions" in detailed(engine.report())["parts"])
+        part = detailed(engine.report())["parts"]["partitions"]
+        assert part["state"] == "ok" and "may not make partitions" in part["seen"]
+        assert "windlass db migrate" in part["advice"]
+        engine.stop()
+        _drop(roles, 3)
+        engine = shop.serve()
+        shop.until(lambda: any(line.startswith("partitions: ") for line in engine.report().degraded))
+        found = detailed(engine.report())
+        assert (
+            found["status"] == "degraded" and "windlass db migrate" in found["parts"]["partitions"]["advice"]
+        )
+    finally:
+        shop.close()
 
 
 def test_the_owner_makes_months_beside_the_application(roles: Roles) -> None:
@@ -181,3 +226,37 @@ def test_the_owner_makes_months_beside_the_application(roles: Roles) -> None:
         )
         assert len(years.ids(roles.owner)) == 2 * last.day - 1
         assert store.jobs.retry(failed[1]).generation == 2
+
+
+def _serve(folder: Path) -> int:
+    """The exit code of a worker that runs what there is to run."""
+    command = [sys.executable, "-m", "windlass", "worker", "tests.cli.worker_app:app", "--drain"]
+    environment = {**os.environ, "PYTHONPATH": str(GUIDE.parents[2])}
+    return subprocess.run(command, cwd=folder, env=environment, timeout=PATIENCE, check=False).returncode
+
+
+def test_the_table_of_commands_and_roles_is_true(
+    roles: Roles, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each process has the URL of its role in its environment, as docs/guides/two-roles.md shows."""
+    page = (GUIDE.parent / "two-roles.md").read_text("utf-8")
+    rows = re.findall(r"^\| `windlass ([^`]+)`[^|]* \| ([^|]+) \| ([^|]+) \|$", page, re.MULTILINE)
+    (settings,) = re.findall(r"^```toml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert len(rows) == 8
+    (tmp_path / "windlass.toml").write_text(settings)
+    monkeypatch.chdir(tmp_path)
+    first, _ = years.two_months_ago(datetime.now(UTC))
+    years.fill(roles.owner, first, first + timedelta(days=1))
+    with psycopg.connect(roles.owner, autocommit=True) as owner:
+        owner.execute(  # the partition that the owner's daily run would make
+            b"DO $$ BEGIN EXECUTE 'DROP TABLE windlass.job_done_' || to_char((clock_timestamp() AT TIME ZONE 'UTC')::date + 7, 'YYYYMMDD'); END $$"
+        )
+    with open_store(roles.app) as store:
+        (job,) = store.enqueue([NewJob(kind="hello", args={"name": "two roles"})])
+        for role in ("app", "owner"):  # the application first: the owner leaves nothing to be done
+            monkeypatch.setenv("WINDLASS_DATABASE_URL", getattr(roles, role))
+            for command, as_owner, as_app in rows:
+                told = as_app if role == "app" else as_owner
+                code = _serve(tmp_path) if command.startswith("worker") else main(command.split())
+                assert code == (77 if "77" in told else 0), (role, command, capsys.readouterr().err)
+        assert store.jobs.get(job.id).result == "hello two roles"

@@ -35,15 +35,15 @@ def test_the_readme_starts_a_worker() -> None:
 
 def test_the_readme_says_how_to_set_up_before_its_first_example() -> None:
     """Without it the first line of the first example ends in "No module named 'windlass'"."""
-    before = (ROOT / "README.md").read_text("utf-8").partition("```")[0]
-    assert "./dev setup" in before and ". .venv/bin/activate" in before
+    before = (ROOT / "README.md").read_text("utf-8").partition("<!-- file:")[0]
+    assert "pip install windlass" in before and "./dev setup" in before and ". .venv/bin/activate" in before
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_examples_of_a_page_run(page: Path, tmp_path: Path, fresh_postgres: FreshPostgres) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("WINDLASS_")}
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment.get('PATH', '')}"
-    environment["NO_COLOR"] = "1"
+    environment |= {"NO_COLOR": "1", "COLUMNS": "120"}
     for step in steps(page):
         match step:
             case File():
