@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.cli.bench import Bench
+from tests.cli.shop import Shop
 from tests.servers.plugin import FreshPostgres
 from windlass.cli import main
 
@@ -61,3 +62,27 @@ def lone(sqlite_path: Path) -> Iterator[Bench]:
     yield made
     made.app().app.close()
     made.close()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def shop(
+    request: pytest.FixtureRequest,
+    fresh_postgres: FreshPostgres,
+    sqlite_path: Path,
+    windlass: Windlass,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Shop]:
+    """An application without jobs, whose database commands find in the environment."""
+    url = f"sqlite:///{sqlite_path}" if request.param == "sqlite" else fresh_postgres()
+    monkeypatch.setenv("WINDLASS_DATABASE_URL", url)
+    made = Shop(url)
+    made.app.sync()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def filled(shop: Shop) -> Shop:
+    """The application with jobs in every state."""
+    shop.fill()
+    return shop

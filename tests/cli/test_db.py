@@ -15,6 +15,7 @@ import pytest
 from tests.cli.conftest import Windlass
 from tests.interleavings import years
 from tests.servers.plugin import FreshPostgres
+from windlass.cli import main
 from windlass.clock import ManualClock
 from windlass.features import Store, open_store
 from windlass.model import JobError, NewJob, Retention
@@ -138,14 +139,6 @@ def test_the_url_may_come_from_the_environment(
     assert windlass("db", "status", "--url", empty_url).code == 0
 
 
-def test_without_a_url_it_is_a_file_in_this_folder(
-    tmp_path: Path, windlass: Windlass, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert windlass("db", "migrate").code == 0
-    assert (tmp_path / "windlass.db").exists()
-
-
 def test_the_formats_hold_the_same_facts(url: str, windlass: Windlass) -> None:
     shown = {
         form: windlass("db", "status", "--url", url, "-o", form).out
@@ -222,9 +215,20 @@ def test_prune_keeps_what_is_not_past_its_time(url: str, windlass: Windlass) -> 
         assert windlass("db", "prune", "--url", url, "-o", "json").json() == [{"removed": 0, "archived": 0}]
         kept = windlass("db", "prune", "--url", url, "--completed", "0s", "--failed", "forever", "-o", "json")
         assert kept.json() == [{"removed": 3, "archived": 0}]
-        rest = windlass("db", "prune", "--url", url, "--failed", "0s", "--cancelled", "0s", "-o", "json")
+        rest = windlass(
+            *("db", "prune", "--url", url, "--failed", "0s", "--cancelled", "0s"),
+            *("--reason", "disk is full", "-o", "json"),
+        )
         assert rest.json() == [{"removed": 3, "archived": 0}]
         assert store.jobs.list().jobs == []
+        last, first = store.audit.list(target="database").records
+        assert (last.act, last.reason, last.after["removed"]) == ("db.prune", "disk is full", 3)
+        assert first.after == {
+            "removed": 3,
+            "keep": {"completed": "0:00:00", "failed": None, "cancelled": "30 days, 0:00:00"},
+            "archive": None,
+        }
+        assert first.actor.startswith("os:")
 
 
 def test_prune_without_options_follows_the_default_retention(windlass: Windlass) -> None:
@@ -232,7 +236,7 @@ def test_prune_without_options_follows_the_default_retention(windlass: Windlass)
     keep = Retention()
     for lasts in (keep.completed, keep.failed, keep.cancelled):
         assert lasts is not None
-        assert f"default: {lasts.days}d]" in " ".join(text.split())
+        assert f"else {lasts.days}d)]" in " ".join(text.split())
 
 
 def test_the_archive_has_every_job_that_was_removed(url: str, windlass: Windlass, tmp_path: Path) -> None:
@@ -268,6 +272,19 @@ def test_the_archive_has_every_job_that_was_removed(url: str, windlass: Windlass
         assert (line["error"] or {}).get("code") == (job.error or {}).get("code")
 
 
+def test_the_archive_of_the_settings_counts_without_an_option(
+    url: str, windlass: Windlass, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command removed jobs that the workers would have archived."""
+    monkeypatch.setenv("WINDLASS_RETENTION_ARCHIVE", str(tmp_path / "settings.jsonl"))
+    for option, name in ((), "settings"), (("--archive", str(tmp_path / "option.jsonl")), "option"):
+        with open_store(url) as store:
+            _end_jobs(store, completed=2)
+        pruned = windlass("db", "prune", "--url", url, "--completed", "0s", "-o", "json", *option)
+        assert pruned.json() == [{"removed": 2, "archived": 2}]
+        assert len((tmp_path / f"{name}.jsonl").read_text().splitlines()) == 2
+
+
 def test_a_job_whose_archive_cannot_be_written_is_kept(url: str, windlass: Windlass) -> None:
     with open_store(url) as store:
         _end_jobs(store, completed=2)
@@ -292,11 +309,12 @@ def test_prune_refuses_a_database_without_tables(
 ) -> None:
     answer = windlass("db", "prune", "--url", empty_url)
     assert answer.code == 1
-    assert f"the database {without_secrets(empty_url)} has no Windlass tables" in answer.err
+    missing = "does not exist" if empty_url.startswith("sqlite") else "has no Windlass tables"
+    assert f"the database {without_secrets(empty_url)} {missing}" in answer.err
     assert not sqlite_path.exists()
 
 
-@pytest.mark.parametrize("text", ["7", "d", "1w", "-3d", "1.5h", "99999d", "forevr"])
+@pytest.mark.parametrize("text", ["d", "1w", "-3d", "1.5h", "99999d", "forevr"])
 def test_what_is_not_a_duration_is_refused(text: str, windlass: Windlass) -> None:
     answer = windlass("db", "prune", "--completed", text)
     assert answer.code == 2
@@ -341,3 +359,30 @@ def _end_jobs(store: Store, *, completed: int = 0, failed: int = 0, cancelled: i
             holder.cancel(lease)
     holder.leave()
     return total
+
+
+def test_prune_keeps_to_the_configured_retention(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own defaults count only where nothing is configured, an option before both."""
+    seen: list[Retention] = []
+
+    def prune_store(
+        store: Store, keep: Retention, archive: Path | None, reason: str | None
+    ) -> dict[str, int]:
+        seen.append(keep)
+        return {"removed": 0, "archived": 0}
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("windlass.cli.db_prune.prune_store", prune_store)
+    (tmp_path / "windlass.toml").write_text('[retention]\ncompleted = "60d"\nfailed = "forever"\n')
+    url = ["--url", "sqlite:///jobs.db"]
+    assert main(["db", "migrate", *url]) == 0
+    assert main(["db", "prune", *url]) == 0
+    assert seen[-1] == Retention(completed=timedelta(days=60), failed=None, cancelled=timedelta(days=30))
+    assert main(["db", "prune", *url, "--failed", "1h", "--completed", "forever"]) == 0
+    assert seen[-1] == Retention(completed=None, failed=timedelta(hours=1), cancelled=timedelta(days=30))
+
+
+def test_tables_are_listed_with_their_sizes(url: str, windlass: Windlass) -> None:
+    found = json.loads(windlass("db", "tables", "--url", url, "-o", "json").out)
+    assert {"table", "rows", "bytes"} == found[0].keys()
+    assert {"job", "job_done", "audit"} <= {one["table"].removeprefix("windlass_") for one in found}

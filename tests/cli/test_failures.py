@@ -35,7 +35,14 @@ def test_every_error_has_an_exit_code_that_is_documented() -> None:
         (errors.ConfigError, 2),
         (errors.PayloadTooLargeError, 2),
         (errors.JobNotFoundError, 3),
+        (errors.FilterError, 2),
         (errors.RuleNotFoundError, 3),
+        (errors.OperationNotFoundError, 3),
+        (errors.InstanceNotFoundError, 3),
+        (errors.ActRefusedError, 4),
+        (errors.EditConflictError, 4),
+        (errors.NotAllowedError, 77),
+        (errors.ResultTimeout, 124),
         (errors.KeyConflictError, 4),
         (errors.RuleCycleError, 4),
         (errors.IllegalTransitionError, 4),
@@ -149,7 +156,7 @@ def test_a_missing_driver_says_what_to_install(tmp_path: Path) -> None:
 
 
 def test_a_reader_that_goes_away_is_no_traceback(tmp_path: Path) -> None:
-    command = f"{sys.executable} -m windlass db sql --all | head -1"
+    command = f"{sys.executable} -m windlass db sql --all --url sqlite:///jobs.db | head -1"
     answer = subprocess.run(
         ["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, cwd=tmp_path, check=False
     )
@@ -165,6 +172,8 @@ def test_a_reader_that_goes_away_is_no_traceback(tmp_path: Path) -> None:
         (f'missing "=" after "mysql://joe:{SECRET}@h/db" in', 'missing "=" after "mysql://joe:***@h/db" in'),
         (f"host=a password={SECRET} user=b", "host=a password=*** user=b"),
         (f"postgresql://host/db?password={SECRET}&x=1", "postgresql://host/db?password=***&x=1"),
+        (f"postgresql://host:1/db?password=x@{SECRET}&x=1", "postgresql://host:1/db?password=***&x=1"),
+        (f"host=a password='it\\'s {SECRET}' user=b", "host=a password=*** user=b"),
         ("postgresql://joe@host/db", "postgresql://joe@host/db"),
         ("error: nothing to hide; ask joe@example.org", "error: nothing to hide; ask joe@example.org"),
     ],

@@ -19,13 +19,58 @@ HEAVY = {
     "psycopg_pool",
     "sqlite3",
     "rich",
+    "curses",
     "asyncio",
     "windlass.store",
 }
 
+PINNED = {
+    "windlass",
+    "windlass.cli",
+    "windlass.errors",
+    "windlass.observe",
+    "windlass.observe.redaction",
+    "windlass.observe.safe_text",
+    "windlass.observe.secret_labels",
+    "windlass.observe.secret_names",
+    "windlass.observe.secret_text",
+    "windlass.ranges",
+    "windlass.urls",
+}
+"""What `windlass --help` imports of Windlass beside the modules of cli/ and errors/."""
+
+
+def test_help_imports_click_and_what_is_pinned_here() -> None:
+    code = "import sys; import click; before = {*sys.modules}; from windlass.cli import main; main(['--help']); print(*({*sys.modules} - before))"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(answer.stdout.splitlines()[-1].split())
+    own = {
+        name
+        for name in loaded
+        if name.startswith("windlass") and "cli." not in name and "errors." not in name
+    }
+    others = {name.partition(".")[0] for name in loaded} - sys.stdlib_module_names
+    assert own == PINNED
+    assert others == {"windlass", "click"}
+
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["--help"], ["db", "--help"], ["db", "prune", "--help"], ["demo", "--help"]]
+    "arguments",
+    [
+        [],
+        ["--help"],
+        ["db", "--help"],
+        ["db", "prune", "--help"],
+        ["demo", "--help"],
+        ["jobs", "--help"],
+        ["jobs", "cancel", "--help"],
+        ["submit", "--help"],
+        ["completion", "zsh"],
+        ["dev", "--help"],
+        ["doctor", "--help"],
+        ["init", "--help"],
+        ["top", "--help"],
+    ],
 )
 def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
     """`windlass --help` answers at once because drivers and models are loaded by the commands that need them."""
@@ -64,4 +109,4 @@ def test_usage_mistakes_end_with_2(windlass: Windlass) -> None:
     ):
         answer = windlass(*arguments)
         assert (answer.code, answer.out) == (2, "")
-        assert "Error: " in answer.err
+        assert answer.err.startswith("error: ") and answer.err.count("\n") == 1

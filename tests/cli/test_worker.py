@@ -23,8 +23,11 @@ pytestmark = [pytest.mark.one_database, pytest.mark.timing]
 def test_drain_runs_everything_and_ends(bench: Bench) -> None:
     app = bench.app()
     jobs = [app.hello.enqueue(name=str(n)) for n in range(20)]
-    failed, late = app.fail.enqueue(correlation_id="order-9"), app.hello.enqueue(name="late", delay=0.5)
-    far = app.hello.enqueue(name="far", delay=3600)
+    failed, late = (
+        app.fail.options(correlation_id="order-9").enqueue(),
+        app.hello.options(delay=0.5).enqueue(name="late"),
+    )
+    far = app.hello.options(delay=3600).enqueue(name="far")
     worker = bench.worker("--drain")
     output, errors = worker.communicate(timeout=PATIENCE)
     assert worker.returncode == 0 and output == "", errors
@@ -134,7 +137,7 @@ def test_a_thread_that_cannot_be_stopped_does_not_stop_the_worker_from_ending(be
 def test_a_job_may_terminate_what_it_forks(lone: Bench, kind: str) -> None:
     """The children handled SIGTERM as the worker does: they went on, and the worker heard it and stopped."""
     app = lone.app()
-    job, then = getattr(app, kind).enqueue(), app.hello.enqueue(name="x", delay=0.5)
+    job, then = getattr(app, kind).enqueue(), app.hello.options(delay=0.5).enqueue(name="x")
     worker = lone.worker("--grace", "2")
     lone.until(lambda: worker.poll() is not None or lone.store.jobs.get(then.id).state is State.COMPLETED)
     lone.until(lambda: lone.store.jobs.get(job.id).state is State.COMPLETED)
@@ -149,7 +152,7 @@ def test_a_job_may_terminate_what_it_forks(lone: Bench, kind: str) -> None:
     ("kind", "processes", "named"),
     [
         ("stay_in_thread", "1", r"for 1 thread \((asyncio|uvloop)_0\)$"),
-        ("stay_in_thread", "2", r"for 1 thread \((asyncio|uvloop)_0\)$"),
+        pytest.param("stay_in_thread", "2", r"for 1 thread \((asyncio|uvloop)_0\)$", marks=pytest.mark.long),
         ("leave_process", "1", r"for 1 process \(sleeper\)$"),
     ],
 )
@@ -178,7 +181,8 @@ def test_what_handlers_started_may_end_within_the_grace_time(lone: Bench) -> Non
     assert worker.returncode == 0 and "instance.left_behind" not in errors, errors
 
 
-@pytest.mark.parametrize("processes", ["1", "2"])
+@pytest.mark.one_database
+@pytest.mark.parametrize("processes", [pytest.param("1", marks=pytest.mark.long), "2"])
 def test_a_signal_to_every_process_of_the_service_is_one_signal(
     bench: Bench, tmp_path: Path, processes: str
 ) -> None:
@@ -236,7 +240,7 @@ def test_a_killed_instances_job_is_run_again_only_if_its_probe_finds_no_output(
 def test_only_some_phases_with_other_numbers(bench: Bench) -> None:
     app = bench.app()
     hello, waits = app.hello.enqueue(name="x"), [app.wait.enqueue(seconds=0.3) for _ in range(4)]
-    worker = bench.worker("--drain", "--phase", "wait=4")
+    worker = bench.worker("--drain", "--phase", "wai[t]=4")
     worker.communicate(timeout=PATIENCE)
     assert bench.store.jobs.get(hello.id).state is State.QUEUED
     spans = [bench.store.jobs.timeline(job.id)[0] for job in waits]
@@ -264,6 +268,8 @@ def test_metrics_and_health_can_be_asked_for(bench: Bench) -> None:
         lambda: 'windlass_jobs_ended_total{outcome="completed",phase="hello"} 1.0' in get("/metrics")[1]
     )
     assert get("/livez")[0] == 200 and get("/readyz")[0] == 200
-    assert json.loads(get("/healthz")[1])["status"] == "ok"
+    bench.store.phases.pause("hello", "stock-taking")
+    told = json.loads(get("/healthz")[1])
+    assert told["status"] == "ok" and told["paused"]["hello"]["reason"] == "stock-taking"
     worker.send_signal(signal.SIGTERM)
     worker.communicate(timeout=PATIENCE)

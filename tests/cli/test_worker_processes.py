@@ -94,7 +94,7 @@ def test_a_port_that_is_taken_is_named_once_before_any_process_is_started(bench:
     )  # the lower one, where another test took it just now
 
 
-@pytest.mark.parametrize("code", [0, 2, 69, 78])
+@pytest.mark.parametrize("code", [2, *(pytest.param(code, marks=pytest.mark.long) for code in (0, 69, 78))])
 def test_jobs_that_end_every_process_end_nobody_else_whatever_the_code(lone: Bench, code: int) -> None:
     """One after the other, so that each process has its death as its first end."""
     app = lone.app()
@@ -186,7 +186,10 @@ def test_a_drain_outlives_a_restart_of_the_database(own_postgres: Callable[..., 
     bench = Bench(server.dsn())
     try:
         app = bench.app()
-        first, job = app.hello.enqueue(name="x"), app.hello.enqueue(name="x", delay=timedelta(seconds=5))
+        first, job = (
+            app.hello.enqueue(name="x"),
+            app.hello.options(delay=timedelta(seconds=5)).enqueue(name="x"),
+        )
         worker = bench.worker("--drain")
         bench.until(lambda: bench.store.jobs.get(first.id).state is State.COMPLETED)
         server.crash()

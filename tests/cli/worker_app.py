@@ -12,7 +12,8 @@ import time
 from pathlib import Path
 
 from tests.waiting import PATIENCE
-from windlass import App, Context, fixed
+from windlass import App, Context
+from windlass.retry import fixed
 
 app = App()
 FORK = multiprocessing.get_context("fork")
@@ -52,6 +53,11 @@ def stubborn(seconds: float) -> None:
 @app.job(executor="process")
 def speak() -> None:
     logging.getLogger("shop").info("from a child")
+
+
+@app.job(executor="process")
+def pass_on(name: str) -> None:
+    hello.enqueue(name=name)
 
 
 @app.job(executor="process")

@@ -59,9 +59,21 @@ ENDS: list[tuple[Outcome, str, str, dict[str, Any]]] = [
     (Retried(LEASE, ERROR, timedelta(seconds=4), run=RUN), "retried", "warning", {"delay_seconds": 4.0}),
     (Failed(LEASE, ERROR, run=RUN), "failed", "error", {}),
     (Retried(LEASE, ERROR, timedelta(seconds=4), run=RUN), "failed", "error", {}),
+    (
+        Failed(LEASE, replace(ERROR, details={"retry": "not retried"}), run=RUN),
+        "failed",
+        "error",
+        {"retry": "not retried"},
+    ),
     (Cancelled(LEASE, "not needed", run=RUN), "cancelled", "info", {"reason": "not needed"}),
     (Released(LEASE, run=RUN), "cancelled", "info", {"reason": "cancelled on request"}),
     (Released(LEASE, run=RUN), "released", "info", {}),
+    (
+        Released(LEASE, run=RUN, delay=timedelta(seconds=2)),
+        "released",
+        "info",
+        {"delay_seconds": 2.0},
+    ),
     (Completed(LEASE, run=RUN), "lost", "warning", {}),
     (Failed(LEASE, ERROR, run=RUN), "lost", "warning", {}),
 ]
@@ -98,6 +110,18 @@ def test_a_console_line_says_what_people_ask() -> None:
     )
 
 
+def test_a_format_of_the_application_names_the_job(caplog: pytest.LogCaptureFixture) -> None:
+    events.ended(Retried(LEASE, ERROR, timedelta(seconds=4)), "retried")
+    emit(events.LOCK_LOST, **FIELDS)
+    emit(events.UNSERVED, "7 jobs wait", phase="site:two", queued=7)
+    retried, lost, unserved = [
+        logging.Formatter().format(record).splitlines()[0] for record in caplog.records
+    ]
+    assert retried == "welcome 0190-a, attempt 2/3: ConnectionError: refused; again in 4 s"
+    assert lost.startswith("welcome 0190-a, attempt 2/3: its lock ended")
+    assert unserved.startswith("7 jobs wait in site:two")
+
+
 def test_everything_else_is_told() -> None:
     with written() as lines:
         events.promoted("welcome", 3)
@@ -109,9 +133,11 @@ def test_everything_else_is_told() -> None:
         emit(events.REFUSED, lease=LEASE, reason="being processed")
         events.duplicate_prevented(LEASE, "page")
         emit(events.HELD_BACK, 100, phase="site:one", next_phase="site:two", queued=200, is_held=True)
+        emit(events.REQUESTED, "claims nothing more; 0 running jobs", act="drain", actor="os:anna@host-b")
         emit(events.UNSERVED, "7 jobs wait", phase="site:two", queued=7)
         emit(events.DRAIN_HELD_UP, "until it is resumed", phase="site:two", queued=7, reason="repairs")
         emit(events.LOCK_HELD, holder="worker-2", **FIELDS)
+        emit(events.LOCK_TAKEN_OVER, holder="worker-2", **FIELDS)
         emit(events.LOCK_LOST, **FIELDS)
         emit(events.LOCK_DEGRADED, reason="ConnectionError: refused", skipped=3)
         emit(events.LOCK_RESTORED, since="2026-01-01T00:00:00+00:00")
@@ -131,23 +157,37 @@ def test_everything_else_is_told() -> None:
         events.overdue(a_job(), 0.5, "thread")
         events.raised_after_end(LEASE, ERROR)
         emit(events.RESULT_DROPPED, lease=LEASE)
+        emit(
+            events.ENQUEUED_IN_ATOMIC,
+            kind="welcome",
+            database="default",
+            reason="it may run before the commit",
+        )
         emit(events.CHUNK_RETRIED, 1, 3, lease=LEASE, chunk=7, reason="slow", delay_seconds=0.5)
+        emit(events.CALL_RETRIED, 1, 3, lease=LEASE, call="fetch", reason="slow", delay_seconds=0.5)
         emit(events.REQUEST_UNKNOWN, job_id="0190-a", correlation_id="req-7")
+        emit(events.LEVEL_UNUSED, wanted="debug")
         emit(events.METRICS_LISTENING, url="http://127.0.0.1:9100")
         emit(events.PROCESS_ENDED, place=2, reason="was killed by SIGKILL", seconds=12.3, pause_seconds=0.25)
         emit(events.POLICY_BROKEN, lease=LEASE, reason="ZeroDivisionError: division by zero")
         events.executor_failed("threads", "can't start new thread; 3 jobs wait for a thread", ())
         events.executor_failed("loop", "TypeError: a coroutine was expected", [a_job()])
+        emit(events.MIDDLEWARE_FAILED, "failed", lease=LEASE, middleware="timed", reason="ValueError: no")
+        emit(events.MIDDLEWARE_MISSING, middleware="timed")
+        emit(events.REPORTER_FAILED, reporter="to_sentry", reason="OSError: no line")
         emit(events.INSTANCE_STARTED, "a, b", instance="i-1", phases=["a", "b"])
         emit(events.INSTANCE_STOPPING, instance="i-1", running=7, grace_seconds=30.0)
         emit(events.INSTANCE_STOPPED, instance="i-1")
         events.left_behind(["asyncio_0"], ["Process-1", "Process-2"])
+        emit(events.RETENTION, "keeps all ended jobs", completed=None)
+        emit(events.PRUNED, "", removed=1_000, seconds=1.0)
         emit(events.SELF_STOPPED, instance="i-1")
         emit(events.LEASE_LOST, instance="i-1", reason="other instances declared it dead")
         events.loop_blocked(LEASE, 1.25, 'File "work.py", line 7\n    time.sleep(9)')
         events.loop_blocked(None, 1.25, "")
         events.health("ok", {})
         events.health("degraded", {"listener": "polling"})
+        emit(events.STORE_CHOSEN, database="sqlite:///jobs.db", origin="code")
         events.store_unreachable(StoreUnreachableError("connection refused"), quiet=Quiet())
         events.store_back(quiet=Quiet())
         emit(events.SUMMARY, "7 completed")
@@ -167,7 +207,7 @@ def test_everything_else_is_told() -> None:
     by_name = {line["event"]: line for line in lines.objects}
     assert by_name["job.recovered"]["fields"] == {"verdict": "failed"}
     assert by_name["job.recovered"]["error"]["code"] == "exception"
-    for name in ("job.recovered", "duplicate.prevented", "lock.held", "lock.lost"):
+    for name in ("job.recovered", "duplicate.prevented", "lock.held", "lock.taken_over", "lock.lost"):
         assert {key: by_name[name].get(key) for key in JOB} == JOB, name
     assert by_name["job.refused"]["fields"] == {"reason": "being processed"}
     assert by_name["lock.degraded"]["fields"] == {"reason": "ConnectionError: refused", "skipped": 3}

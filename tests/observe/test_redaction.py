@@ -27,7 +27,9 @@ class Login:
     "name",
     ["password", "PASSWORD", "db_password", "dbpassword", "passwd", "token", "access_token", "accessToken", "x-api-key", "apikey",
      "Authorization", "client_secret", "SECRET", "cookie", "Set-Cookie", "private_key", "auth", "jwt", "passphrase", "credentials",
-     "refreshToken", "session_id", "secret_key", "secrets", "token_value", "tokencounter_token"],
+     "refreshToken", "session_id", "secret_key", "secrets", "token_value", "tokencounter_token", "api_token", "secret-key", "authtoken",
+     "clientsecret", "privateKey", "privatekey", "X-Amz-Security-Token", "JWTToken", "APIKey", "password2", "dbPasswd", "userpassword_hash",
+     "access_tokens", "tokens", "token_type_value", "token_count_token", "pass_word", "aws_secret_access_key", "AWSAccessKey", "otp"],
 )  # fmt: skip
 def test_names_that_hide(name: str) -> None:
     assert Secrets().is_secret(name)
@@ -52,6 +54,22 @@ def test_names_that_hide(name: str) -> None:
         "tokenCount",
         "token_limit",
         "cookie_size",
+        "secretaries",
+        "password_length",
+        "token_type",
+        "tokenType",
+        "token-expires-at",
+        "token_expires_in_seconds",
+        "max_tokens",
+        "total_tokens",
+        "token_rate_per_minute",
+        "primary_key",
+        "idempotency_key",
+        "public_key",
+        "pass_rate",
+        "sidebar",
+        "cookiecutter",
+        "authority",
     ],
 )
 def test_names_that_show(name: str) -> None:
@@ -71,7 +89,8 @@ def test_own_names() -> None:
         f"Authorization: Bearer {CANARY}", f"authorization=Basic {CANARY}", f"sent bearer {CANARY}", f"Cookie: a=1; sid={CANARY}; b=2",
         f"postgresql://bob:{CANARY}@db/app", f"redis://:{CANARY}@cache/0", f"host=db user=bob password={CANARY} dbname=app",
         f"DB_PASSWORD={CANARY}", f"api_key={CANARY}", f"X-Api-Key: {CANARY}", f"client_secret={CANARY}", repr(Login("bob", CANARY)),
-        f"token \n=\n {CANARY}",
+        f"token \n=\n {CANARY}", f"data['password'] = '{CANARY}'", f"url=https://host/?a=1&token={CANARY}", f"x=1 my-secret-key={CANARY}",
+        f"token_count=7 token={CANARY}", f"privateKey: {CANARY}", f"passwd={CANARY}", f"user.password={CANARY}", f"APITOKEN={CANARY}",
     ],
 )  # fmt: skip
 def test_values_with_a_name_are_hidden_in_text(text: str) -> None:
@@ -80,7 +99,7 @@ def test_values_with_a_name_are_hidden_in_text(text: str) -> None:
 
 
 def test_what_is_no_secret_stays() -> None:
-    text = "job 0190 of welcome failed: prompt_tokens=512, secretary=Mary, token_count=7, county=Kent, see https://example.org/a?b=c at 12:00:01"
+    text = "job 0190 of welcome failed: prompt_tokens=512, secretary=Mary, token_count=7, token_type: card, tokenExpiresAt='12:00', county=Kent, see https://example.org/a?b=c at 12:00:01"
     assert Secrets().hide(text) == text
 
 
@@ -171,7 +190,9 @@ def test_short_values_are_left_to_their_names() -> None:
     assert Secrets(["a", ""]).hide("a banana") == "a banana"
 
 
-@pytest.mark.parametrize("piece", ["password", "token=", "password='", "a", "eyJ", "://:@", "cookie:"])
+@pytest.mark.parametrize(
+    "piece", ["password", "token=", "password='", "a", "a-", "aB", "a=", "eyJ", "://:@", "cookie:"]
+)
 def test_hostile_texts_cost_no_more_than_long_ones(piece: str) -> None:
     """One long text costs what as many characters in 32 short texts cost; where the cost grew with the square of the length, it would be
     32 times as much. Both are measured side by side, several times, and the best of each counts."""

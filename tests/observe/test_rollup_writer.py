@@ -64,6 +64,9 @@ class Counted:
         self._call("put")
         self.written.update({(instance, row.minute, row.phase): row.completed for row in rows})
 
+    def fold(self, now: datetime) -> None:
+        self._call("fold")
+
     def prune(self, before: datetime) -> int:
         self._call("prune")
         self.pruned.append(before)
@@ -134,7 +137,7 @@ def test_an_idle_instance_issues_no_statement(
     assert counted.calls == []
     stats.ended_many("welcome", "completed", [Run(1, 3, 40)])
     writer.run()
-    assert counted.calls == ["now", "put", "prune"]
+    assert counted.calls == ["now", "put", "fold", "prune"]
     counted.calls.clear()
     for _ in range(1000):
         clock.advance(10)
@@ -315,4 +318,4 @@ def test_a_long_absence_is_made_up_for_in_batches(
         stats.ended_many("welcome", "completed", [Run(1, 3, 40)])
         clock.advance(60)
     writer.run()
-    assert counted.calls == ["now", "put", "put", "put", "prune"] and len(counted.written) == 2500
+    assert counted.calls == ["now", "put", "put", "put", "fold", "prune"] and len(counted.written) == 2500

@@ -39,9 +39,9 @@ def test_enqueues_are_told_whatever_their_way(shop: Shop) -> None:
     def work(n: int = 0) -> None: ...
 
     with written() as lines:
-        plain = work.enqueue(n=1, correlation_id="req-1")
-        keyed = work.enqueue(n=2, key="one", delay=60)
-        again = work.enqueue(n=2, key="one", delay=60)
+        plain = work.options(correlation_id="req-1").enqueue(n=1)
+        keyed = work.options(key="one", delay=60).enqueue(n=2)
+        again = work.options(key="one", delay=60).enqueue(n=2)
         many = work.enqueue_many({"n": n} for n in range(3))
         bulk = work.enqueue_many({"n": n} for n in range(600))
     found = {line["job_id"]: line for line in told(lines, "job.enqueued")}
@@ -56,7 +56,7 @@ def test_a_cancel_a_retry_and_a_pause_are_told(shop: Shop) -> None:
     @shop.app.job
     def work() -> None: ...
 
-    parent = work.enqueue(correlation_id="req-1")
+    parent = work.options(correlation_id="req-1").enqueue()
     (child,) = shop.store.enqueue([NewJob(kind="work", after=[After(parent.id)])])
     shop.store.dependencies.link()
     with written() as lines:
@@ -83,7 +83,7 @@ def test_the_child_of_a_rule_is_told(shop: Shop) -> None:
     def child() -> None: ...
 
     shop.store.rules.put(Rule(name="chain", parents=("parent",), create="child", phase="child"))
-    job = parent.enqueue(correlation_id="req-1")
+    job = parent.options(correlation_id="req-1").enqueue()
     with written() as lines:
         shop.drained(shop.serve())
     (line,) = told(lines, "rule.fired")
@@ -96,14 +96,14 @@ def test_claims_and_promotions_are_told(shop: Shop) -> None:
     @shop.app.job
     def work() -> None: ...
 
-    job, later = work.enqueue(), work.enqueue(delay=0.2)
+    job, later = work.enqueue(), work.options(delay=0.2).enqueue()
     with written() as lines:
         shop.drained(shop.serve())
     assert {line["job_id"] for line in told(lines, "job.claimed")} == {job.id, later.id}
     promoted = [line for line in lines.objects if line["event"] == "job.promoted"]
     assert [(line["phase"], line["fields"]["count"]) for line in promoted] == [("work", 1)]
     with (
-        OneJobRunner(shop.store, shop.app.registry, settings=shop.app.settings) as requests,
+        OneJobRunner(shop.store, shop.app.parts.registry, settings=shop.app.settings) as requests,
         written() as lines,
     ):
         asked = work.enqueue()

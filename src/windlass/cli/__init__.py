@@ -10,11 +10,29 @@ from collections.abc import Sequence
 
 import click
 
+from windlass.cli.audit import audit
+from windlass.cli.completion import completion
 from windlass.cli.config import config
-from windlass.cli.cron import cron
 from windlass.cli.db import db
 from windlass.cli.demo import demo
+from windlass.cli.deploys import deploys
+from windlass.cli.dev import dev
+from windlass.cli.doctor import doctor
 from windlass.cli.exit_codes import run
+from windlass.cli.failures import failures
+from windlass.cli.init import init
+from windlass.cli.instances import instances
+from windlass.cli.jobs import jobs
+from windlass.cli.operations import operations
+from windlass.cli.phases import phases
+from windlass.cli.pipelines import pipelines
+from windlass.cli.rules import rules
+from windlass.cli.schedules import schedules
+from windlass.cli.serve import serve
+from windlass.cli.status import status
+from windlass.cli.submit import submit
+from windlass.cli.tokens import token
+from windlass.cli.top import top
 from windlass.cli.worker import worker
 
 
@@ -24,11 +42,32 @@ def windlass() -> None:
     """Durable background jobs on SQLite or PostgreSQL."""
 
 
-windlass.add_command(config)
-windlass.add_command(cron)
-windlass.add_command(db)
-windlass.add_command(demo)
-windlass.add_command(worker)
+for command in (
+    audit,
+    completion,
+    config,
+    db,
+    demo,
+    deploys,
+    dev,
+    doctor,
+    failures,
+    init,
+    instances,
+    jobs,
+    operations,
+    phases,
+    pipelines,
+    rules,
+    schedules,
+    serve,
+    status,
+    submit,
+    token,
+    top,
+    worker,
+):
+    windlass.add_command(command)
 
 
 def main(arguments: Sequence[str] | None = None, *, program: str = "windlass") -> int:

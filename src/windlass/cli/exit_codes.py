@@ -38,8 +38,12 @@ _BY_ERROR: tuple[tuple[type[errors.WindlassError], ExitCode], ...] = (
     (errors.JobNotFoundError, ExitCode.NOT_FOUND),
     (errors.ScheduleNotFoundError, ExitCode.NOT_FOUND),
     (errors.RuleNotFoundError, ExitCode.NOT_FOUND),
+    (errors.OperationNotFoundError, ExitCode.NOT_FOUND),
+    (errors.InstanceNotFoundError, ExitCode.NOT_FOUND),
     (errors.UnknownParentError, ExitCode.NOT_FOUND),
     (errors.IllegalTransitionError, ExitCode.CONFLICT),
+    (errors.ActRefusedError, ExitCode.CONFLICT),
+    (errors.EditConflictError, ExitCode.CONFLICT),
     (errors.KeyConflictError, ExitCode.CONFLICT),
     (errors.DependencyCycleError, ExitCode.CONFLICT),
     (errors.RuleCycleError, ExitCode.CONFLICT),
@@ -49,8 +53,10 @@ _BY_ERROR: tuple[tuple[type[errors.WindlassError], ExitCode], ...] = (
     (errors.StoreNotAllowedError, ExitCode.NOT_ALLOWED),
     (errors.NotAllowedError, ExitCode.NOT_ALLOWED),
     (errors.TokenError, ExitCode.NOT_ALLOWED),
+    (errors.AuthenticationError, ExitCode.NOT_ALLOWED),
     (errors.StoreUnreachableError, ExitCode.UNREACHABLE),
     (errors.LockUnavailableError, ExitCode.UNREACHABLE),
+    (errors.ResultTimeout, ExitCode.WAIT_RAN_OUT),
 )
 
 # The driver's error is more precise than ours: a lock that was not granted is "wait ran out".
@@ -81,6 +87,24 @@ def complain(message: str, code: int) -> int:
     return code
 
 
+def _usage(error: click.ClickException) -> str:
+    """The message of a usage error with the command whose help has more; without options that are not for people."""
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    message = error.format_message()
+    if context is None:
+        return message
+    if isinstance(error, click.NoSuchOption):
+        shown = {
+            name
+            for item in context.command.params
+            if not getattr(item, "hidden", False)
+            for name in item.opts
+        }
+        near = ", ".join(name for name in error.possibilities or () if name in shown)
+        message = error.message.rstrip(".") + (f"; did you mean {near}?" if near else "")
+    return f"{message.removesuffix('.')}; see `{context.command_path} --help`"
+
+
 def run(command: click.Command, arguments: Sequence[str] | None, program: str) -> int:
     """Run a command and turn every exception into an exit code.
 
@@ -97,8 +121,11 @@ def run(command: click.Command, arguments: Sequence[str] | None, program: str) -
     except errors.WindlassError as error:
         return complain(error.message, code_of(error))
     except click.ClickException as error:
-        error.show()
-        return error.exit_code
+        # A group without a command shows its help; releases of click before 8.2 have no error for that.
+        if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):
+            error.show()
+            return error.exit_code
+        return complain(_usage(error), error.exit_code)
     except (KeyboardInterrupt, click.Abort):
         return complain("interrupted", ExitCode.INTERRUPTED)
     except BrokenPipeError:

@@ -6,6 +6,8 @@ import importlib
 import os
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 
 _OURS = str(Path(windlass.__file__).parent)
 _PYTHONS = str(Path(os.__file__).parent)
+_INSTALLED = {"site-packages", "dist-packages"}
+PLACES = 3
 
 
 def load_app(target: str) -> App:
@@ -32,10 +36,12 @@ def load_app(target: str) -> App:
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
-    module = _import(target, module_name)
+    with _explained(target, module_name):
+        module = importlib.import_module(module_name)
     found: Any = module
-    for part in (attribute or "app").split("."):
-        found = getattr(found, part, None)
+    with _explained(target, module_name):  # a module may make its app when it is first read
+        for part in (attribute or "app").split("."):
+            found = getattr(found, part, None)
     if not isinstance(found, App):
         raise ConfigError("app", target, f"the name of a windlass.App{_hint(module, found)}")
     return found
@@ -52,9 +58,11 @@ def _hint(module: Any, found: Any) -> str:
     return f", and {module.__name__} has none at its top"
 
 
-def _import(target: str, name: str) -> Any:
+@contextmanager
+def _explained(target: str, name: str) -> Iterator[None]:
+    """Turn what importing the module ``name`` raises into one error with the cause and its place."""
     try:
-        return importlib.import_module(name)
+        yield
     except ModuleNotFoundError as error:
         if error.name is None or not (name == error.name or name.startswith(f"{error.name}.")):
             raise ConfigError(
@@ -69,15 +77,21 @@ def _import(target: str, name: str) -> Any:
             f"a module that can be found: there is no module {name!r} here; start in the folder that holds it, or set PYTHONPATH",
         ) from error
     except Exception as error:
-        problem = f"importing it raised {type(error).__name__}: {error} ({_place(error)})"
+        place = _place(error)
+        if isinstance(error, ConfigError) and not place:
+            raise  # not of a line of the user's: it names the setting and its cure
+        problem = f"importing it raised {type(error).__name__}: {error}{f' ({place})' if place else ''}"
         raise ConfigError("app", target, f"one that can be imported: {problem}") from error
 
 
 def _place(error: Exception) -> str:
-    """The last line of the user's own code in the traceback of an error."""
+    """The user's own code in the traceback of an error, in short: the last three places, the one that raised last; empty if there is none."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{Path(error.filename).name}:{error.lineno}"
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if not frame.filename.startswith(("<", _OURS, _PYTHONS))]
-    place = (own or frames)[-1]
-    return f"{Path(place.filename).name}:{place.lineno}"
+    places = [
+        f"{Path(frame.filename).name}:{frame.lineno}"
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith(("<", _OURS, _PYTHONS))
+        and not _INSTALLED & set(Path(frame.filename).parts)
+    ]
+    return " > ".join(places[-PLACES:])

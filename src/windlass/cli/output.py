@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
+from windlass.cli.terminal import fitted
 from windlass.observe.safe_text import escaped, json_escaped
 
 FORMULA = ("=", "+", "-", "@", "\\t", "\\r")
@@ -40,18 +41,52 @@ def show(records: Iterable[Record], columns: Sequence[str], output: str) -> None
         case "json":
             text = json.dumps(rows, indent=2, ensure_ascii=False)
             click.echo("\n".join(map(json_escaped, text.split("\n"))))
-        case "jsonl":
-            for row in rows:
-                click.echo(json_escaped(json.dumps(row, ensure_ascii=False)))
-        case "csv":
-            import csv
-
-            writer = csv.DictWriter(sys.stdout, columns, lineterminator="\n")
-            writer.writeheader()
-            writer.writerows({column: _guarded(cell) for column, cell in row.items()} for row in rows)
+        case "jsonl" | "csv":
+            stream(rows, columns, output)
         case _:
             for line in table(rows, columns):
-                click.echo(line)
+                click.echo(fitted(line))
+
+
+def stream(records: Iterable[Record], columns: Sequence[str], output: str) -> int:
+    """Print records as JSON lines or CSV while they are read; returns how many there were."""
+    write = _csv_writer(columns) if output == "csv" else None
+    count = 0
+    for record in records:
+        if write is None:
+            click.echo(json_line(record, columns))
+        else:
+            write({column: _plain(record[column]) for column in columns})
+        count += 1
+    return count
+
+
+def _csv_writer(columns: Sequence[str]) -> Callable[[Record], object]:
+    """Prints the heading; returns a function that prints a row."""
+    import csv
+
+    writer = csv.DictWriter(sys.stdout, columns, lineterminator="\n")
+    writer.writeheader()
+    return lambda row: writer.writerow({column: _guarded(cell) for column, cell in row.items()})
+
+
+def json_line(record: Record, columns: Sequence[str]) -> str:
+    """A record as one line of JSON."""
+    row = {column: _plain(record[column]) for column in columns}
+    return json_escaped(json.dumps(row, ensure_ascii=False))
+
+
+def show_fields(record: Record, output: str) -> None:
+    """Print one record: as a table one line for each field that is set, and one for each item of a list of texts; else as ``show`` does."""
+    if output != "table":
+        show([record], tuple(record), output)
+        return
+    width = max(map(len, record))
+    for name, value in record.items():
+        values = value if isinstance(value, list | tuple) else [value]
+        for place, item in enumerate(item for item in values if item is not None):
+            label = name if place == 0 else ""
+            click.echo(f"{label.ljust(width)}  {_cell(_plain(item))}".rstrip())
 
 
 def table(rows: Sequence[Record], columns: Sequence[str]) -> list[str]:
@@ -59,7 +94,9 @@ def table(rows: Sequence[Record], columns: Sequence[str]) -> list[str]:
     cells = [[_cell(row[column]) for column in columns] for row in rows]
     widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
     is_number = [
-        bool(rows) and all(isinstance(row[column], int | float) for row in rows) for column in columns
+        bool(rows)
+        and all(isinstance(row[column], int | float) and not isinstance(row[column], bool) for row in rows)
+        for column in columns
     ]
 
     def line(texts: Sequence[str]) -> str:
@@ -79,6 +116,8 @@ def _plain(value: Any) -> Any:
             return value.isoformat()
         case timedelta():
             return value.total_seconds()
+        case str():
+            return str(value)  # a text of its own type, such as a state
         case _:
             return value
 

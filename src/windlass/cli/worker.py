@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from windlass.cli.database import app_option, url_option
+from windlass.cli.durations import Seconds
 from windlass.cli.exit_codes import ExitCode
+from windlass.cli.serving_options import log_options, one_app
 
 if TYPE_CHECKING:
     from windlass.app.app import App
@@ -24,7 +27,9 @@ CHECK_EVERY, LOG_EVERY = 1.0, 10.0
 
 
 @click.command()
-@click.argument("app")
+@click.argument("app", required=False)
+@app_option
+@url_option
 @click.option(
     "--processes", type=click.IntRange(1, 256), default=1, show_default=True, help="Worker processes."
 )
@@ -33,13 +38,13 @@ CHECK_EVERY, LOG_EVERY = 1.0, 10.0
     "phases",
     multiple=True,
     metavar="NAME[=N]",
-    help="Serve only this phase (repeatable), with N processors.",
+    help="Serve only this phase, kind, group or pattern such as 'report*' (repeatable), with N processors for each phase.",
 )
 @click.option("--drain", is_flag=True, help="End when no job is queued, running or due within a minute.")
 @click.option(
     "--wait-for-database",
     "patience",
-    type=click.FloatRange(min=0),
+    type=Seconds(),
     default=0.0,
     metavar="SECONDS",
     help="How long to wait at the start for an unreachable database. [0: end with 69]",
@@ -47,32 +52,25 @@ CHECK_EVERY, LOG_EVERY = 1.0, 10.0
 @click.option("--parent", type=int, hidden=True)
 @click.option(
     "--grace",
-    type=click.FloatRange(min=0),
-    help="Grace period for running jobs when the worker stops, in seconds. [30]",
+    type=Seconds(),
+    metavar="SECONDS",
+    help="Grace period for running jobs when the worker stops. [30]",
 )
 @click.option(
-    "--set", "changes", multiple=True, metavar="NAME=VALUE", help="Any other setting, for example lease=60."
+    "--set",
+    "changes",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Any other setting of an instance, by its name or key: lease=60, retention.failed=90d.",
 )
-@click.option(
-    "--log",
-    "style",
-    type=click.Choice(["auto", "console", "json"]),
-    default="auto",
-    show_default=True,
-    help="Log format.",
-)
-@click.option(
-    "--level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
-    default="info",
-    show_default=True,
-    help="Lowest log level; debug shows every job.",
-)
+@log_options
 @click.option("--metrics", metavar="[HOST:]PORT", help="Serve /metrics, /livez, /readyz and /healthz here.")
 @click.pass_obj
 def worker(
     caller: Caller | None,
-    app: str,
+    app: str | None,
+    target: str | None,
+    url: str | None,
     processes: int,
     phases: Sequence[str],
     drain: bool,
@@ -81,32 +79,34 @@ def worker(
     grace: float | None,
     changes: Sequence[str],
     style: str,
-    level: str,
+    level: str | None,
     metrics: str | None,
 ) -> int:
-    """Serve the jobs of APP (module:attribute).
+    """Serve the jobs of APP (module:attribute, here or after --app).
 
     SIGTERM or Ctrl-C stops the worker gracefully: no new jobs start, running jobs have the grace period to finish, and the
     others go back to their queue. A second signal ends the grace period. No job is lost either way.
     """
-    from windlass.cli.load_app import load_app
+    from windlass.cli.worker_logs import load_and_log
     from windlass.cli.worker_processes import Word, supervise
+    from windlass.cli.worker_settings import worker_settings
+    from windlass.config import url_flags
     from windlass.engine.tuning import tune_process
-    from windlass.observe import logs
 
+    app = _one_app(app, target)
     address = None if metrics is None else _address(metrics)
     served: list[Engine] = []
-    made = logs.configure(level=level, style=style, instance=lambda: served[0].id if served else "")
-    loaded = load_app(app)
+    loaded = load_and_log(app, style, level, lambda: served[0].id if served else "", flags=url_flags(url))
     _refuse_without_jobs(app, loaded)
-    made.secrets.add_url(loaded.url)
-    settings = _settings(loaded.settings, phases, grace, changes)
+    if parent is None:  # else the parent of all processes has said it
+        _name_database(loaded)
+    settings = worker_settings(loaded, phases, grace, changes)
     if processes > 1:
         try:
             _check(loaded, settings, patience)
         finally:
             loaded.close()
-        arguments = _arguments(app, phases, drain, patience, grace, changes, style, level)
+        arguments = _arguments(app, url, phases, drain, patience, grace, changes, style, level)
         return supervise(arguments, processes, address, grace=settings.grace)
     tune_process()
     _await_database(loaded, patience)
@@ -125,9 +125,25 @@ def worker(
         loaded.close()
 
 
+def _one_app(app: str | None, target: str | None) -> str:
+    """The app to serve; refuses a command without one."""
+    if (named := one_app(app, target, "a worker")) is None:
+        raise click.UsageError("name the app to serve, for example windlass worker myproject.jobs:app")
+    return named
+
+
+def _name_database(app: App) -> None:
+    """Log which database is served, and where its URL came from: the first line of a worker."""
+    from windlass.observe import events
+    from windlass.observe.emit import emit
+    from windlass.urls import shown_url
+
+    emit(events.STORE_CHOSEN, database=shown_url(app.url), origin=app.parts.own.url_origin)
+
+
 def _refuse_without_jobs(target: str, app: App) -> None:
     """Refuse an app without jobs: its worker would seem healthy while jobs wait for ever."""
-    if not app.registry.phases:
+    if not app.parts.registry.phases:
         from windlass.errors import ConfigError
 
         module = target.partition(":")[0]
@@ -141,12 +157,12 @@ def _refuse_without_jobs(target: str, app: App) -> None:
 
 def _check(app: App, settings: Settings, patience: float) -> None:
     """Make the checks of each process once, before any process is started."""
-    from windlass.engine.served import served
+    from windlass.engine.served import resolved, served
     from windlass.urls import dialect_of
 
     dialect_of(app.url)
-    app.check_dependencies()
-    served(app.registry, settings)
+    app.parts.check_dependencies()
+    served(app.parts.registry, resolved(app.parts.registry, settings))
     _await_database(app, patience)
     _ = app.store
 
@@ -201,6 +217,10 @@ def _serve(
             else:
                 begin_to_stop()
 
+    def drained() -> None:  # an actor asked for it, from elsewhere; the engine has stopped
+        word.drained()
+        begin_to_stop()
+
     stopping, hurried = threading.Event(), threading.Event()
     signals = StopSignals()
     signals.install()
@@ -210,6 +230,7 @@ def _serve(
             ends.callback(_open_door(engine, store, *address).close)
         ends.callback(engine.stop)
         engine.on_ready = word.serves
+        engine.on_drained = drained
         engine.start()
         left = Drain(engine, store) if drain else None
         while not stopping.wait(0.2 if left else None):
@@ -246,66 +267,21 @@ def _address(text: str) -> tuple[str, int]:
     return host or "127.0.0.1", int(port)
 
 
-def _settings(
-    settings: Settings, phases: Sequence[str], grace: float | None, changes: Sequence[str]
-) -> Settings:
-    from windlass.errors import ConfigError
-
-    wanted: dict[str, Any] = {}
-    if phases:
-        counts = {}
-        for item in phases:
-            name, equals, number = item.rpartition("=") if "=" in item else (item, "", "")
-            if equals and not (number.isascii() and number.isdigit()):
-                raise ConfigError("phase", item, "NAME or NAME=N with a whole number of processors")
-            if equals:
-                counts[name] = int(number)
-        wanted["phases"] = tuple(item.rpartition("=")[0] if "=" in item else item for item in phases)
-        wanted["processors"] = {**settings.processors, **counts}
-    if grace is not None:
-        wanted["grace"] = grace
-    for item in changes:
-        name, equals, text = item.partition("=")
-        if not equals:
-            raise ConfigError("set", item, "NAME=VALUE, for example lease=60")
-        if name in _HAVE_OPTIONS:
-            raise ConfigError(
-                "set", item, f"a setting that is a number; for this one use {_HAVE_OPTIONS[name]}"
-            )
-        if not hasattr(settings, name):
-            settings.changed(**{name: text})  # raises an error that lists the settings
-        wanted[name] = _number(name, text)
-    return settings.changed(**wanted)
-
-
-_HAVE_OPTIONS = {"phases": "--phase NAME", "processors": "--phase NAME=N"}
-
-
-def _number(name: str, text: str) -> int | float | None:
-    from windlass.errors import ConfigError
-
-    if text.lower() == "none":
-        return None
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    raise ConfigError(name, text, "a number, or none")
-
-
 def _arguments(
     app: str,
+    url: str | None,
     phases: Sequence[str],
     drain: bool,
     patience: float,
     grace: float | None,
     changes: Sequence[str],
     style: str,
-    level: str,
+    level: str | None,
 ) -> list[str]:
     """The arguments of one of several worker processes."""
-    made = [app, "--log", style, "--level", level]
+    made = [app, "--log", style, *(["--level", level] if level is not None else [])]
+    if url is not None:
+        made += ["--url", url]
     for item in phases:
         made += ["--phase", item]
     for item in changes:

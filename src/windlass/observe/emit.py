@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from windlass.model import Job, Lease
@@ -17,6 +18,23 @@ class Event(NamedTuple):
     name: str
     level: int
     text: str
+
+
+class JobMessage(str):
+    """A message about a job. As a text it begins with the job, for the application's own formats and Python's default one; ``own`` is the
+    message alone, for Windlass's formats, which show the job in fields."""
+
+    __slots__ = ("own",)
+    own: str
+
+
+def job_message(message: str, fields: Mapping[str, Any]) -> str:
+    """The message of a record with these fields; one about an attempt of a job names the job."""
+    if "job_id" not in fields or "attempt" not in fields:
+        return message
+    named = JobMessage("{phase} {job_id}, attempt {attempt}/{max_attempts}: ".format_map(fields) + message)
+    named.own = message
+    return named
 
 
 def enabled(level: int) -> bool:
@@ -45,4 +63,4 @@ def emit(
     message = event.text.format(*words, **fields)
     known = {name: value for name, value in fields.items() if value is not None}
     known["event"] = event.name
-    log.log(level, message, exc_info=exc_info, extra=known, stacklevel=stacklevel)
+    log.log(level, job_message(message, fields), exc_info=exc_info, extra=known, stacklevel=stacklevel)

@@ -27,6 +27,7 @@ from windlass.model import (
     Lease,
     Outcome,
     Recovered,
+    Released,
     Retried,
     Run,
 )
@@ -52,18 +53,27 @@ FAILED_WITH = FAILED._replace(text="{0}; no further attempt")
 CANCELLED = Event("job.cancelled", INFO, "cancelled")
 CANCELLED_FOR = CANCELLED._replace(text="{reason}")
 RELEASED = Event("job.released", INFO, "given back to its queue")
+PUT_OFF = RELEASED._replace(text="put off for {delay_seconds:.3g} s, without an attempt")
 LOST = Event("job.lost", WARNING, "its lease was lost; what this attempt did was not recorded")
 RECOVERED = Event("job.recovered", WARNING, "its instance died; {0}")
 REFUSED = Event("job.refused", WARNING, "refused: {reason}")
 OVERDUE = Event("job.overdue", WARNING, "exceeded its time limit of {limit_seconds:g} s; {0}")
+OVERDUE_IN_ALL = OVERDUE._replace(text="exceeded its total time limit of {limit_seconds:g} s; {0}")
 RAISED_AFTER_END = Event("job.raised_after_end", WARNING, "{0}; raised after its transaction had ended the job, which does not change")
+ENQUEUED_IN_ATOMIC = Event("enqueue.in_atomic", WARNING, "a job of kind {kind} is enqueued inside transaction.atomic() of the database {database!r}: {reason}")
 RESULT_DROPPED = Event("job.result_dropped", WARNING,
     "returned a value after its transaction had ended the job; the value is not stored. "
     "Give it to tx.complete(value) or ctx.complete_in(where, value), or open the transaction with ends=False")
 SUMMARY = Event("job.summary", INFO, "{0}")
 CHUNK_RETRIED = Event("chunk.retried", WARNING, "chunk {chunk}: {reason}; try {0} of {1}, again in {delay_seconds:g} s")
+CALL_RETRIED = Event("call.retried", INFO, "{call}: {reason}; try {0} of {1}, again in {delay_seconds:.3g} s")
 DUPLICATE_PREVENTED = Event("duplicate.prevented", INFO, "duplicate prevented: {0} of {phase} is stored already")
 REQUEST_UNKNOWN = Event("request.unknown", INFO, "there is no job with this id; nothing was done. It may have ended and been pruned")
+MIDDLEWARE_FAILED = Event("middleware.failed", WARNING,
+    "middleware {middleware} raised after the attempt was {0}, which does not change: {reason}")
+MIDDLEWARE_MISSING = Event("middleware.missing", WARNING,
+    "the process of this job has no middleware {middleware}; register it at the top level of a module that the handler's module imports")
+REPORTER_FAILED = Event("reporter.failed", ERROR, "{reporter} raised while it reported an error of a job, and is not logged again: {reason}")
 POLICY_BROKEN = Event("policy.broken", WARNING, "the retry policy of {phase} gave no delay ({reason}); the default policy is used")
 
 # ---------------------------------------------------------------------- phases, schedules, rules, locks
@@ -80,6 +90,7 @@ MISSED = Event("schedule.missed", WARNING, "{schedule}: {skipped} due times got 
 SCHEDULE_REFUSED = Event("schedule.refused", ERROR, "{schedule} was paused: {reason}")
 SCHEDULE_LEFT = Event("schedule.left", WARNING, "{schedule} is left to other instances: {reason}")
 LOCK_HELD = Event("lock.held", INFO, "its lock is held by another process; skipped")
+LOCK_TAKEN_OVER = Event("lock.taken_over", INFO, "the lock that {holder} left behind was taken over: the database says that {holder} has ended")
 LOCK_LOST = Event("lock.lost", WARNING,
     "its lock ended before the work did; another process may begin the work, and the database lets one of them finish")
 LOCK_DEGRADED = Event("lock.degraded", WARNING, "requests are locked inside this process only: {reason}")
@@ -90,23 +101,28 @@ LOCK_RESTORED = Event("lock.restored", INFO, "Redis answers again; locks are sha
 
 INSTANCE_STARTED = Event("instance.started", INFO, "serves {0}")
 INSTANCE_STOPPING = Event("instance.stopping", INFO, "stopping: {running:,} jobs running, grace period {grace_seconds:g} s")
+REQUESTED = Event("instance.requested", INFO, "{act}, requested by {actor}: {0}")
 INSTANCE_STOPPED = Event("instance.stopped", INFO, "stopped")
 LEFT_BEHIND = Event("instance.left_behind", WARNING, "the process ends without waiting any longer for {0}")
 SELF_STOPPED = Event("instance.self_stopped", ERROR,
     "the lease could not be renewed in time; all jobs were asked to stop, and nothing is claimed until it is renewed")
 HEALTH = Event("instance.health", INFO, "{status}: {0}")
+LEVEL_UNUSED = Event("logging.level_unused", WARNING, "--level {wanted} has no effect: the application configures logging, and its levels decide; --log console or --log json is the worker's own log")
 METRICS_LISTENING = Event("metrics.listening", INFO, "metrics and health on {url}")
 PROCESS_ENDED = Event("process.ended", WARNING,
     "worker process {place} {reason} after {seconds:.1f} s; starting another in {pause_seconds:g} s")
 PROCESSOR_REPLACED = Event("processor.replaced", WARNING,
     "the job of {processor} did not stop ({reason}); another processor replaces it")
 EXECUTOR_FAILED = Event("executor.failed", ERROR, "the executor for {0} cannot start jobs: {reason}{1}")
+RETENTION = Event("history.retention", INFO, "{0}")
+PRUNED = Event("history.pruned", INFO, "{removed:,} ended jobs were pruned in {seconds:.1f} s{0}")
 LEASE_LOST = Event("lease.lost", ERROR, "all leases of this instance are lost: {reason}")
 LOOP_BLOCKED = Event("loop.blocked", WARNING,
     "{0} blocks the event loop for {blocked_seconds:.1f} s; use `await`, or make its handler a sync function")
 DUTY_FAILING = Event("duty.failing", WARNING,
     "the duty {duty!r} failed {times} times in a row and is tried again; until it succeeds, its work may be left undone: {error[message]}")
 DUTY_WORKS = Event("duty.works", INFO, "the duty {duty!r} works again")
+STORE_CHOSEN = Event("store.chosen", INFO, "jobs are in {database} ({origin})")
 STORE_UNREACHABLE = Event("store.unreachable", WARNING,
     "the database {0}; outcomes wait in memory, and nothing is claimed: {error[message]}")
 STORE_BACK = Event("store.back", INFO, "the database answers again")
@@ -161,6 +177,10 @@ def ended(outcome: Outcome, name: str, asked: str | None = None) -> None:
         case Failed() | Retried() if name == "failed":
             event, what = FAILED_WITH, _what(outcome.error)
             fields = _failure(outcome.error)
+            if (retry := outcome.error.details.get("retry")) is not None:
+                what, fields["retry"] = f"{what}; {retry}", retry
+        case Released() if name == "released" and outcome.delay:
+            event, fields = PUT_OFF, {"delay_seconds": outcome.delay.total_seconds()}
         case Advanced() if name == "advanced":
             event, fields = ADVANCED_TO, {"next_phase": outcome.phase}
         case _ if name == "cancelled":
@@ -197,9 +217,28 @@ def duplicate_prevented(lease: Lease, name: str = "") -> None:
     _emit(DUPLICATE_PREVENTED, f"output {name!r}" if name else "the output", lease=lease, output=name)
 
 
-def overdue(job: CurrentJob, limit: float, where: str) -> None:
-    """A job exceeded its time limit, and is stopped as far as its executor can."""
-    _emit(OVERDUE, _STOPPED_BY[where], lease=job.lease, limit_seconds=limit, processor=job.processor.name)
+def instance_started(instance: str, phases: Sequence[str], middleware: Sequence[str]) -> None:
+    """An instance begins to serve."""
+    named = list(middleware) or None
+    _emit(
+        INSTANCE_STARTED,
+        ", ".join(phases) or "no phase",
+        instance=instance,
+        phases=list(phases),
+        middleware=named,
+    )
+
+
+def overdue(job: CurrentJob, limit: float, where: str, *, is_total: bool = False) -> None:
+    """A job exceeded one of its time limits, and is stopped as far as its executor can."""
+    _emit(
+        OVERDUE_IN_ALL if is_total else OVERDUE,
+        _STOPPED_BY[where],
+        lease=job.lease,
+        limit_seconds=limit,
+        is_total=is_total,
+        processor=job.processor.name,
+    )
 
 
 def executor_failed(executor: str, reason: str, jobs: Sequence[CurrentJob]) -> None:
@@ -237,7 +276,7 @@ def fired(item: Fired) -> None:
     for tick in item.ticks if log.isEnabledFor(DEBUG) else ():
         _emit(FIRED, schedule=name, due_at=tick.at.isoformat(), job_id=tick.job_id, covers=tick.covers)
     if item.skipped:
-        made = f"{jobs} jobs were made" if jobs else "no job was made"
+        made = "no job was made" if not jobs else "1 job was made" if jobs == 1 else f"{jobs} jobs were made"
         made += "; more were missed than its cap" if item.is_capped else ""
         _emit(MISSED, made, schedule=name, skipped=item.skipped, jobs=jobs, is_capped=item.is_capped)
     if item.refused is not None:

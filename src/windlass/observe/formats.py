@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from windlass.observe.emit import JobMessage
 from windlass.observe.redaction import HIDDEN, Secrets
 from windlass.observe.safe_text import escaped, json_escaped, plain, safe_str, shown, shown_end
 
@@ -54,10 +55,10 @@ class _Formatter(logging.Formatter, ABC):
 
     def _message(self, record: logging.LogRecord) -> str:
         try:
-            text = record.getMessage()
+            text = record.msg.own if isinstance(record.msg, JobMessage) else record.getMessage()
         except Exception as error:  # noqa: BLE001  arguments that do not fit, or cannot be shown
             text = f"{safe_str(record.msg)} (its arguments could not be formatted: {type(error).__name__})"
-        return shown(text, self._secrets)
+        return safe_str(self._secrets.apply_own(shown(text, self._secrets)))
 
     def _fields(self, record: logging.LogRecord) -> dict[str, Any]:
         """The caller's own fields."""
@@ -72,7 +73,7 @@ class _Formatter(logging.Formatter, ABC):
             )
         if record.stack_info:
             found["stack"] = shown_end(safe_str(record.stack_info), self._secrets, TRACEBACK_LIMIT)
-        return found
+        return self._own(found, "fields") if found else found
 
     def _error(self, record: logging.LogRecord) -> dict[str, Any] | None:
         """The error field of an event, or the exception of a record."""
@@ -93,7 +94,12 @@ class _Formatter(logging.Formatter, ABC):
         }
         if trace := found.get("traceback"):
             made["traceback"] = shown_end(safe_str(trace), self._secrets, TRACEBACK_LIMIT)
-        return made
+        return self._own(made, "message")
+
+    def _own(self, found: dict[str, Any], name: str) -> dict[str, Any]:
+        """What the application's own function leaves of these fields; without a mapping, one field of this name."""
+        made = self._secrets.apply_own(found)
+        return dict(made) if isinstance(made, Mapping) else {name: safe_str(made)}
 
 
 class JsonFormatter(_Formatter):

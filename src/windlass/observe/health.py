@@ -16,6 +16,7 @@ from windlass.observe.report import EngineReport
 OK, DEGRADED, DOWN = "ok", "degraded", "down"
 _ADVICE = {
     "history": history.ADVICE,
+    "partitions": history.OWNER_ADVICE,
     "duty": "Check the cause; if other instances have it, too, this work is not done meanwhile. The duty is tried again.",
     "phase": "Start a worker that serves it, or deploy its handler again.",
     "executor": "Its jobs go back to their queue and are tried again. Check the log line executor.failed, the memory of this "
@@ -67,6 +68,8 @@ def ready(report: EngineReport) -> Result:
         reasons.append("the database does not answer")
     if report.state == "running" and report.lease_left <= 0:
         reasons.append("the lease is over")
+    if report.lock_fault:
+        reasons.append("locks are required and cannot be acquired")
     return Result(not reasons, tuple(reasons))
 
 
@@ -129,9 +132,11 @@ def _parts(report: EngineReport) -> Iterator[Part]:
     yield _lease(report, reasons.pop("lease", ""))
     yield _loop(report, reasons.pop("loop", ""))
     yield _pools(report, reasons.pop("pools", ""))
-    yield _lock(reasons.pop("redis lock", ""))
+    yield _lock(report, reasons.pop("redis lock", ""))
     for name, reason in reasons.items():
         yield Part(name, DEGRADED, reason, _ADVICE.get(name.partition(" ")[0], ""))
+    for name, note in map(_part_and_reason, report.notes):
+        yield Part(name, OK, note, _ADVICE.get(name, ""))
 
 
 def _engine(report: EngineReport) -> Part:
@@ -203,7 +208,10 @@ def _pools(report: EngineReport, reason: str) -> Part:
     return Part("pools", DEGRADED, f"processors in error: {listed}", advice)
 
 
-def _lock(reason: str) -> Part:
+def _lock(report: EngineReport, reason: str) -> Part:
+    if report.lock_fault:
+        advice = "No job runs until Redis answers, because background.redis_lock_required is true. Check Redis and redis.url."
+        return Part("redis lock", DOWN, f"locks are required, so no job runs: {report.lock_fault}", advice)
     if not reason:
         return Part("redis lock", OK, "no trouble reported")
     advice = "Requests are locked inside each process only; the database still lets each job run once. Check Redis."

@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any
 
+from windlass import forking
 from windlass.forking import Process
 
 
@@ -28,6 +29,11 @@ class Quiet:
         self._lock = threading.Lock()
         self._next = float("-inf")
         self._skipped = 0
+        forking.watch(self)
+
+    def after_fork_in_child(self) -> None:
+        """Make a new lock: a thread of the parent may hold the old one."""
+        self._lock = threading.Lock()
 
     def skipped(self) -> int | None:
         """How many records were skipped before this one; None if this one is to be skipped, too."""

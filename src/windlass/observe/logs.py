@@ -19,7 +19,7 @@ from windlass.closing import Closing
 from windlass.errors import ConfigError
 from windlass.observe.current_job import current_fields
 from windlass.observe.formats import ConsoleFormatter, JsonFormatter
-from windlass.observe.redaction import Secrets
+from windlass.observe.redaction import Redaction, Secrets
 from windlass.ranges import is_whole
 
 LEVELS = ("debug", "info", "warning", "error", "critical")
@@ -129,15 +129,10 @@ def configure(
     if style not in STYLES:
         raise ConfigError("log style", style, f"one of {', '.join(STYLES)}")
     stream = sys.stderr if stream is None else stream
-    is_terminal = _is_terminal(stream)
     secrets = secrets or Secrets()
     if style == "auto":
-        style = "console" if is_terminal else "json"
-    formatter: logging.Formatter
-    if style == "json":
-        formatter = JsonFormatter(secrets)
-    else:
-        formatter = ConsoleFormatter(secrets, colours=is_terminal and _wants_colours(), tracebacks=tracebacks)
+        style = "console" if _is_terminal(stream) else "json"
+    formatter = formatter_for(style, stream, secrets, tracebacks=tracebacks)
     ours = logging.getLogger("windlass")
     loggers = [ours, logging.getLogger()] if root else [ours]
     if (before := _installed()) is not None:
@@ -151,6 +146,16 @@ def configure(
     return logs
 
 
+def formatter_for(
+    style: str, stream: TextIO, secrets: Secrets, *, tracebacks: bool = True
+) -> logging.Formatter:
+    """The formatter of a style for lines on this stream, with ANSI escapes only on a terminal."""
+    is_terminal = _is_terminal(stream)
+    if style == "json" or (style == "auto" and not is_terminal):
+        return JsonFormatter(secrets)
+    return ConsoleFormatter(secrets, colours=is_terminal and _wants_colours(), tracebacks=tracebacks)
+
+
 def hide(*values: str) -> None:
     """Hide these texts in the log lines of this process until ``forget``; does nothing without ``configure``."""
     if (logs := _installed()) is not None:
@@ -161,6 +166,12 @@ def forget(*values: str) -> None:
     """Hide these texts no longer."""
     if (logs := _installed()) is not None:
         logs.secrets.forget(*values)
+
+
+def redact_with(own: Redaction | None) -> None:
+    """Apply a function of the application to the log lines of this process as well; does nothing without ``configure``."""
+    if own is not None and (logs := _installed()) is not None:
+        logs.secrets.own = own
 
 
 def options_for_child() -> dict[str, Any] | None:

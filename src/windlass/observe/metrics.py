@@ -39,7 +39,6 @@ from windlass.observe.report import (
 
 COUNTS_LAST = 5.0
 SHARE = 20  # a read of the database may take 1/20 of the time
-STUCK = ("released", "retried")
 
 CountsReader = Callable[[], Mapping[str, Counts]]
 OldestReader = Callable[[], Mapping[str, float]]
@@ -234,17 +233,27 @@ class Metrics(Collector):
         yield from _phases(stats, report)
         yield from _events(stats)
         if self._counts is not None and (counts := self._counts()) is not None:
-            jobs = GaugeMetricFamily("windlass_jobs", _HELP["windlass_jobs"], labels=["phase", "state"])
-            for phase, numbers in counts.items():
-                for state, number in asdict(numbers).items():
-                    jobs.add_metric([phase, state], number)
-            yield jobs
+            yield jobs_by_state(counts)
         if self._oldest is not None and (ages := self._oldest()) is not None:
-            name = "windlass_oldest_queued_seconds"
-            oldest = GaugeMetricFamily(name, _HELP[name], labels=["phase"])
-            for phase, seconds in ages.items():
-                oldest.add_metric([phase], seconds)
-            yield oldest
+            yield oldest_queued(ages)
+
+
+def jobs_by_state(counts: Mapping[str, Counts]) -> GaugeMetricFamily:
+    """The number of jobs of each phase and state."""
+    jobs = GaugeMetricFamily("windlass_jobs", _HELP["windlass_jobs"], labels=["phase", "state"])
+    for phase, numbers in counts.items():
+        for state, number in asdict(numbers).items():
+            jobs.add_metric([phase, state], number)
+    return jobs
+
+
+def oldest_queued(ages: Mapping[str, float]) -> GaugeMetricFamily:
+    """The age of the oldest queued job of each phase."""
+    name = "windlass_oldest_queued_seconds"
+    oldest = GaugeMetricFamily(name, _HELP[name], labels=["phase"])
+    for phase, seconds in ages.items():
+        oldest.add_metric([phase], seconds)
+    return oldest
 
 
 class _Kept(Generic[Value]):
@@ -313,9 +322,8 @@ def _events(stats: StatsReport) -> Iterator[Metric]:
             if found == name:
                 family.add_metric([value], number)
         yield family
-    stuck = sum(stats.counts.get(("recovered", verdict), 0) for verdict in STUCK) + stats.count("time_limits")
     family = _counter("windlass_stuck_released")
-    family.add_metric([], stuck)
+    family.add_metric([], stats.stuck_released)
     yield family
 
 

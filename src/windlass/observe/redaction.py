@@ -1,6 +1,7 @@
 """Hides secrets in log lines: by name (``password=…``), by value (given literals) and by form (tokens, URLs).
 
-It hides too much rather than too little: a hidden number can be read in the database, a shown password is lost.
+It hides too much rather than too little: a hidden number can be read in the database, a shown password is lost. Which names are names of
+secrets is in secret_names.py, the forms of names and values in a text are in secret_text.py and secret_labels.py.
 """
 
 from __future__ import annotations
@@ -9,12 +10,15 @@ import json
 import re
 import threading
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
-from windlass.urls import without_secrets
+from windlass.observe import secret_labels, secret_text
+from windlass.observe.secret_labels import NAMING
+from windlass.observe.secret_names import LONGEST, STEMS, names_secret
+from windlass.observe.secret_text import HIDDEN as HIDDEN
 
-HIDDEN = "***"
 SHORTEST = 4
 """Shorter literals are not hidden in text: they would match too often. Their names still hide them."""
 
@@ -22,27 +26,8 @@ PIECE = 12
 """Characters of the beginning or the end of a long literal that are hidden, with as much of the rest as follows: a cut text may contain
 only such a piece."""
 
-# The first group hides anywhere in a name (dbpassword), the second only as a separate word: access_token and accessToken, but not
-# prompt_tokens or tokenizer. A word that is counted or measured (token_count) is no secret, nor is a secretary.
-_ANYWHERE = r"passw(?:or)?d|passphrase|secret(?!ar)|authorization|credential|api[_-]?key|private[_-]?key"
-_MEASURE = r"(?![_-]?(?:counts?|limits?|totals?|usage|budget|length|size|types?|rate)(?:$|[^a-z]))"
-_WORDS = rf"(?:token|auth|bearer|jwt|cookie|pwd|session[_-]?id){_MEASURE}"
-_NAME = re.compile(rf"(?:{_ANYWHERE})|(?:^|[^a-z])(?:{_WORDS})(?:$|[^a-z])", re.IGNORECASE)
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-
-# No part of it matches the same text in two ways, so a hostile message takes no longer than a long one.
-_NAMED_VALUE = re.compile(
-    rf"""(?P<name>(?:(?i:{_ANYWHERE})[\w-]{{0,20}} | (?<![a-zA-Z])(?i:{_WORDS}) | (?<=[a-z])(?:Token|Auth|Jwt|Cookie|Pwd)))
-         (?P<is>["']?\s{{0,3}}(?:=|:(?!//))\s{{0,3}})
-         (?: [bBrRuU]{{0,2}}"(?:[^"\\]|\\.)*"?
-           | [bBrRuU]{{0,2}}'(?:[^'\\]|\\.)*'?
-           | [\[({{][^\])}}]*[\])}}]?
-           | (?:(?i:bearer|basic|digest|token)\s+)?[^\s,;&"')\]}}]+ )""",
-    re.VERBOSE | re.DOTALL,
-)
-_COOKIES = re.compile(r"(cookie\s{0,3}:\s{0,3})[^\r\n\"']+", re.IGNORECASE)
-_BEARER = re.compile(r"\b(bearer)\s+[\w.~+/=-]{8,}", re.IGNORECASE)
-_JWT = re.compile(r"\beyJ[\w-]{8,}(?:\.[\w-]*){0,4}")
+Redaction = Callable[[Any], Any]
+"""A function of the application that hides more: it gets a text, or JSON-like values, in which secrets are hidden, and returns the value to show."""
 
 
 class Secrets:
@@ -55,6 +40,9 @@ class Secrets:
 
     def __init__(self, values: Iterable[str] = (), *, names: Iterable[str] = ()) -> None:
         self._names = {name.lower() for name in names}
+        self._stems = (*STEMS, *self._names)
+        self.own: Redaction | None = None
+        """A function of the application, applied after everything else (``apply_own``)."""
         self._lock = threading.Lock()
         self._given: Counter[str] = Counter()
         self._find: re.Pattern[str] | None = None
@@ -97,7 +85,7 @@ class Secrets:
 
     def is_secret(self, name: str) -> bool:
         """Whether the value of a field of this name is never shown."""
-        return name.lower() in self._names or bool(_NAME.search(_CAMEL.sub("_", name[:200])))
+        return name.lower() in self._names or names_secret(name[-LONGEST:])
 
     def hide_values(self, text: str) -> str:
         """Replace the given values in a text, and pieces of those that were cut; nothing else."""
@@ -118,14 +106,43 @@ class Secrets:
 
     def hide(self, text: str) -> str:
         """Replace all secrets in a text."""
-        text = self.hide_values(text)
-        if "=" in text or ":" in text:
-            text = without_secrets(text) if "://" in text else text
-            text = _COOKIES.sub(rf"\1{HIDDEN}", text)
-            text = _NAMED_VALUE.sub(rf"\g<name>\g<is>{HIDDEN}", text)
-        if "eyJ" in text:
-            text = _JWT.sub(HIDDEN, text)
-        return _BEARER.sub(rf"\1 {HIDDEN}", text)
+        text = secret_text.hide_tokens(self.hide_values(text))
+        lowered = text.lower()
+        for stem in self._stems:
+            if stem in lowered:
+                text = secret_text.hide_private_keys(text)
+                text = secret_text.hide_named(text, self.is_secret)
+                if "val" in lowered:
+                    text = secret_labels.hide_labelled(text, self.is_secret)
+                if ">" in text or "&gt;" in text or "u003" in lowered:
+                    text = secret_labels.hide_elements(text, self.is_secret)
+                break
+        if "://" in text:
+            text = secret_text.hide_user_info(text)
+        return secret_text.hide_bearer(text) if "bearer" in lowered else text
+
+    def is_pair(self, items: Sequence[Any]) -> bool:
+        """Whether these are the name of a secret and its value."""
+        return len(items) == 2 and isinstance(items[0], str) and self.is_secret(items[0])
+
+    def is_labelled(self, fields: Iterable[tuple[str, Any]]) -> bool:
+        """Whether one of these fields names a secret whose value is in a field beside it: ``{"name": "password", "value": …}``."""
+        return any(
+            name.lower() in NAMING and isinstance(value, str) and self.is_secret(value)
+            for name, value in fields
+        )
+
+    def apply_own(self, value: Any) -> Any:
+        """Apply the application's own function, if there is one."""
+        return value if self.own is None else applied(self.own, value)
+
+
+def applied(own: Redaction, value: Any) -> Any:
+    """The result of an application's own function; if it raises, all of the value is hidden."""
+    try:
+        return own(value)
+    except Exception:  # noqa: BLE001  neither a log line nor a response may fail, or show the value
+        return HIDDEN
 
 
 def _without_beginnings(text: str, spelling: str) -> str:

@@ -36,7 +36,8 @@ class EngineReport:
     """The state of one instance.
 
     ``state`` is starting, running, stopping or stopped. ``degraded`` has one line for each part that has a fault:
-    ``part: reason``. ``last_step_seconds_ago`` counts from the last step of the step thread, with or without work;
+    ``part: reason``; ``notes`` has lines of the same form for what people should know although it is no fault. While ``lock_fault`` says
+    why required locks cannot be acquired, no job runs. ``last_step_seconds_ago`` counts from the last step of the step thread, with or without work;
     from ``step_limit`` seconds on the thread counts as hung (None: never). From ``loop_limit`` seconds of ``loop_lag`` on the event loop
     counts as blocked.
     """
@@ -50,6 +51,8 @@ class EngineReport:
     store_reachable: bool
     listening: bool
     degraded: Sequence[str] = ()
+    notes: Sequence[str] = ()
+    lock_fault: str = ""
     loop_lag: float = 0.0
     loop_limit: float = 1.0
     step_limit: float | None = None
@@ -78,6 +81,22 @@ class PhaseStats:
     queue: Histogram
 
 
+STUCK = ("released", "retried")
+"""The verdicts of recovery after which a job runs again."""
+SHARED = {
+    "lock_held": "lock_skips",
+    "redis_errors": "redis_errors",
+    "duplicates_prevented": "duplicates_prevented",
+    "locks_lost": "locks_lost",
+    "lease_lost": "lease_lost",
+    "time_limits": "time_limits",
+    "crashes": "crashes",
+    "loop_blocked": "loop_blocked",
+    "reconnects": "reconnects",
+}
+"""Counters of ``Stats.count`` that an instance shows to other processes, by the names of their metrics."""
+
+
 @dataclass(frozen=True, slots=True)
 class StatsReport:
     """All counters of an instance at one moment. ``counts`` has the rarer events under (name, label)."""
@@ -88,6 +107,18 @@ class StatsReport:
     def outcome(self, name: str) -> int:
         """How many attempts of all phases had this outcome."""
         return sum(phase.outcomes.get(name, 0) for phase in self.phases.values())
+
+    @property
+    def stuck_released(self) -> int:
+        """Stuck jobs that were freed: recovered jobs that run again, and jobs that exceeded their time limit."""
+        recovered = sum(self.counts.get(("recovered", verdict), 0) for verdict in STUCK)
+        return recovered + self.count("time_limits")
+
+    def shared(self) -> Mapping[str, int]:
+        """The counters of rarer events since the start that other processes can read."""
+        counts = {metric: self.count(name) for name, metric in SHARED.items()}
+        retries = self.outcome("retried")
+        return {"retries": retries, "stuck_released": self.stuck_released, **counts}
 
     def count(self, name: str) -> int:
         """How often a rarer event happened, with any label."""

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any
 
 from windlass.observe.redaction import HIDDEN, Secrets
+from windlass.observe.secret_labels import VALUED
 
 LIMIT = 2048
 """Characters of one value that are shown."""
@@ -116,19 +117,21 @@ class _Plain:
 
     def _mapping(self, value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
         made: dict[str, Any] = {}
-        for key, item in islice(value.items(), MAX_ITEMS):
+        items = [(cut(safe_str(key), 200), item) for key, item in islice(value.items(), MAX_ITEMS)]
+        is_labelled = self._secrets.is_labelled(items)
+        for name, item in items:
             if self._left <= 0:
                 break
-            name = cut(safe_str(key), 200)
             self._left -= len(name)
-            made[self._secrets.hide(name)] = (
-                HIDDEN if self._secrets.is_secret(name) else self.of(item, depth - 1)
-            )
+            is_hidden = self._secrets.is_secret(name) or (is_labelled and name.lower() in VALUED)
+            made[self._secrets.hide(name)] = HIDDEN if is_hidden else self.of(item, depth - 1)
         if len(made) < len(value):
             made["…"] = f"{len(value) - len(made):,} more"
         return made
 
     def _sequence(self, value: Collection[Any], depth: int) -> list[Any]:
+        if isinstance(value, list | tuple) and self._secrets.is_pair(value):
+            return [self.of(value[0], 0), HIDDEN]
         made: list[Any] = []
         for item in islice(value, MAX_ITEMS):
             if self._left <= 0:

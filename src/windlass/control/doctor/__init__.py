@@ -1,0 +1,1 @@
+"""The doctor: checks settings, database and instances, and says what to do about each finding."""

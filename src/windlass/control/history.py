@@ -1,0 +1,95 @@
+"""Statistics over time for charts: minutes, hours and days, for each phase."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from functools import lru_cache
+from itertools import accumulate
+from typing import NamedTuple
+
+from windlass.control.given import check_texts
+from windlass.control.noun import Noun, off_loop
+from windlass.errors import ConfigError
+from windlass.model import Rollup
+from windlass.observe.report import BOUNDS_MS
+from windlass.ranges import is_time
+
+MINUTE, HOUR, DAY = 60, 3600, 86_400
+MOST_POINTS = 5000
+"""How many points one call returns at most for one phase."""
+MOST_OF_ALL = 2200
+"""How many points one call returns at most for each phase, if it reads all phases: the hours of 90 days."""
+
+
+class HistoryPoint(NamedTuple):
+    """What ended in one minute, hour or day of a phase, and how long jobs waited and ran (milliseconds; None where no job ended).
+
+    Percentiles come from histograms: each is the upper bound of the bucket that it falls into.
+    """
+
+    at: datetime
+    seconds: int
+    phase: str
+    completed: int
+    failed: int
+    retried: int
+    cancelled: int
+    released: int
+    wait_p50: float | None
+    wait_p95: float | None
+    run_p50: float | None
+    run_p95: float | None
+
+
+class HistoryControl(Noun):
+    """Reads statistics over time."""
+
+    def read(
+        self,
+        *,
+        since: datetime,
+        until: datetime | None = None,
+        phase: str | None = None,
+        step: int = MINUTE,
+    ) -> Sequence[HistoryPoint]:
+        """The points that began at ``since`` or later, and before ``until``, in order. ``step`` is 60, 3600 or 86400 seconds; minutes are kept
+        for ``worker.rollup_days``, hours for 90 days, days for two years."""
+        self._actor.require_all("read the statistics of phases")
+        if step not in (MINUTE, HOUR, DAY):
+            raise ConfigError("step", step, f"{MINUTE}, {HOUR} or {DAY} seconds")
+        check_texts(phase=phase)
+        end = self._store.now() if until is None else until
+        for name, given in (("since", since), ("until", end)):
+            if not is_time(given):
+                raise ConfigError(name, given, "a time with a time zone")
+        most = MOST_OF_ALL if phase is None else MOST_POINTS
+        if (end - since) / timedelta(seconds=step) > most:
+            cure = "use a larger step" + (", or name a phase" if phase is None else "")
+            raise ConfigError("since", since.isoformat(), f"at most {most} points of {step} s; {cure}")
+        if since >= end:
+            return []
+        rollups = self._store.rollups
+        if step == MINUTE:
+            rows = rollups.read(since=since, until=until, phase=phase)
+        else:
+            rows = rollups.read_spans(step, since=since, until=end, phase=phase)
+        return [_point(row, step) for row in rows]
+
+    read_async = off_loop(read)
+
+
+def _point(row: Rollup, seconds: int) -> HistoryPoint:
+    return HistoryPoint(row.minute, seconds, *row[1:7], *_percentiles(row.wait), *_percentiles(row.run))
+
+
+@lru_cache(maxsize=4096)
+def _percentiles(counts: Sequence[int]) -> tuple[float | None, float | None]:
+    """The upper bounds of the buckets in which 50 % and 95 % of all values are reached; the last bucket has none, so its lower bound."""
+    reached = [*accumulate(counts)]
+    if not reached or not reached[-1]:
+        return None, None
+    last, count = len(BOUNDS_MS) - 1, reached[-1]
+    half, most = bisect_left(reached, (count + 1) // 2), bisect_left(reached, (19 * count + 19) // 20)
+    return float(BOUNDS_MS[min(half, last)]), float(BOUNDS_MS[min(most, last)])

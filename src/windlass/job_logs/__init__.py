@@ -1,0 +1,1 @@
+"""Log lines of jobs: what a handler logged, kept with its attempt."""
