@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench import engine, own, peers
+from bench import engine, own, peers, shapes
 from bench.peers.databases import fresh_database
 from bench.peers.run import Peer
 from bench.report import Row, say, show
@@ -29,6 +29,7 @@ class Scale:
     rounds: int = 5
     drain: int = 200_000
     peer_drain: int = 60_000
+    shapes: int = 30_000
     slow_drain: int = 3_000
     seconds: float = 3.0
     bulk: int = 50_000
@@ -42,7 +43,7 @@ class Scale:
 
 
 SHORT = Scale(
-    rounds=1, drain=3_000, peer_drain=2_000, slow_drain=200, seconds=0.3, bulk=2_000, samples=10, idle=1.0,
+    rounds=1, drain=3_000, peer_drain=2_000, shapes=600, slow_drain=200, seconds=0.3, bulk=2_000, samples=10, idle=1.0,
     backlogs=(3_000, 6_000), backlog_jobs=3_000, snapshot=1.0, memory=(1_000, 3_000), load=200,
 )  # fmt: skip
 
@@ -98,12 +99,14 @@ class Figures:
             }
         )
 
-    def ratio(self, claim: str, one: Case, other: Case | None, wanted: float) -> None:
+    def ratio(
+        self, claim: str, one: Case, other: Case | None, wanted: float, *, at_most: bool = False
+    ) -> None:
         """A claim about two cases: the median of their ratios in each round. Left out where one of them was not measured."""
         mine, theirs = self._rates.get(one, {}), self._rates.get(other, {}) if other else {}
         ratios = [mine[number] / theirs[number] for number in mine if theirs.get(number)]
         if ratios:
-            self.judge(claim, statistics.median(ratios), wanted, among=ratios)
+            self.judge(claim, statistics.median(ratios), wanted, at_most=at_most, among=ratios)
 
     @property
     def hold(self) -> bool:
@@ -117,6 +120,8 @@ def run(names: Sequence[str], scale: Scale, output: Path | None) -> bool:
     with postgres() as admin, tempfile.TemporaryDirectory(prefix="windlass-bench-") as folder:
         say(f"PostgreSQL {version(admin)}, fsync on; SQLite, synchronous=FULL")
         _drains(figures, admin, folder, prepared.peers, scale)
+        for case in shapes.measured(admin, folder, scale.rounds, scale.shapes):
+            figures.note(*case)
         _enqueues(figures, admin, folder, prepared.peers, scale)
         _alone(figures, admin, folder, scale)
     _judge(figures, [peer.name for peer in prepared.peers])
@@ -156,7 +161,7 @@ def drain_of(processes: int) -> str:
 
 def _enqueues(figures: Figures, admin: str, folder: str, others: Sequence[Peer], scale: Scale) -> None:
     for number in range(scale.rounds):
-        with _fresh(admin) as url:
+        with fresh(admin) as url:
             for row in engine.enqueue(url, scale.seconds):
                 figures.note("windlass", row["what"], number, row["jobs/s"])
         for row in engine.enqueue(f"sqlite:///{folder}/enqueue.db", scale.seconds):
@@ -180,7 +185,7 @@ def _alone(figures: Figures, admin: str, folder: str, scale: Scale) -> None:
         )
         return row
 
-    with _fresh(admin) as url:
+    with fresh(admin) as url:
         idle = add(engine.pickup(url, scale.samples))
         add(engine.under_load(url, 100, scale.seconds))
         add(engine.under_load(url, scale.load, scale.seconds))
@@ -195,31 +200,32 @@ def _alone(figures: Figures, admin: str, folder: str, scale: Scale) -> None:
         }
     )
     figures.judge("pickup p99 on SQLite, ms", lite["p99 ms"], 60, at_most=True)
-    with _fresh(admin) as url:
+    with fresh(admin) as url:
         cost = add(engine.costs(url, scale.drain))
     figures.judge("WAL of a plain job after its enqueue, B", cost["WAL B/job"], 1000, at_most=True)
     first = 0.0
     for queued in scale.backlogs:
-        with _fresh(admin) as url:
+        with fresh(admin) as url:
             rate = float(add(engine.backlog(url, queued, scale.backlog_jobs))["jobs/s"])
         first = first or rate
         if queued > scale.backlogs[0] and first:
             figures.judge(f"rate with {queued:,} queued, of that with {scale.backlogs[0]:,}", rate / first,
                           0.8 if queued <= 1_000_000 else 0.7)  # fmt: skip
-    with _fresh(admin) as url:
+    with fresh(admin) as url:
         for row in engine.snapshot(url, scale.snapshot):
             add(row)
             if "ratio" in row:
                 figures.judge("rate while a snapshot is held, of that without", row["ratio"], 0.5)
-    with _fresh(admin) as url:
+    with fresh(admin) as url:
         grown = add(engine.memory(url, *scale.memory))
     figures.judge("MB more after many jobs", grown["MB more"], 20, at_most=True)
 
 
 def _judge(figures: Figures, names: Sequence[str]) -> None:
-    one, two = ("windlass", drain_of(1)), ("windlass", drain_of(2))
+    one = ("windlass", drain_of(1))
     figures.ratio("drain, of the bare statement's rate", one, ("raw-sql", drain_of(1)), 0.5)
-    figures.ratio("drain, two processes to one", two, one, 1.3)
+    for shape, wanted in ((shapes.PIPELINE, 0.5), (shapes.STALE, 0.5), (shapes.MANY, 0.7)):
+        figures.ratio(f"{shape}, to a drain", ("windlass", shape), ("windlass", shapes.PLAIN), wanted)
     for name, wanted in (("pgqueuer", 2.5), ("procrastinate", 50.0), ("graphile-worker", 1.0)):
         figures.ratio(f"drain, to {name}", one, (name, drain_of(1)), wanted)
     for name, wanted in (("huey", 4.0), ("huey-quiet", 2.0), ("huey-fsync", 4.0)):
@@ -236,7 +242,8 @@ def _judge(figures: Figures, names: Sequence[str]) -> None:
 
 
 @contextmanager
-def _fresh(admin: str) -> Iterator[str]:
+def fresh(admin: str) -> Iterator[str]:
+    """The URL of a new, migrated database."""
     with fresh_database(admin) as url:
         migrate(url)
         yield url

@@ -48,7 +48,7 @@ def _all(url: str, jobs: int) -> list[Row]:
 
     store = app.store
     store.upkeep.maintain()
-    calls = [{"user_id": n, "text": "x" * 75} for n in range(BATCH)]
+    calls: list[dict[str, Any]] = [{"user_id": n, "text": "x" * 75} for n in range(BATCH)]
     noop.enqueue(**calls[0])  # the first call prepares
     found: list[Row] = []
     for what, times, each, work in (

@@ -17,10 +17,12 @@ ROOT = Path(__file__).parent.parent
 class Worker:
     """One ``bench.worker`` process."""
 
-    def __init__(self, url: str, *, jobs: int = 0, processors: int = 500, marks: Sequence[int] = ()) -> None:
+    def __init__(
+        self, url: str, *, jobs: int = 0, processors: int = 500, marks: Sequence[int] = (), shape: str = ""
+    ) -> None:
         command = [
             sys.executable, "-m", "bench.worker", url, "--jobs", str(jobs), "--processors", str(processors),
-            "--marks", ",".join(map(str, marks)),
+            "--marks", ",".join(map(str, marks)), "--shape", shape,
         ]  # fmt: skip
         self._process = subprocess.Popen(
             command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -38,6 +38,14 @@ WINDLASS = _own(
 WINDLASS_TEN = _own(
     "windlass-10", "windlass_peer.py", "postgresql", "async handler, 10 processors", processors=10, batch=500
 )
+WINDLASS_HUNDRED = _own(
+    "windlass-100",
+    "windlass_peer.py",
+    "postgresql",
+    "async handler, 100 processors",
+    processors=100,
+    batch=500,
+)
 WINDLASS_SQLITE = _own(
     "windlass-sqlite",
     "windlass_peer.py",

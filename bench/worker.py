@@ -16,6 +16,7 @@ from typing import Any
 
 import click
 
+from bench.shapes import kinds_of
 from windlass import App
 from windlass.engine.tuning import tune_process
 
@@ -55,17 +56,29 @@ def rss_mb() -> float:
 @click.option("--jobs", default=0, help="End after so many; 0: when standard input is closed.")
 @click.option("--processors", default=500)
 @click.option("--marks", default="", help="Note memory after so many jobs, for example 50000,1000000.")
-def main(url: str, jobs: int, processors: int, marks: str) -> None:
-    """Run jobs of the kind ``noop`` (number, text, sent_at)."""
+@click.option(
+    "--shape",
+    default="",
+    help="Run the kinds of this shape of bench/shapes.py, and count the ends of phases.",
+)
+def main(url: str, jobs: int, processors: int, marks: str, shape: str) -> None:
+    """Run jobs of the kind ``noop`` (number, text, sent_at), or those of a shape."""
     clockwork = Clockwork(tuple(int(mark) for mark in marks.split(",") if mark))
     enough = threading.Event()
     app = App(url)
 
-    @app.job(processors=processors)
     async def noop(text: str = "", number: int = 0, user_id: int = 0, sent_at: float | None = None) -> None:
         clockwork.note(sent_at)
         if jobs and clockwork.handled >= jobs:
             enough.set()
+
+    for kind, labels in kinds_of(shape) if shape else [("noop", [])]:
+        if not labels:
+            app.job(name=kind, processors=processors)(noop)
+            continue
+        pipeline = app.pipeline(kind)
+        for label in labels:
+            pipeline.phase(label, processors=processors)(noop)
 
     tune_process()
     engine = app.worker()

@@ -20,13 +20,13 @@ from chaos.ledger import INSERT_EFFECT, note_start
 from windlass import Context
 from windlass.urls import dialect_of
 
-PATIENT = windlass.fixed(attempts=50, wait=0.3)  # for jobs that others are killed around
+PATIENT = windlass.retry.fixed(attempts=50, wait=0.3)  # for jobs that others are killed around
 app = windlass.App()
 
 
 def effect(ctx: Context) -> tuple[str, tuple[Any, ...]]:
     """The statement that is this attempt's effect."""
-    lease = ctx.lease
+    lease = ctx._lease
     return INSERT_EFFECT[dialect_of(app.url)], (lease.id, lease.token, lease.attempt, os.getpid())
 
 
@@ -50,7 +50,7 @@ def die(how: str | None) -> None:
 @app.job(retry=PATIENT)
 def order(ctx: Context, ms: int = 0, inside_ms: int = 0, die_by: str | None = None) -> None:
     """A plain function: works a while, then writes its effect in the transaction that ends the job."""
-    note_start(ctx.lease)
+    note_start(ctx._lease)
     die(die_by)
     time.sleep(ms / 1000)
     with ctx.transaction() as tx:
@@ -61,7 +61,7 @@ def order(ctx: Context, ms: int = 0, inside_ms: int = 0, die_by: str | None = No
 @app.job(retry=PATIENT, processors=20)
 async def letter(ctx: Context, ms: int = 0) -> None:
     """The same as a coroutine."""
-    note_start(ctx.lease)
+    note_start(ctx._lease)
     await asyncio.sleep(ms / 1000)
     async with ctx.transaction() as tx:
         await tx.execute(*effect(ctx))
@@ -70,7 +70,7 @@ async def letter(ctx: Context, ms: int = 0) -> None:
 @app.job(retry=PATIENT, processors=50)
 async def note(ctx: Context, ms: int = 0) -> int:
     """A coroutine whose only effect is its result: it goes the short way, in batches."""
-    note_start(ctx.lease)
+    note_start(ctx._lease)
     if ms:
         await asyncio.sleep(ms / 1000)
     return ms
@@ -79,7 +79,7 @@ async def note(ctx: Context, ms: int = 0) -> int:
 @app.job(retry=PATIENT, executor="process", processors=2)
 def press(ctx: Context, ms: int = 0, die_by: str | None = None) -> None:
     """A function in a process of its own."""
-    note_start(ctx.lease)
+    note_start(ctx._lease)
     die(die_by)
     time.sleep(ms / 1000)
     with ctx.transaction() as tx:
@@ -92,23 +92,23 @@ def press(ctx: Context, ms: int = 0, die_by: str | None = None) -> None:
 @app.job(retry=PATIENT, processors=1)
 async def blocker(ctx: Context, seconds: float) -> None:
     """Blocks the event loop."""
-    note_start(ctx.lease)
+    note_start(ctx._lease)
     time.sleep(seconds)  # noqa: ASYNC251  that is the point
     async with ctx.transaction() as tx:
         await tx.execute(*effect(ctx))
 
 
-@app.job(retry=windlass.fixed(attempts=2, wait=0.1), executor="process", timeout=2.0, processors=2)
+@app.job(retry=windlass.retry.fixed(attempts=2, wait=0.1), executor="process", timeout=2.0, processors=2)
 def sleeper(ctx: Context, seconds: float) -> None:
     """Outruns its time limit."""
-    note_start(ctx.lease)
+    note_start(ctx._lease)
     time.sleep(seconds)
 
 
-@app.job(retry=windlass.fixed(attempts=2, wait=0.1), executor="process", processors=2)
+@app.job(retry=windlass.retry.fixed(attempts=2, wait=0.1), executor="process", processors=2)
 def hog(ctx: Context, megabytes: int) -> int:
     """Takes memory until there is no more."""
-    note_start(ctx.lease)
+    note_start(ctx._lease)
     hoard = [b"x" * 1024**2 for _ in range(megabytes)]
     return len(hoard)
 
@@ -116,7 +116,7 @@ def hog(ctx: Context, megabytes: int) -> int:
 @app.job
 def witness(ctx: Context, go: str) -> None:
     """A good one that runs until there is a file."""
-    note_start(ctx.lease)
+    note_start(ctx._lease)
     while not Path(go).exists():
         ctx.sleep(0.02)
     with ctx.transaction() as tx:
@@ -126,10 +126,10 @@ def witness(ctx: Context, go: str) -> None:
 # ---------------------------------------------------------------------- jobs that came out wrong
 
 
-@app.job(retry=windlass.fixed(attempts=2, wait=0.1))
+@app.job(retry=windlass.retry.fixed(attempts=2, wait=0.1))
 def strict(ctx: Context, number: int) -> int:
     """Takes a whole number and nothing else."""
-    note_start(ctx.lease)
+    note_start(ctx._lease)
     return number
 
 
@@ -161,10 +161,10 @@ def _cycle() -> list[Any]:
     return made
 
 
-@app.job(retry=windlass.fixed(attempts=2, wait=0.1))
+@app.job(retry=windlass.retry.fixed(attempts=2, wait=0.1))
 def odd(ctx: Context, what: str) -> Any:
     """Returns what cannot be stored, or raises what cannot be shown."""
-    note_start(ctx.lease)
+    note_start(ctx._lease)
     if what == "unprintable":
         raise UnprintableError
     if what == "exit":

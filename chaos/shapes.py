@@ -37,7 +37,7 @@ line = app.pipeline("line")
 @line.phase("first", retry=PATIENT, processors=20)
 def first(ctx: Context, n: int, trouble: float) -> Any:
     """Writes its effect and moves on, in one commit."""
-    note_start(ctx.lease)
+    note_start(ctx._lease)
     stumble(trouble)
     time.sleep(0.005)
     with ctx.transaction() as tx:
@@ -48,7 +48,7 @@ def first(ctx: Context, n: int, trouble: float) -> Any:
 @line.phase("second", retry=PATIENT, processors=20)
 async def second(ctx: Context, n: int, trouble: float) -> Any:
     """The same as a coroutine; half of the time it stumbles with its effect written."""
-    note_start(ctx.lease)
+    note_start(ctx._lease)
     got = await asyncio.to_thread(ctx.output, "first")
     async with ctx.transaction() as tx:
         await tx.execute(*step(ctx, "second", 2))
@@ -59,17 +59,20 @@ async def second(ctx: Context, n: int, trouble: float) -> Any:
 @line.phase("third", retry=PATIENT, processors=20)
 def third(ctx: Context, n: int, trouble: float) -> Any:
     """Ends the job."""
-    note_start(ctx.lease)
+    note_start(ctx._lease)
     with ctx.transaction() as tx:
         tx.connection.execute(*step(ctx, "third", 3))
         stumble(trouble)
         tx.complete({"n": n, "sum": ctx.output("second")})
 
 
-@app.job(retry=windlass.fixed(attempts=1000, wait=0.05), chunk_retry=windlass.fixed(attempts=3, wait=0.02))
+@app.job(
+    retry=windlass.retry.fixed(attempts=1000, wait=0.05),
+    chunk_retry=windlass.retry.fixed(attempts=3, wait=0.02),
+)
 def ledger(ctx: Context, chunks: int, size: int, ms: float) -> int:
     """A long job: each chunk is a commit."""
-    note_start(ctx.lease)
+    note_start(ctx._lease)
     for chunk in ctx.chunks(total=chunks * size, size=size):
         with chunk as tx:
             tx.connection.execute(*step(ctx, "chunk", chunk.number))
@@ -77,10 +80,10 @@ def ledger(ctx: Context, chunks: int, size: int, ms: float) -> int:
     return chunks
 
 
-@app.job(retry=windlass.fixed(attempts=1), processors=30)
+@app.job(retry=windlass.retry.fixed(attempts=1), processors=30)
 async def brief(ctx: Context, ms: float) -> None:
     """A short one that may be cancelled at any moment."""
-    note_start(ctx.lease)
+    note_start(ctx._lease)
     await asyncio.sleep(ms / 1000)
     async with ctx.transaction() as tx:
         await tx.execute(*effect(ctx))

@@ -39,8 +39,21 @@ TESTS = (
     "tests/conformance",
     *(
         f"tests/{feature}"
-        for feature in ("dependencies", "keys", "limits", "principals", "rules", "schedules")
+        for feature in (
+            "audit",
+            "dependencies",
+            "expiry",
+            "headers",
+            "idempotency",
+            "keys",
+            "limits",
+            "principals",
+            "rules",
+            "schedules",
+            "tokens",
+        )
     ),
+    "tests/control",
     "tests/interleavings",
     "tests/plans/test_guard_plans.py",
 )
@@ -135,7 +148,7 @@ def go_to_a_copy() -> NoReturn:
     shutil.copy(ROOT / "pyproject.toml", folder)
     environment = {**os.environ, HOME: str(ROOT), "PYTHONPATH": f"{folder / 'src'}{os.pathsep}{folder}"}
     script = str(folder / "tests" / "mutate_sql.py")
-    os.execve(sys.executable, [sys.executable, script, *sys.argv[1:]], environment)
+    os.execve(sys.executable, [sys.executable, "-P", script, *sys.argv[1:]], environment)
 
 
 def main() -> int:

@@ -25,7 +25,9 @@ QUICK = frozenset(
         "dependencies",
         "docs",
         "engine",
+        "expiry",
         "handlers",
+        "headers",
         "keys",
         "limits",
         "model",
@@ -120,7 +122,12 @@ def _unwanted_databases(item: pytest.Item, *, is_quick: bool) -> set[str]:
         return set(found)
     if os.environ.get("WINDLASS_TEST_PG_VERSIONS") == "all":
         return set()
-    return set(found[1:-1] if is_core and not is_quick else found[1:])
+    is_on_the_oldest = is_core and not is_quick and not (_is_short() and item.get_closest_marker("slow"))
+    return set(found[1:-1] if is_on_the_oldest else found[1:])
+
+
+def _is_short() -> bool:
+    return not os.environ.get("WINDLASS_TEST_LONG")
 
 
 def _is_one_enough(item: pytest.Item) -> bool:

@@ -3,9 +3,13 @@
 Guards of the verbs are the conjuncts of every WHERE, sub-selects included (FILTER is none); inside a conjunct also each
 branch of an OR. Beside them stand what decides who gets a row: row locks, ``LIMIT :limit`` and, in claims and promotions,
 ORDER BY. In migrations, CHECKs (and each of their conjuncts), the trigger that keeps history, and the two words that make
-tokens rise. JOIN conditions are no guards: without them a statement means something else altogether.
+tokens rise; one that a later migration makes anew is left out, because no database has it any more. JOIN conditions are no guards: without them a statement means something else altogether.
 
-A line that ends with ``-- belt: <reason>`` holds a guard that cannot be observed, by design.
+A slot at the end of a WHERE (``{{kept(d)}}``) is a guard, and so is the condition of each text that fills such a slot: a
+fragment that begins with AND or OR.
+
+A line that ends with ``-- belt: <reason>`` holds a guard that cannot be observed, by design; ``-- belt on sqlite: <reason>`` is for
+one database of a text for both.
 """
 
 from __future__ import annotations
@@ -27,12 +31,19 @@ MIGRATION = "migration"
 
 ONLY_POSTGRES = ("lock", "skip locked")
 """Guards that a text for both dialects has on PostgreSQL alone."""
+LIMITS = (":limit", "w.most")
+"""The second one is of a claim: for each phase that it claims from."""
 ORDERED = ("step", "claim", "promote", "promote_page")
-_BELT = re.compile(r"--\s*belt:\s*(.+?)\s*$")
+_BELT = re.compile(r"--\s*belt(?: on (?P<dialect>sqlite|postgres))?:\s*(?P<reason>.+?)\s*$")
 _BLOCK = re.compile(r"^-- (?:name|fragment|slot|column): ([\w.]+)", re.MULTILINE)
 # A fragment that says whether something holds is a condition, as behind WHERE.
 _CONDITION = re.compile(
     r"^-- fragment: [^\n]*\n-- Whether [^\n]*\n(?P<text>.*?)(?=^-- (?:name|fragment|slot|column): |\Z)",
+    re.MULTILINE | re.DOTALL,
+)
+# A text of a slot: a condition with the word that joins it to those before.
+_JOINED = re.compile(
+    r"^-- fragment: [^\n]*\n(?:--[^\n]*\n)*(?P<text>(?P<word>AND|OR)\b.*?)(?=^-- (?:name|fragment|slot|column): |\Z)",
     re.MULTILINE | re.DOTALL,
 )
 _TOKEN = re.compile(r"--[^\n]*|'(?:[^']|'')*'|\$\$.*?\$\$|:?[A-Za-z_][\w.]*|\d+|\s+|.", re.DOTALL)
@@ -50,6 +61,7 @@ _AFTER_WHERE = {
     "DO",
     ";",
 }
+_OPERAND = re.compile(r"(?!(?:AND|OR|NOT|IN|IS|THEN|ELSE|WHEN)$):?[\w.]+", re.IGNORECASE)
 _LOCK = {"NO", "KEY", "SHARE", "UPDATE", "OF", "SKIP", "LOCKED"}
 _AFTER_ORDER = _AFTER_WHERE - {"ORDER"} | {"ROWS", "RANGE"}
 
@@ -154,23 +166,27 @@ def find(dialect: str) -> list[Mutant]:
         *sorted(PACKAGE.glob(f"*/{dialect}.sql")),
         *sorted(core.glob(f"{dialect}/migrations/*.sql")),
     ):
-        found = find_in(path.read_text("utf-8"), dialect, path.relative_to(PACKAGE).as_posix())
+        later = "".join(
+            other.read_text("utf-8") for other in sorted(path.parent.glob("*.sql")) if other.name > path.name
+        )
+        found = find_in(path.read_text("utf-8"), dialect, path.relative_to(PACKAGE).as_posix(), later)
         mutants += [mutant for mutant in found if mutant.kind not in ONLY_POSTGRES or dialect == "postgres"]
     return mutants
 
 
-def find_in(source: str, dialect: str, file: str) -> list[Mutant]:
-    """Every mutant of one file's text."""
+def find_in(source: str, dialect: str, file: str, later: str = "") -> list[Mutant]:
+    """Every mutant of one file's text; ``later`` is the text of the migrations after it."""
     tokens = _tokens(source)
     is_migration = "/migrations/" in file
-    found = _in_migration(source, tokens) if is_migration else _in_verbs(source, tokens)
+    found = _in_migration(source, tokens, later) if is_migration else _in_verbs(source, tokens)
     names = [(match.end(), match[1]) for match in _BLOCK.finditer(source)]
     lines = source.splitlines()
     mutants = []
     for item in sorted(set(found), key=lambda item: (item.start, item.end, item.kind)):
         verb = next((name for at, name in reversed(names) if at <= item.start), MIGRATION)
         first, last = source.count("\n", 0, item.start), source.count("\n", 0, item.end)
-        belt = _BELT.search(lines[first]) or _BELT.search(lines[last])
+        belts = [belt for line in (first, last) if (belt := _BELT.search(lines[line]))]
+        reason = next((belt["reason"] for belt in belts if belt["dialect"] in (None, dialect)), None)
         mutants.append(
             Mutant(
                 dialect,
@@ -182,7 +198,7 @@ def find_in(source: str, dialect: str, file: str) -> list[Mutant]:
                 source[item.start : item.end],
                 item.put,
                 item.kind,
-                belt[1] if belt else None,
+                reason,
             )
         )
     return mutants
@@ -223,14 +239,22 @@ def _in_verbs(source: str, tokens: Sequence[_Token]) -> Iterator[_Found]:
     for block in _CONDITION.finditer(source):
         condition = [token for token in tokens if block.start("text") <= token.start < block.end("text")]
         yield from _conjuncts(condition, "guard")
+    for block in _JOINED.finditer(source):
+        _, *condition = [token for token in tokens if block.start("text") <= token.start < block.end("text")]
+        if block["word"] == "AND":
+            yield from _conjuncts(condition, "guard")
+        else:
+            yield from _gone(condition, "FALSE", "guard branch")
     names = [(match.end(), match[1]) for match in _BLOCK.finditer(source)]
     for at, token in enumerate(tokens):
         verb = next((name for place, name in reversed(names) if place <= token.start), "")
         if token.word == "WHERE" and not _is_filter(tokens, at):
-            yield from _conjuncts(_until(tokens, at + 1, _AFTER_WHERE), "guard")
+            clause, slot = _without_slot(_until(tokens, at + 1, _AFTER_WHERE))
+            yield from _conjuncts(clause, "guard")
+            yield from _gone(slot, "", "guard") if slot else ()
         elif token.word == "FOR" and tokens[at + 1].word in ("NO", "UPDATE", "KEY", "SHARE"):
             yield from _lock(tokens, at)
-        elif token.word == "LIMIT" and tokens[at + 1].text == ":limit":
+        elif token.word == "LIMIT" and tokens[at + 1].text in LIMITS:
             yield _Found(token.start, tokens[at + 1].end, "", "limit")
         elif token.word == "ORDER" and verb.split(".")[0] in ORDERED:
             clause = _until(tokens, at, _AFTER_ORDER)
@@ -249,6 +273,19 @@ def _until(tokens: Sequence[_Token], begin: int, ends: set[str]) -> Sequence[_To
         if token.depth < depth or (token.depth == depth and token.word in ends):
             return tokens[begin:at]
     return tokens[begin:]
+
+
+def _without_slot(tokens: Sequence[_Token]) -> tuple[Sequence[_Token], Sequence[_Token]]:
+    """A clause without the slot at its end, and that slot: a fragment behind a whole condition, so that its text begins with AND."""
+    for at in range(1, len(tokens) - 1):
+        is_opened = tokens[at].text == tokens[at + 1].text == "{" and tokens[at].depth == tokens[0].depth
+        if is_opened and (tokens[at - 1].text in ")}" or _OPERAND.fullmatch(tokens[at - 1].text)):
+            closed = next(
+                end for end in range(at, len(tokens)) if tokens[end].text == tokens[end + 1].text == "}"
+            )
+            if closed + 2 == len(tokens):
+                return tokens[:at], tokens[at:]
+    return tokens, ()
 
 
 def _conjuncts(tokens: Sequence[_Token], kind: str) -> Iterator[_Found]:
@@ -278,7 +315,7 @@ def _inside(tokens: Sequence[_Token], kind: str) -> Iterator[_Found]:
 
 
 def _split(tokens: Sequence[_Token], word: str) -> list[Sequence[_Token]]:
-    """The parts between words of the lowest depth; OR binds weaker than AND; BETWEEN has an AND of its own."""
+    """The parts between words of the lowest depth; OR binds weaker than AND; BETWEEN has an AND of its own. A text for a slot begins with AND."""
     depth = min(token.depth for token in tokens)
     parts: list[Sequence[_Token]] = []
     begin, is_between = 0, False
@@ -295,7 +332,7 @@ def _split(tokens: Sequence[_Token], word: str) -> list[Sequence[_Token]]:
                 continue
             parts.append(tokens[begin:at])
             begin = at + 1
-    return [*parts, tokens[begin:]]
+    return [part for part in (*parts, tokens[begin:]) if part]
 
 
 def _gone(tokens: Sequence[_Token], put: str, kind: str) -> Iterator[_Found]:
@@ -316,16 +353,18 @@ def _lock(tokens: Sequence[_Token], at: int) -> Iterator[_Found]:
 # --- migrations ------------------------------------------------------------------------------------------------------
 
 
-def _in_migration(source: str, tokens: Sequence[_Token]) -> Iterator[_Found]:
+def _in_migration(source: str, tokens: Sequence[_Token], later: str) -> Iterator[_Found]:
     for match in re.finditer(r"\bCACHE 1\b(?=;)", source):
         yield _Found(match.start(), match.end(), "CACHE 32", "token order")  # one is the default
     for match in re.finditer(r"\bAUTOINCREMENT\b(?=,)", source):
         yield _Found(match.start(), match.end(), "", "token order")
     for match in re.finditer(
-        r"^CREATE TRIGGER .*?(?:^END;|FUNCTION [\w.]+\(\);)", source, re.MULTILINE | re.DOTALL
+        r"^CREATE TRIGGER (\w+) .*?(?:^END;|FUNCTION [\w.]+\(\);)", source, re.MULTILINE | re.DOTALL
     ):
-        yield _Found(match.start(), match.end(), "", "trigger")
+        if f"CREATE TRIGGER {match[1]} " not in later:
+            yield _Found(match.start(), match.end(), "", "trigger")
     for at, token in enumerate(tokens):
-        if token.word == "CHECK" and tokens[at + 1].text == "(":
+        is_check = token.word == "CHECK" and tokens[at + 1].text == "("
+        if is_check and f"CONSTRAINT {tokens[at - 1].text} CHECK" not in later:
             found = _conjuncts(_until(tokens, at + 2, set()), "check")
             yield from (item for item in found if item.put == "TRUE")  # without a branch it would be stricter

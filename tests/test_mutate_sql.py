@@ -28,9 +28,10 @@ SCRIPT = ROOT / "tests" / "mutate_sql.py"
 # At least so many guards each; a verb that loses one, or a finder that overlooks one, is noticed here.
 LEAST = {
     "postgres": {
-        "step": 16,
+        "step": 19,
+        "record.pipeline": 14,
         "record.finish": 2,
-        "record.retry": 2,
+        "record.retry": 3,
         "record.advance": 4,
         "record.release": 4,
         "start": 2,
@@ -41,9 +42,10 @@ LEAST = {
         "recover.pick": 10,
         "recover.sweep": 10,
         "promote": 6,
-        "prune.page": 3,
-        "kept": 4,
-        "is_waited_for": 4,
+        "prune.page": 13,
+        "kept": 6,
+        "needed": 4,
+        "is_readable": 3,
         "leads_to": 2,
         "is_late": 3,
         "is_recovery_due": 9,
@@ -62,7 +64,7 @@ LEAST = {
         "record.plain_finished": 2,
         "record.plain_counted": 2,
         "record.finish": 4,
-        "record.retry": 5,
+        "record.retry": 6,
         "start": 2,
     }
     | {
@@ -72,7 +74,10 @@ LEAST = {
         "recover.sweep": 6,
         "promote": 9,
         "promote_page": 2,
-        "prune.page": 9,
+        "prune.page": 3,
+        "prune.again": 3,
+        "is_past": 10,
+        "kept": 6,
         "is_late": 3,
         "is_recovery_due": 9,
         "is_paused": 3,
@@ -147,6 +152,42 @@ WHERE t.a = {a}
     assert texts(source) == [("t.a = {a}", "TRUE", "guard"), ("t.b < now()", "TRUE", "guard")]
 
 
+def test_a_slot_behind_a_condition_is_a_guard_and_so_is_each_text_that_fills_it() -> None:
+    source = """-- name: x
+SELECT t.id FROM t
+WHERE (t.a {{is_not}} :a OR t.b)
+    AND t.c = {{now}}
+    {{kept(t)}}
+ORDER BY t.id;
+-- fragment: kept(row)
+-- A row stays.
+-- And so on.
+AND NOT EXISTS (SELECT FROM u WHERE u.id = {row}.id)
+-- fragment: needed(row)
+-- A row is needed.
+OR {row}.n
+"""
+    assert texts(source) == [
+        ("(t.a {{is_not}} :a OR t.b)", "TRUE", "guard"),
+        ("t.a {{is_not}} :a", "FALSE", "guard branch"),
+        ("t.b", "FALSE", "guard branch"),
+        ("t.c = {{now}}", "TRUE", "guard"),
+        ("{{kept(t)}}", "", "guard"),
+        ("NOT EXISTS (SELECT FROM u WHERE u.id = {row}.id)", "TRUE", "guard"),
+        ("u.id = {row}.id", "TRUE", "guard"),
+        ("{row}.n", "FALSE", "guard branch"),
+    ]
+
+
+def test_what_a_later_migration_makes_anew_is_no_guard() -> None:
+    source = "CREATE TABLE t (n integer, CONSTRAINT t_n CHECK (n > 0), CONSTRAINT t_m CHECK (n < 9));\n"
+    source += "CREATE TRIGGER t_final BEFORE UPDATE ON t\nBEGIN\n    SELECT 1;\nEND;\n"
+    later = source.replace("CONSTRAINT t_m CHECK (n < 9)", "m integer")
+    first, second = (find_in(source, "sqlite", "sqlite/migrations/0001_x.sql", text) for text in ("", later))
+    assert [mutant.kind for mutant in first] == ["check", "check", "trigger"]
+    assert [mutant.text for mutant in second] == ["n < 9"]
+
+
 def test_locks_limits_and_the_order_of_claims_are_guards_too() -> None:
     source = """-- name: claim.pick
 SELECT t.id, row_number() OVER (ORDER BY t.n)
@@ -192,7 +233,7 @@ def test_the_files_guards_are_found(dialect: str) -> None:
             wheres = re.sub(r"--[^\n]*", "", body).upper().replace("(WHERE", "").count("WHERE")
             assert guards[name] >= wheres, name
     migration = Counter(mutant.kind for mutant in mutants if mutant.verb == MIGRATION)
-    triggers = {"sqlite": 4, "postgres": 1}[dialect]
+    triggers = {"sqlite": 5, "postgres": 2}[dialect]
     assert migration["check"] >= 30 and migration["trigger"] == triggers and migration["token order"] >= 1
     kinds = Counter(mutant.kind for mutant in mutants)
     assert kinds["limit"] >= 12 and kinds["order"] >= 3
@@ -201,7 +242,7 @@ def test_the_files_guards_are_found(dialect: str) -> None:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_mutant_differs_from_its_file_in_one_place_of_one_verb(dialect: str) -> None:
-    for mutant in [*find(dialect)][::5]:  # each composes every verb of a dialect anew
+    for mutant in [*find(dialect)][::50]:  # each composes every verb of a dialect anew
         if mutant.verb == MIGRATION or mutant.text == mutant.put:
             continue
         different = [*mutant.changed()]
@@ -210,16 +251,20 @@ def test_a_mutant_differs_from_its_file_in_one_place_of_one_verb(dialect: str) -
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_every_belt_gives_its_reason(dialect: str) -> None:
-    belts = [mutant for mutant in find(dialect) if mutant.belt]
+    mutants = find(dialect)
+    belts = [mutant for mutant in mutants if mutant.belt]
     assert all(len(mutant.belt or "") > 10 for mutant in belts)
-    assert len(belts) <= 30, "each is a guard that nobody can test: keep them few"
+    guarding = [
+        mutant for mutant in belts if mutant.text != mutant.put
+    ]  # WHERE TRUE, for the grammar, guards nothing
+    assert len(guarding) <= 0.04 * len(mutants), "each is a guard that nobody can test: keep them few"
 
 
 @pytest.mark.parametrize("dialect", ["sqlite", pytest.param("postgres", marks=pytest.mark.long)])
 def test_tests_notice_a_missing_fence_and_nothing_notices_nothing(dialect: str, tmp_path: Path) -> None:
     """Both guards of `start`, two CHECKs, and a control that changes nothing: all but the control are killed."""
     report = tmp_path / "report.json"
-    command = [sys.executable, str(SCRIPT), "--dialect", dialect, "--jobs", "1", "--json", str(report)]
+    command = [sys.executable, "-P", str(SCRIPT), "--dialect", dialect, "--jobs", "1", "--json", str(report)]
     for name in ("a_batch_writes_what_is_held", "a_checkpoint_is_written"):
         command += [
             "--tests",
@@ -237,7 +282,7 @@ def test_tests_notice_a_missing_fence_and_nothing_notices_nothing(dialect: str, 
 
 
 def test_the_list_can_be_read_without_a_server() -> None:
-    command = [sys.executable, str(SCRIPT), "--list", "--sample", "5", "--seed", "3"]
+    command = [sys.executable, "-P", str(SCRIPT), "--list", "--sample", "5", "--seed", "3"]
     first, second = (
         subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True).stdout
         for _ in range(2)
@@ -249,9 +294,9 @@ def test_the_list_can_be_read_without_a_server() -> None:
 def test_a_guard_of_a_text_for_both_dialects_is_one_of_each(dialect: str) -> None:
     """Row locks are guards on PostgreSQL alone: SQLite's text has none."""
     of_both = [mutant for mutant in find(dialect) if is_for_both(mutant.file) and mutant.belt is None]
-    assert {"retry.edges", "checkpoint.flag", "is_waited_for"} <= {mutant.verb for mutant in of_both}
+    assert {"retry.edges", "checkpoint.flag", "is_readable"} <= {mutant.verb for mutant in of_both}
     assert ("lock" in {mutant.kind for mutant in of_both}) is (dialect == "postgres")
-    for mutant in of_both:
+    for mutant in of_both[::25]:  # each composes every verb of a dialect anew
         changed = mutant.changed()
         assert mutant.is_fragment or list(changed) == [mutant.verb], mutant.describe()
 

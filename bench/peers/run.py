@@ -77,16 +77,30 @@ class Peer:
             "bulk", place, lambda store: results.enqueued(self._ask("enqueue_bulk", store, jobs=jobs), jobs)
         )
 
-    def measure_latency(self, place: str | Path, samples: int = 200, interval: float = 0.05) -> Result:
-        """One job every so often to an idle worker in another process: milliseconds until its handler starts."""
+    def measure_latency(
+        self,
+        place: str | Path,
+        samples: int = 200,
+        interval: float = 0.05,
+        *,
+        is_random: bool = False,
+        rest: float = 0.0,
+    ) -> Result:
+        """One job every so often to a worker in another process: milliseconds until its handler starts. ``is_random``: the intervals are those
+        of independent callers, the same for each peer. ``rest``: each handler waits so many seconds, so that the worker is not idle."""
         _check_positive(samples=samples, interval=interval)
         jobs = WARM_UP + samples
 
         def wait(store: str) -> Result:
-            with self._board() as board, self._start("latency", store, jobs=jobs, board=str(board)) as worker:
+            with (
+                self._board() as board,
+                self._start("latency", store, jobs=jobs, board=str(board), rest=rest) as worker,
+            ):
                 _await_worker(worker, board)
                 time.sleep(SETTLE_SECONDS)
-                with self._start("trickle", store, jobs=jobs, interval=interval) as producer:
+                with self._start(
+                    "trickle", store, jobs=jobs, interval=interval, is_random=is_random
+                ) as producer:
                     heard, sent = await_answers([worker, producer], self.timeout)
             return results.waited(sent["returns"], heard, warm_up=WARM_UP)
 

@@ -12,7 +12,7 @@ from chaos.settings import DEFAULT, Leases
 from tests.acceptance.proxy import PostgresProxy, execution_of
 
 STORES = ("postgres",)
-STEP = execution_of("prefetched AS MATERIALIZED")
+STEP = execution_of("wanted AS MATERIALIZED")
 TRIES = 4  # rounds per cut: some steps that are cut have claimed nothing
 
 

@@ -34,9 +34,12 @@ def run(bed: Bed, plan: Plan, findings: Findings) -> None:
     bed.query(CREATE_STEPS)
     settings = plan.leases.settings
     serving = [bed.worker(settings=settings) for _ in range(plan.workers)]
-    bed.enqueue("line", ({"n": n, "trouble": plan.trouble} for n in range(plan.jobs)), phase="line:first")
     killed = 0
     for place in range(plan.kills):
+        numbers = range(
+            place, plan.jobs, plan.kills
+        )  # a share for each kill: all could have ended before the second one
+        bed.enqueue("line", ({"n": n, "trouble": plan.trouble} for n in numbers), phase="line:first")
         victim = serving[place]
         bed.until(lambda: len(bed.held_by(victim.instances)) >= 2, 60, f"{victim} has jobs")  # noqa: B023
         time.sleep(bed.random.random() * 0.2)

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from bench import own
 from bench.__main__ import main
 from bench.compare import Figures
+from bench.versions import NotSetUpError, of_checkout
 
 pytestmark = [pytest.mark.timing, pytest.mark.timeout(700)]
 
@@ -36,7 +38,11 @@ def test_every_measurement_can_be_asked_for() -> None:
     """Its modules can be imported, and its options are read."""
     for name in sorted(path.stem for path in (ROOT / "bench").glob("*.py")):
         import_module(f"bench.{name}")
-    assert {"prune", "store", "limits", "counted"} <= set(main.commands)
+    for name in sorted(path.stem for path in (ROOT / "bench" / "api").glob("[!_]*.py")):
+        import_module(f"bench.api.{name}")
+    assert {
+        *("prune", "retention", "store", "limits", "counted", "wait", "versions", "api", "board", "shapes")
+    } <= set(main.commands)
 
 
 @pytest.mark.slow
@@ -45,9 +51,17 @@ def test_the_short_bench_runs(tmp_path: Path) -> None:
     """Every claim that needs no peer is judged, whatever comes of it."""
     printed = run_short(tmp_path / "figures.json")
     claims = {row["claim"]: row for row in json.loads((tmp_path / "figures.json").read_text())["rows"]}
-    assert len(claims) == 10 and all(row["holds"] in ("yes", "NO") for row in claims.values())
-    assert claims["drain, two processes to one"]["seen"] > 0
+    assert len(claims) == 12 and all(row["holds"] in ("yes", "NO") for row in claims.values())
+    assert claims["drain, of the bare statement's rate"]["seen"] > 0
     assert "windlass-sqlite" in printed and "pickup, idle worker" in printed
+
+
+@pytest.mark.long
+@pytest.mark.slow
+def test_the_short_bench_of_shapes_runs(tmp_path: Path) -> None:
+    run_short(tmp_path / "shapes.json", "shapes")
+    rows = json.loads((tmp_path / "shapes.json").read_text())["rows"]
+    assert len(rows) == 7 and all(row["phases/s"] > 0 for row in rows)
 
 
 @pytest.mark.long
@@ -60,6 +74,26 @@ def test_the_short_prune_bench_runs(tmp_path: Path) -> None:
     assert all(row["jobs/s"] > 0 for row in rows)
 
 
+@pytest.mark.long
+@pytest.mark.slow
+def test_the_short_retention_bench_runs(tmp_path: Path) -> None:
+    """Its rates are not judged, but that every pruned job is in the archive."""
+    path = tmp_path / "figures.json"
+    assert "0 jobs lost" in run_short(path, "retention")
+    rows = json.loads(path.read_text())["rows"]
+    assert len(rows) == 2 and all(row["lost"] == 0 and row["without, jobs/s"] > 0 for row in rows)
+
+
+@pytest.mark.long
+@pytest.mark.slow
+def test_the_short_everyday_bench_runs(tmp_path: Path) -> None:
+    """Every claim that needs no peer is judged."""
+    printed = run_short(tmp_path / "figures.json", "everyday")
+    claims = {row["claim"]: row for row in json.loads((tmp_path / "figures.json").read_text())["rows"]}
+    assert len(claims) == 7 and all(row["seen"] > 0 for row in claims.values())
+    assert "pickup under load, p99 ms" in printed and "windlass-10" in printed
+
+
 @pytest.mark.slow
 def test_the_short_store_bench_runs(tmp_path: Path) -> None:
     path = tmp_path / "figures.json"
@@ -68,6 +102,65 @@ def test_the_short_store_bench_runs(tmp_path: Path) -> None:
     assert all(row["jobs/s"] >= 0 for row in rows.values()), "on a busy machine a short round may end no job"
     assert rows["PostgreSQL: finish + claim, 100 per step"]["WAL B/job"] > 0
     assert "SQLite: finish + claim, 500 per step" in rows
+
+
+@pytest.mark.long
+@pytest.mark.slow
+def test_the_short_wait_bench_runs(tmp_path: Path) -> None:
+    """However many callers wait, they cost this process one connection."""
+    path = tmp_path / "figures.json"
+    run_short(path, "wait")
+    rows = {row["database"]: row for row in json.loads(path.read_text())["rows"]}
+    assert rows["postgresql"]["connections for waiting"] == 1
+    assert all(row["drain with callers / without"] > 0 for row in rows.values())
+
+
+@pytest.mark.long
+@pytest.mark.slow
+def test_the_short_api_bench_runs(tmp_path: Path) -> None:
+    """Each part measures both databases, and no request fails."""
+    path = tmp_path / "figures.json"
+    run_short(path, "api")
+    rows = json.loads(path.read_text())["rows"]
+    parts = {(row["part"], row["database"]) for row in rows}
+    assert parts == {
+        (part, name)
+        for part in ("reads", "submits", "clients", "streams")
+        for name in ("SQLite", "PostgreSQL")
+    }
+    assert all(row["failed"] == 0 and row["requests/s"] > 0 for row in rows if row["part"] == "clients")
+    assert all(row["p99 ms with"] > 0 for row in rows if row["part"] == "streams")
+
+
+@pytest.mark.long
+@pytest.mark.slow
+def test_the_short_board_bench_runs(tmp_path: Path) -> None:
+    """Each page is loaded, on both databases, and no page is larger than is promised."""
+    path = tmp_path / "figures.json"
+    run_short(path, "board")
+    rows = json.loads(path.read_text())["rows"]
+    pages = [row for row in rows if "bytes" in row]
+    assert len(pages) == 2 * 12 and all(20_000 < row["bytes"] <= 150_000 for row in pages)
+    opened = [row for row in rows if row["what"] == "open page"]
+    assert len(opened) == 2 and all(row["renders/s"] <= 4.5 for row in opened)
+
+
+@pytest.mark.long
+@pytest.mark.slow
+def test_the_short_versions_bench_runs(tmp_path: Path) -> None:
+    """A checkout beside itself."""
+    checkout, path = tmp_path / "checkout", tmp_path / "figures.json"
+    checkout.mkdir()
+    (checkout / ".venv").symlink_to(sys.prefix)
+    (checkout / "bench").symlink_to(ROOT / "bench")
+    run_short(path, "versions", str(checkout))
+    rows = json.loads(path.read_text())["rows"]
+    assert len(rows) == 6 and all(row["this / other"] > 0 for row in rows)
+
+
+def test_a_version_that_is_not_set_up_is_named(tmp_path: Path) -> None:
+    with pytest.raises(NotSetUpError, match=r"run \./dev setup there"):
+        of_checkout(tmp_path, own.WINDLASS)
 
 
 def test_ratios_are_taken_within_a_round() -> None:

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ import pytest
 
 from tests import selection
 from tests.servers import postgres
-from tests.tooling.test_dev import PYTHON, ROOT, checkout, make_environment, part, run
+from tests.tooling.test_dev import PYTHON, ROOT, checkout, made, make_environment, part, run
 from tests.waiting import eventually
 
 __all__ = ["checkout"]
@@ -119,6 +120,36 @@ def test_arguments_reach_pytest_and_ours_do_not(fake: Path) -> None:
     assert told["arguments"][-6:] == ["-m", "timing", "tests/unit", "-k", "a or b", "-x"]
     assert told["arguments"][:1] == ["-n"] and told["set"] == ["WINDLASS_REQUIRE_REAL"]
     assert Path(told["prefix"]).samefile(fake / ".venv")
+
+
+def test_many_changed_tests_are_compiled_once_beside_the_checks(
+    fake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = made(fake, monkeypatch)
+    module = part(fake, monkeypatch, "compiling")
+    tests = fake / "tests"
+    tests.mkdir()
+    files = [tests / f"test_{n}.py" for n in range(module.ENOUGH)]
+
+    def told(**variables: str) -> list[dict[str, Any]]:
+        before = len(runs(fake))
+        with module.compiling(environment, **variables):
+            pass
+        return runs(fake)[before:]
+
+    for file in files[1:]:
+        file.touch()
+    assert told() == [], "a few modules are left to the run itself"
+    files[0].touch()
+    (first,) = told()
+    assert first["arguments"] == ["--collect-only", "-q"]
+    assert told() == [], "nothing changed"
+    (quick,) = told(WINDLASS_TEST_QUICK="1")
+    assert "WINDLASS_TEST_QUICK" in quick["set"], "another set of tests"
+    later = (environment.folder / "windlass-dev-compiled").stat().st_mtime + 1
+    for file in files:
+        os.utime(file, (later, later))
+    assert len(told()) == 1
 
 
 @pytest.mark.parametrize("kind", ["quick", "long"])
@@ -265,24 +296,41 @@ def test_a_busy_loop_that_begins_after_its_starter_ended_ends_at_once(
     assert subprocess.run([PYTHON, "-c", loop, str(gone.pid)], timeout=DEADLINE, check=False).returncode == 0
 
 
-def test_the_quick_set_is_sqlite_and_the_newest_postgresql_without_what_is_slow() -> None:
-    files = ["tests/conformance/test_claim.py", "tests/conformance/test_connections.py"]
+def collected(files: Sequence[str], **env: str) -> list[str]:
+    """The tests of these files that a run selects, by name and parameters."""
     options = [
         "--collect-only",
         "-q",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "no:xdist",
-        "-p",
-        "no:hypothesispytest",
+        *(part for name in ("cacheprovider", "xdist", "hypothesispytest") for part in ("-p", f"no:{name}")),
     ]
     command = [sys.executable, "-m", "pytest", *options, *files]
-    env = dict(os.environ, WINDLASS_TEST_QUICK="1")
-    answer = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    sets = ("WINDLASS_TEST_QUICK", "WINDLASS_TEST_LONG", "WINDLASS_TEST_PG_PROFILE")
+    others = {name: value for name, value in os.environ.items() if name not in sets}
+    answer = subprocess.run(command, cwd=ROOT, env=others | env, capture_output=True, text=True, check=False)
     chosen = [line for line in answer.stdout.splitlines() if "::" in line]
     assert {line.split("::")[0] for line in chosen} == set(files), answer.stdout
+    return chosen
+
+
+def test_the_quick_set_is_sqlite_and_the_newest_postgresql_without_what_is_slow() -> None:
+    files = ["tests/conformance/test_claim.py", "tests/conformance/test_connections.py"]
+    chosen = collected(files, WINDLASS_TEST_QUICK="1")
     named = {name for line in chosen for name in re.findall(r"\b(sqlite|pg\d+)\b", line.partition("[")[2])}
     assert named == {"sqlite", postgres.ids()[0]}
     slow = re.findall(r"mark\.slow\n(?:@.*\n)*def (\w+)", (ROOT / files[1]).read_text())
     assert slow and not [line for line in chosen for name in slow if f"::{name}" in line]
+
+
+def test_a_test_that_a_guarantee_names_runs_on_both_databases() -> None:
+    """Also in a module whose tests run on one of them otherwise."""
+    file = "tests/engine/test_stopping.py"
+    databases: dict[str, set[str]] = {}
+    for line in collected([file]):
+        name, _, parameters = line.partition("::")[2].partition("[")
+        databases.setdefault(name, set()).update(re.findall(r"sqlite|postgresql", parameters))
+    proofs = {
+        name for name in databases if f"`{file}::{name}`" in (ROOT / "docs/guarantees.md").read_text("utf-8")
+    }
+    both, one = {"sqlite", "postgresql"}, {"sqlite"}
+    assert proofs and proofs != set(databases)
+    assert {name: both if name in proofs else one for name in databases} == databases

@@ -167,7 +167,9 @@ def test_needs_valkey(valkey_url): pass
 """
 
 
-@pytest.mark.parametrize(("required", "outcome"), [("1", "2 errors"), ("0", "2 skipped")])
+@pytest.mark.parametrize(
+    ("required", "outcome"), [("1", "2 errors"), pytest.param("0", "2 skipped", marks=pytest.mark.long)]
+)
 def test_missing_servers_fail_when_required_and_never_pass_silently(tmp_path, required, outcome):
     command = inner_pytest(tmp_path, NEEDY_TEST)
     env = {name: value for name, value in os.environ.items() if not name.startswith("WINDLASS_")}

@@ -24,12 +24,7 @@ def run(environment: Environment, command: list[str], *, limit: float | None = N
     Ctrl-C reaches the command by itself, since it shares our terminal; we only wait for it to tidy up. SIGTERM comes
     to us alone, so it is passed on.
     """
-    folder = environment.folder
-    path = f"{folder / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
-    env = dict(os.environ, PATH=path, VIRTUAL_ENV=str(folder), **variables)
-    if env.pop("PYTHONDONTWRITEBYTECODE", None):
-        # The suite starts hundreds of processes, and each would compile everything it imports. Nothing appears in the tree.
-        env.setdefault("PYTHONPYCACHEPREFIX", str(folder / "pycache"))
+    env = variables_of(environment, **variables)
     received: set[int] = set()
 
     def note(number: int, _frame: FrameType | None) -> None:
@@ -50,6 +45,17 @@ def run(environment: Environment, command: list[str], *, limit: float | None = N
     if signal.SIGINT in received:
         return 128 + signal.SIGINT
     return code if code >= 0 else 128 - code
+
+
+def variables_of(environment: Environment, **variables: str) -> dict[str, str]:
+    """The environment variables of a command that uses the programs of ``environment``."""
+    folder = environment.folder
+    path = f"{folder / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    env = dict(os.environ, PATH=path, VIRTUAL_ENV=str(folder), **variables)
+    if env.pop("PYTHONDONTWRITEBYTECODE", None):
+        # The suite starts hundreds of processes, and each would compile everything it imports. Nothing appears in the tree.
+        env.setdefault("PYTHONPYCACHEPREFIX", str(folder / "pycache"))
+    return env
 
 
 def _abort(pid: int) -> None:

@@ -1,15 +1,24 @@
-"""``./dev wheel``: builds wheel and sdist, and runs the demonstrations from the wheel where nothing else is installed."""
+"""``./dev wheel``: builds wheel and sdist, and runs quickstart and demonstrations from the wheel where nothing else is installed.
+
+First with the locked dependencies and no extra, then with the extra ``all``.
+"""
 
 import argparse
 import os
+import re
 import tempfile
 from pathlib import Path
 
-from tools.dev.environment import INDEX_CURE, RUNTIME_LOCK, Environment
+from tools.dev.environment import DEV_LOCK, INDEX_CURE, RUNTIME_LOCK, Environment
 from tools.dev.interpreters import Interpreter, find, running, supported, wanted
-from tools.dev.steps import StepError, report_failure, say, step
+from tools.dev.steps import ROOT, StepError, report_failure, say, step
 
-DEMONSTRATIONS = (["demo", "--once"], ["demo", "--kill"])
+DEMONSTRATIONS = (["windlass", "demo", "--once"], ["windlass", "demo", "--kill"])
+QUICKSTART = (
+    ["python", "jobs.py"],
+    ["windlass", "worker", "jobs:app", "--drain"],
+    ["windlass", "jobs", "ls"],
+)
 
 
 def wheel(arguments: list[str]) -> int:
@@ -29,7 +38,7 @@ def wheel(arguments: list[str]) -> int:
         for interpreter in interpreters.values():
             try:
                 _try(environment, interpreter, built, Path(folder) / interpreter.minor)
-                told.append(f"Python {interpreter.version}: both demonstrations passed")
+                told.append(f"Python {interpreter.version}: quickstart and demonstrations passed")
             except StepError as failure:
                 report_failure(failure)
                 told.append(f"Python {interpreter.version}: FAILED {failure.step}")
@@ -62,9 +71,41 @@ def _try(environment: Environment, interpreter: Interpreter, built: Path, folder
     clean = {
         name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))
     }
-    for arguments in DEMONSTRATIONS:
-        command = [str(place / "bin" / "windlass"), *arguments]
-        title = f"windlass {' '.join(arguments)} (Python {version})"
-        text = step(title, command, cwd=work, env=clean, cure="the demonstration must end with exit code 0")
-        for line in text.splitlines()[-6:]:
-            say(f"  | {line}")
+    (work / "jobs.py").write_text(quickstart())
+    for command in (*QUICKSTART, *DEMONSTRATIONS):
+        text = _run(command, place, work, clean, version)
+        if command == QUICKSTART[-1] and "completed" not in text:
+            raise StepError("quickstart", text, "the job of README.md must be completed")
+    extra = [*uv, "--constraint", str(DEV_LOCK), f"windlass[all] @ {built.as_uri()}"]
+    step(f"installing windlass[all] (Python {version})", extra, env=env, cure=INDEX_CURE)
+    _run(DEMONSTRATIONS[0], place, work, clean, version)
+
+
+def quickstart() -> str:
+    """The program of README.md, as its readers copy it."""
+    found = re.search(
+        r"<!-- file: jobs\.py -->\n```python\n(.*?)^```$",
+        (ROOT / "README.md").read_text(),
+        re.DOTALL | re.MULTILINE,
+    )
+    if found is None:
+        raise StepError(
+            "reading the quickstart", "README.md", "it must have a block below <!-- file: jobs.py -->"
+        )
+    return found[1]
+
+
+def _run(command: list[str], place: Path, work: Path, env: dict[str, str], version: str) -> str:
+    """Run a program of the environment; its last lines are shown."""
+    program, *arguments = command
+    title = f"{' '.join(command)} (Python {version})"
+    text = step(
+        title,
+        [str(place / "bin" / program), *arguments],
+        cwd=work,
+        env=env,
+        cure="it must end with exit code 0",
+    )
+    for line in text.splitlines()[-6:]:
+        say(f"  | {line}")
+    return text

@@ -19,6 +19,7 @@ CLEAN = (
     "README.md",
     "CONTRIBUTING.md",
     "docs",
+    "examples",
     "src/windlass",
     "tools/dev/words.py",
 )

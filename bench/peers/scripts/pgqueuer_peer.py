@@ -36,6 +36,8 @@ class PgQueuerClient:
         @manager.entrypoint("noop")
         async def noop(job: Any) -> None:
             tally.start(json.loads(job.payload)["number"])
+            if tally.rest:
+                await asyncio.sleep(tally.rest)
 
         worker = asyncio.create_task(manager.run(batch_size=self._options["batch_size"]))
         stopped = asyncio.create_task(stop.wait())

@@ -9,7 +9,8 @@ A script is started as ``SCRIPT VERB`` with one JSON object on stdin, the order,
     fill          the same as enqueue_bulk; only the filling matters
     drain         {handled, sum, began_at, ended_at, left}: a worker, until the store says that nothing is left
     latency       the same, and starts: [[number, time], ...] of every handler; the worker of a latency
-    trickle       {returns: [time, ...]}: one job every order.interval seconds, and when each call returned
+    trickle       {returns: [time, ...]}: one job every order.interval seconds (with is_random on average, as independent callers
+                  would), and when each call returned
 
 Jobs carry their number, so that sums can tell "each once". Times are seconds since 1970, as several processes compare
 them. Processes that drain together share a board: a file with sixteen bytes for each, in which it writes how many
@@ -21,6 +22,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
 import sys
 import threading
 import time
@@ -35,13 +37,16 @@ TICK_SECONDS = 0.01
 
 @dataclass(frozen=True)
 class Order:
-    """What a script is asked for; ``patience`` is how long nothing may happen before a worker gives up."""
+    """What a script is asked for; ``patience`` is how long nothing may happen before a worker gives up, ``rest`` the seconds that each
+    handler of a latency waits."""
 
     store: str
     options: Mapping[str, Any]
     jobs: int = 0
     seconds: float = 0.0
     interval: float = 0.05
+    is_random: bool = False
+    rest: float = 0.0
     batch: int = 1000
     board: str = ""
     process: int = 0
@@ -59,7 +64,7 @@ class Client(Protocol):
     async def many(self, numbers: Sequence[int]) -> object: ...
 
     async def work(self, tally: Tally, stop: asyncio.Event) -> None:
-        """Run a worker whose handler calls ``tally.start(number)`` until stop is set."""
+        """Run a worker whose handler calls ``tally.start(number)``, and waits for ``tally.rest`` seconds if there are any, until stop is set."""
         ...
 
     def left(self) -> int:
@@ -72,6 +77,7 @@ class Tally:
     """What the handlers of this process did."""
 
     keeps_starts: bool = False
+    rest: float = 0.0
     handled: int = 0
     total: int = 0
     began_at: float | None = None
@@ -151,15 +157,16 @@ async def drain(client: Client, order: Order) -> dict[str, Any]:
 
 
 async def latency(client: Client, order: Order) -> dict[str, Any]:
-    tally = Tally(keeps_starts=True)
+    tally = Tally(keeps_starts=True, rest=order.rest)
     return {**await work(client, order, tally), "starts": tally.starts}
 
 
 async def trickle(client: Client, order: Order) -> dict[str, Any]:
     returns: list[float] = []
-    began = time.perf_counter()
+    steps, due = random.Random(7), time.perf_counter()  # the same moments for each peer
     for number in range(order.jobs):
-        await asyncio.sleep(max(0.0, began + number * order.interval - time.perf_counter()))
+        due += steps.expovariate(1 / order.interval) if order.is_random else order.interval
+        await asyncio.sleep(max(0.0, due - time.perf_counter()))
         await client.one(number)
         returns.append(time.time())
     return {"returns": returns}

@@ -6,13 +6,15 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from datetime import datetime
 from typing import Any
 
 import psycopg
 from protocol import Order, Tally, payload, serve  # type: ignore[import-not-found, unused-ignore]
 
 from windlass.features import open_store
-from windlass.model import Json, NewJob
+from windlass.model import Json, NewJob, Want
+from windlass.store.jobs.claim_columns import claim_columns
 from windlass.store.jobs.finish_rows import finish_columns
 from windlass.store.jobs.low_water import LANES
 from windlass.store.migrate import migrate
@@ -43,15 +45,15 @@ class RawClient:
         holder = self._store.join()
         text, names = STATEMENTS["step"][0]
         batch = int(self._options["batch_size"])
-        lanes, marks = list(range(LANES)), ["-infinity"] * LANES
+        marks: list[datetime | None] = [None] * LANES
         with psycopg.connect(self._url, autocommit=True) as connection:
             connection.execute("SET plan_cache_mode = force_generic_plan")
             connection.execute("SET jit = off")
             ends, held = finish_columns([]), 0
             while True:
-                values = {
-                    **ends, "instance": holder.id, "expected": held, "aside": 0, "emptied": [], "phase": "noop",
-                    "limit": batch, "starting": batch, "quiet": 0.0, "suspects": True, "lanes": lanes, "marks": marks, "now": None,
+                values: dict[str, Any] = {
+                    **ends, "instance": holder.id, "expected": held, "aside": 0, "emptied": [],
+                    **claim_columns([Want("noop", batch)], marks), "now": None,
                 }  # fmt: skip
                 rows = connection.execute(
                     text, {name: values[name] for name in names}, prepare=True, binary=True
@@ -67,7 +69,7 @@ class RawClient:
                 }
                 held = len(claimed)
                 if claimed:  # the low-water mark, as the engine has it
-                    marks[claimed[-1][5]] = max(row[14] for row in claimed).isoformat()
+                    marks[claimed[-1][5]] = max(row[14] for row in claimed)
 
     def left(self) -> int:
         counts: Any = self._store.phases.counts().get("noop")

@@ -25,6 +25,8 @@ class WindlassClient:
         @self._app.job(processors=self._options["processors"])
         async def noop(number: int, text: str) -> None:
             self._tally.start(number)
+            if self._tally.rest:
+                await asyncio.sleep(self._tally.rest)
 
         self._noop = noop
 
@@ -40,7 +42,7 @@ class WindlassClient:
     async def work(self, tally: Tally, stop: asyncio.Event) -> None:
         self._tally = tally
         tune_process()
-        engine = self._app.worker(batch=self._options["batch"])
+        engine = self._app.worker(page=self._options["batch"])
         engine.start()
         await stop.wait()
         await asyncio.to_thread(engine.stop)
