@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +25,12 @@ if TYPE_CHECKING:
 pytest_plugins = ["tests.servers.plugin", "tests.selection"]
 
 # Both judge the speed of the machine.
-settings.register_profile("windlass", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "windlass",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    max_examples=100 if os.environ.get("WINDLASS_TEST_LONG") else 40,
+)
 settings.load_profile("windlass")
 
 
@@ -64,23 +71,38 @@ def store(opened: Callable[[], Store]) -> Store:
 
 
 @pytest.fixture(scope="module", params=["sqlite", *postgres.ids()])
-def shared_store(
+def open_shared(
     request: pytest.FixtureRequest,
     pg_servers: postgres.PostgresServers,
     sqlite_template: Path,
     tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Store]:
+) -> Iterator[Callable[[], Store]]:
+    """Opens stores, each on a fresh database, for fixtures that serve all the tests of a module."""
+    stores: list[Store] = []
+    urls: list[str] = []
+
+    def fresh() -> str:
+        if request.param == "sqlite":
+            path = shutil.copyfile(sqlite_template, tmp_path_factory.mktemp("shared") / "windlass.db")
+            return f"sqlite:///{path}"
+        urls.append(pg_servers.get(request.param).fresh())
+        return urls[-1]
+
+    def open_one() -> Store:
+        stores.append(open_store(fresh(), clock=ManualClock()))
+        return stores[-1]
+
+    yield open_one
+    for store in stores:
+        store.close()
+    for url in urls:
+        pg_servers.get(request.param).drop(url)
+
+
+@pytest.fixture(scope="module")
+def shared_store(open_shared: Callable[[], Store]) -> Store:
     """A store on one database for all the tests of a module that leave nothing behind, such as those of calls that are refused."""
-    if request.param == "sqlite":
-        path = shutil.copyfile(sqlite_template, tmp_path_factory.mktemp("shared") / "windlass.db")
-        with open_store(f"sqlite:///{path}", clock=ManualClock()) as store:
-            yield store
-        return
-    databases = pg_servers.get(request.param)
-    url = databases.fresh()
-    with open_store(url, clock=ManualClock()) as store:
-        yield store
-    databases.drop(url)
+    return open_shared()
 
 
 @pytest.fixture
@@ -113,6 +135,21 @@ def heard(postgres_dsn: str) -> Iterator[Callable[[], list[str]]]:
             return payloads
 
         yield hear
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect the tests without the garbage collector, and leave what was collected out of its later passes.
+
+    The modules, fixtures and items of the suite live as long as the process. A full pass over them takes half a second, and allocations of
+    the tests cause many passes.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

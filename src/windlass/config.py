@@ -1,6 +1,7 @@
-"""Settings from code, a TOML file and the environment, each with its origin.
+"""Settings from the command line, code, the environment and a TOML file, each with its origin.
 
-Later sources win: defaults, then the file, then the environment, then code. Keys are dotted (``background.retry.attempts``); in the file
+A flag of the command line wins over code, code over the environment, the environment over the file, the file over the default; ``load``
+is the one place that decides it, for ``App`` and for every command. Keys are dotted (``background.retry.attempts``); in the file
 dots are tables, in the environment the key is WINDLASS_ and the words in capitals (``WINDLASS_BACKGROUND_RETRY_ATTEMPTS``). All errors
 are reported at once, each with its key, its value, its origin and the allowed values.
 """
@@ -9,81 +10,35 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from windlass import environment
+from windlass.arguments.limits import Limits, PayloadLimits
 from windlass.errors import ConfigError, did_you_mean
-from windlass.locks.settings import TTL_MS, LockSettings
+from windlass.locks.settings import LockSettings
 from windlass.model.retry import Exponential, exponential
-from windlass.principals.sealed_tokens import TokenKeys
-from windlass.ranges import Range
-from windlass.settings import (
-    LONGEST,
-    PROCESSOR_RANGE,
-    PROCESSORS,
-    RANGES,
-    TIME_LIMIT,
-    Settings,
-)
-from windlass.urls import FORMS, SCHEMES, without_secrets
+from windlass.setting_keys import KNOWN, LOCK_KEYS, OF_ONE_URL, SETTING_KEYS, URL
+from windlass.setting_values import Item
+from windlass.settings import Settings
+from windlass.store.opening import OPTIONS
+from windlass.urls import HIDDEN, shown_url, without_secrets, wrong_url
 
 FILE = "windlass.toml"
-PREFIX = "WINDLASS_"
-DEFAULT_URL = "sqlite:///windlass.db"
-HIDDEN = "***"
-NEARLY = 0.9  # similarity from which on an unknown variable counts as a misspelt one
-_LOCK_KEYS = {
-    "enabled": "background.redis_lock_enabled",
-    "required": "background.redis_lock_required",
-    "ttl_ms": "background.lock_ttl_ms",
-    "fallback_ttl_ms": "background.lock_fallback_ttl_ms",
-    "prefix": "background.lock_prefix",
-    "url": "redis.url",
-}
+DEFAULT, CODE, FLAG = "default", "code", "flag --url"
 
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """A key: its allowed values, its default, and its purpose."""
-
-    key: str
-    read: Callable[[Any], Any]
-    default: Any
-    allowed: str
-    about: str
-    is_secret: bool = False
-    aliases: tuple[str, ...] = ()
-    is_hidden: bool = False  # no part of a wrong value is shown
-
-    @property
-    def variables(self) -> tuple[str, ...]:
-        """The environment variables that set it, the main one first."""
-        return (PREFIX + self.key.upper().replace(".", "_"), *self.aliases)
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """A value and its origin."""
-
-    key: str
-    value: Any
-    origin: str
-    is_secret: bool
-
-    @property
-    def shown(self) -> str:
-        """The value without secrets."""
-        return without_secrets(str(self.value)) if self.is_secret else str(self.value)
+Given = dict[str, tuple[Any, str]]
+"""Values by key as they were given, each with its origin."""
 
 
 class Config:
     """All settings of one application."""
 
-    def __init__(self, items: Mapping[str, Item]) -> None:
+    def __init__(self, items: Mapping[str, Item], given: Given | None = None) -> None:
         self._items = dict(items)
+        self._given = dict(given or {})
 
     def __getitem__(self, key: str) -> Any:
         return self._items[key].value
@@ -96,7 +51,52 @@ class Config:
 
     @property
     def url(self) -> str:
-        return str(self["database.url"])
+        return str(self[URL])
+
+    def over(self, changes: Mapping[str, Any], origin: str) -> Config:
+        """This configuration with some values replaced, whatever their origin was."""
+        return _resolved(_over(self._given, _layer(changes, origin)))
+
+    def under(self, code: Mapping[str, Any]) -> Config:
+        """This configuration on top of further code: what this one has from code or the command line wins."""
+        layer, strong = _layer(code, CODE), self._strong
+        if URL in strong:
+            layer = _without_url(layer)
+        weak = {key: given for key, given in self._given.items() if key not in strong}
+        return _resolved({**_over(weak, layer), **strong})
+
+    @property
+    def code(self) -> dict[str, Any]:
+        """The values that code or the command line gave."""
+        return {key: value for key, (value, _) in self._strong.items()}
+
+    @property
+    def _strong(self) -> Given:
+        return {key: given for key, given in self._given.items() if given[1] in (CODE, FLAG)}
+
+    @property
+    def direct_url(self) -> str | None:
+        """The way around the pooler of PostgreSQL, if one is given; ``ConfigError`` if the database is another one."""
+        key = "database.direct_url"
+        direct: str | None = self[key]
+        if direct is not None and self.url.startswith("sqlite:"):
+            because = f"it is the way around a pooler of PostgreSQL ({self.origin(key)}), and {URL} names a SQLite file ({self.origin(URL)}); leave it out"
+            raise ConfigError(key, shown_url(direct), because=because)
+        return direct
+
+    def store_options(self, dialect: str) -> dict[str, Any]:
+        """The options to open the database of ``url`` with, which is of this dialect."""
+        self.direct_url  # noqa: B018  refuses one that SQLite would ignore
+        named = {name: f"database.{name}" for name in OPTIONS[dialect]}
+        return {name: self[key] for name, key in named.items() if key in KNOWN and self[key] is not None}
+
+    @cached_property
+    def payload(self) -> PayloadLimits:
+        """How large and how deep arguments, results and outputs may be."""
+        depth = self["payload.max_depth"]
+        return PayloadLimits(
+            Limits(self["payload.max_bytes"], depth), Limits(self["payload.max_result_bytes"], depth)
+        )
 
     @cached_property
     def retry(self) -> Exponential:
@@ -116,20 +116,21 @@ class Config:
     def locks(self) -> LockSettings:
         """The settings of locks on requests."""
         try:
-            return LockSettings(**{name: self[key] for name, key in _LOCK_KEYS.items()})
+            return LockSettings(**{name: self[key] for name, key in LOCK_KEYS.items()})
         except ConfigError as error:
-            key = _LOCK_KEYS[error.key]
+            key = LOCK_KEYS[error.key]
             raise ConfigError(key, error.value, because=f"{error.reason} ({self.origin(key)})") from None
 
     @property
     def settings(self) -> Settings:
         """The settings of instances."""
-        given = {name: self[key] for name, key in _WORKER_KEYS.items()}
+        given = {name: self[key] for name, key in SETTING_KEYS.items()}
+        given["chunk_step"] /= 1000  # its key is in milliseconds
         try:
             return Settings(**given)
         except ConfigError as error:
             name, _, rest = error.key.partition(".")
-            key = _WORKER_KEYS.get(name, error.key)
+            key = SETTING_KEYS.get(name, error.key)
             where = f"{error.reason} ({self.origin(key)})"
             raise ConfigError(f"{key}.{rest}" if rest else key, error.value, because=where) from None
 
@@ -137,26 +138,67 @@ class Config:
 def load(
     code: Mapping[str, Any] | None = None,
     *,
+    flags: Mapping[str, Any] | None = None,
     file: str | Path | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Config:
-    """Read all sources. Without ``file``, reads the file that WINDLASS_CONFIG names, or windlass.toml in the current folder if it exists."""
+    """Read all sources. Without ``file``, reads the file that WINDLASS_CONFIG names, or windlass.toml in the current folder if it exists.
+    ``flags`` are those of the command line."""
     environ = os.environ if environ is None else environ
-    problems: list[ConfigError] = []
-    found: dict[str, tuple[Any, str]] = {}
+    found: Given = {}
     path = _file(file, environ)
     if path is not None:
-        found |= {key: (value, f"{path.name}") for key, value in _read(path).items()}
-    for known in KNOWN.values():
-        for variable in known.variables:
-            if variable in environ:
-                found[known.key] = (environ[variable], f"environment {variable}")
-                break
-    problems += _misspelt(environ)
-    found |= {key: (value, "code") for key, value in _flat(code or {}).items()}
-    items = {
-        known.key: Item(known.key, known.default, "default", known.is_secret) for known in KNOWN.values()
-    }
+        found |= {key: (value, str(path.absolute())) for key, value in _read(path).items()}
+    for stronger in (environment.given(environ), _layer(code or {}, CODE), _layer(flags or {}, FLAG)):
+        found = _over(found, stronger)
+    return _resolved(found, environment.misspelt(environ))
+
+
+def from_code(code: Mapping[str, Any]) -> Config:
+    """The configuration of code alone: no file and no variable is read. For tests."""
+    return _resolved(_layer(code, CODE))
+
+
+def keys_of(settings: Settings) -> dict[str, Any]:
+    """All values of a ``Settings`` by their keys."""
+    found = {key: getattr(settings, name) for name, key in SETTING_KEYS.items()}
+    return {**found, SETTING_KEYS["chunk_step"]: settings.chunk_step * 1000}  # its key is in milliseconds
+
+
+def url_flags(url: str | None) -> dict[str, Any]:
+    """The settings that ``--url`` gives: a way around a pooler belongs to the database that it replaces."""
+    return {} if url is None else {URL: url, "database.pooled": False, "database.direct_url": None}
+
+
+def merged(weaker: Mapping[str, Any], stronger: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of two parts of code, by their keys."""
+    return {key: value for key, (value, _) in _over(_layer(weaker, CODE), _layer(stronger, CODE)).items()}
+
+
+def _over(weaker: Given, stronger: Given) -> Given:
+    """The values of two sources. A URL that replaces another one sets back what described the other one: the way around the pooler of
+    another database would lead migrations and notifications there."""
+    if URL in weaker and URL in stronger and weaker[URL][0] != stronger[URL][0]:
+        weaker = _without_url(weaker)
+    return {**weaker, **stronger}
+
+
+def _without_url(given: Given) -> Given:
+    return {key: value for key, value in given.items() if key != URL and key not in OF_ONE_URL}
+
+
+def _layer(given: Mapping[str, Any], origin: str) -> Given:
+    if not isinstance(given, Mapping):
+        raise ConfigError(
+            "config", HIDDEN, f"a mapping of settings, such as {{'worker.lease': 45}} ({origin})"
+        )
+    return {key: (value, origin) for key, value in _flat(given).items()}
+
+
+def _resolved(found: Given, problems: Iterable[ConfigError] = ()) -> Config:
+    """The configuration of these values; all bad ones are reported at once."""
+    problems = list(problems)
+    items = {known.key: Item(known.key, known.default, DEFAULT, known.is_secret) for known in KNOWN.values()}
     if found.get("worker.profile", ("",))[0] == "gentle":
         items |= _profile("gentle", Settings.gentle())
     for key, (value, origin) in found.items():
@@ -165,7 +207,7 @@ def load(
         except ConfigError as error:
             problems.append(error)
     _raise(problems)
-    config = Config(items)
+    config = Config(items, found)
     try:
         config.settings, config.retry, config.locks  # noqa: B018  checks that need several values
     except ConfigError as error:
@@ -175,7 +217,7 @@ def load(
 
 def _profile(name: str, profile: Settings) -> dict[str, Item]:
     """The values of a profile that differ from the defaults."""
-    chosen = ((key, getattr(profile, field)) for field, key in _WORKER_KEYS.items())
+    chosen = ((key, getattr(profile, field)) for field, key in SETTING_KEYS.items() if field != "chunk_step")
     return {
         key: Item(key, value, f"profile {name}", is_secret=False)
         for key, value in chosen
@@ -186,22 +228,15 @@ def _profile(name: str, profile: Settings) -> dict[str, Item]:
 def _item(key: str, value: Any, origin: str) -> Item:
     known = KNOWN.get(key)
     if known is None:
-        near = did_you_mean(key, KNOWN)
-        # The value may be a secret.
-        raise ConfigError(key, HIDDEN, because=f"there is no such key ({origin}){near}")
+        last = [name for name in KNOWN if name.endswith(f".{key}")]  # a key without its table
+        near = f"; did you mean {last[0]}?" if last else did_you_mean(key, KNOWN)
+        # The value may be a secret, and the name may be a URL: a table of the file has names of any kind.
+        raise ConfigError(without_secrets(key), HIDDEN, because=f"there is no such key ({origin}){near}")
     try:
         return Item(key, known.read(value), origin, known.is_secret)
     except (ValueError, TypeError) as error:
-        shown = HIDDEN if known.is_hidden else without_secrets(str(value)) if known.is_secret else value
-        raise ConfigError(key, shown, f"{known.allowed} ({origin})") from (None if known.is_hidden else error)
-
-
-def _misspelt(environ: Mapping[str, str]) -> Iterator[ConfigError]:
-    """Variables whose names are similar to known ones. Others with the prefix are ignored: Kubernetes makes some for each service."""
-    ours = {f"{PREFIX}CONFIG", *(variable for known in KNOWN.values() for variable in known.variables)}
-    for variable in sorted(environ.keys() - ours):
-        if variable.startswith(PREFIX) and (near := did_you_mean(variable, ours, NEARLY)):
-            yield ConfigError(variable, HIDDEN, because=f"there is no such setting{near}")
+        shown = HIDDEN if known.is_hidden else wrong_url(value) if known.is_secret else value
+        raise ConfigError(key, shown, f"{known.allowed} ({origin})") from (None if known.is_secret else error)
 
 
 def _raise(problems: list[ConfigError]) -> None:
@@ -215,7 +250,7 @@ def _raise(problems: list[ConfigError]) -> None:
 
 
 def _file(given: str | Path | None, environ: Mapping[str, str]) -> Path | None:
-    named = given or environ.get(f"{PREFIX}CONFIG")
+    named = given or environ.get(environment.FILE_VARIABLE)
     path = Path(named) if named else Path(FILE)
     if path.is_file():
         return path
@@ -240,107 +275,3 @@ def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             flat[name] = value
     return flat
-
-
-# ---------------------------------------------------------------------- the keys
-
-
-def _flag(value: Any) -> bool:
-    if isinstance(value, bool):
-        return value
-    word = str(value).strip().lower()
-    if word in ("true", "1", "yes", "on"):
-        return True
-    if word in ("false", "0", "no", "off"):
-        return False
-    raise ValueError
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError
-    return value
-
-
-def _optional(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda value: None if value is None or str(value).lower() in ("none", "") else read(value)
-
-
-def _one_of(*names: str) -> Callable[[Any], str]:
-    def read(value: Any) -> str:
-        if value not in names:
-            raise ValueError
-        return str(value)
-
-    return read
-
-
-def _database_url(value: Any) -> str:
-    if not _text(value).startswith(SCHEMES):
-        raise ValueError
-    return str(value)
-
-
-def _counts(value: Any) -> dict[str, int]:
-    """Whole numbers by name: a table of the file, a mapping, or the text ``welcome=4,report=2`` of a variable."""
-    if isinstance(value, str):
-        pairs = [part.rpartition("=") for part in value.split(",") if part.strip()]
-        value = {name.strip(): number for name, _, number in pairs}
-    if not isinstance(value, Mapping) or not all(isinstance(name, str) and name for name in value):
-        raise ValueError
-    return {name: PROCESSOR_RANGE.read(number) for name, number in value.items()}
-
-
-def _number(key: str, allowed: Range, default: float | None, about: str) -> Known:
-    return Known(key, allowed.read, default, allowed.allowed, about)
-
-
-def _worker_keys() -> Iterator[Known]:
-    """Every number of ``Settings`` under ``worker.``, with its range."""
-    usual = Settings()
-    for name, allowed in RANGES.items():
-        if (key := _WORKER_KEYS[name]).startswith("worker."):
-            yield _number(key, allowed, getattr(usual, name), "how instances run")
-
-
-_WORKER_KEYS = {
-    name: "runtime.max_concurrent_calls" if name == "max_concurrent_calls" else f"worker.{name}"
-    for name in (*RANGES, "processors")
-}
-"""The key of each setting of an instance that a file or a variable can set."""
-
-_MILLISECONDS = Range(1, LONGEST * 1000, "milliseconds")
-_ALL = (
-    Known("database.url", _database_url, DEFAULT_URL, FORMS, "where jobs are kept", is_secret=True),
-    Known("database.auto_migrate", _optional(_flag), None, "true or false, or none: true for SQLite, false for PostgreSQL",
-          "whether opening the database brings its tables up to date"),
-    _number("database.connect_timeout", Range(0.1, LONGEST, "seconds"), 5.0,
-            "how long a call waits for a connection to PostgreSQL before it raises store_unreachable"),
-    Known("redis.url", _optional(_text), None, "a redis: URL, or none", "where idempotency locks are kept", is_secret=True),
-    _number("background.retry.attempts", Range(1, 32_000, is_whole=True), 3, "attempts of a job, the first included"),
-    _number("background.retry.base_delay_ms", _MILLISECONDS, 1000.0, "the first wait after a failure"),
-    _number("background.retry.max_delay_ms", _MILLISECONDS, 300_000.0, "the longest wait"),
-    _number("background.retry.jitter_ratio", Range(0, 1), 0.2, "how far waits are spread"),
-    _number("background.timeout_ms", replace(_MILLISECONDS, or_none="no limit"), TIME_LIMIT * 1000,
-            "the time limit of phases without their own"),
-    _number("background.processors", PROCESSOR_RANGE, PROCESSORS,
-            "processors of phases without their own number"),
-    _number("background.lock_ttl_ms", TTL_MS, 300_000, "how long a lock lives unless it is renewed"),
-    _number("background.lock_fallback_ttl_ms", TTL_MS, 60_000,
-            "the same for the lock in memory while Redis is away; at most lock_ttl_ms"),
-    Known("background.lock_prefix", _text, "bg:req:", "1 to 200 characters without spaces", "what a lock's key begins with; the request's id follows"),
-    Known("background.redis_lock_enabled", _flag, True, "true or false", "whether locks are kept in Redis",
-          aliases=("BACKGROUND_REDIS_LOCK_ENABLED",)),
-    Known("background.redis_lock_required", _flag, False, "true or false", "whether a request without a lock is refused",
-          aliases=("BACKGROUND_REDIS_LOCK_REQUIRED",)),
-    Known("principal.keys", _optional(TokenKeys.parse), None,
-          "ids with keys of 32 bytes in base64, the one that seals first: new:BASE64,old:BASE64",
-          "keys of the tokens that jobs keep; the first one seals, all of them open", is_secret=True, is_hidden=True),
-    _number("runtime.max_concurrent_calls", RANGES["max_concurrent_calls"], None,
-            "jobs one instance runs at once"),
-    Known("worker.profile", _one_of("default", "gentle"), "default", "default or gentle", "the defaults of the other settings"),
-    Known("worker.processors", _counts, {}, "whole numbers by phase: a table, or welcome=4,report=2",
-          "processors of single phases in this instance"),
-    *_worker_keys(),
-)  # fmt: skip
-KNOWN: dict[str, Known] = {known.key: known for known in _ALL}

@@ -6,12 +6,12 @@ until a job counts as stuck, a scan a minute, ten jobs a claim.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
 from windlass.errors import ConfigError, check_names
-from windlass.ranges import Range
+from windlass.ranges import Duration, Range
 
 SHORTEST = 0.01  # seconds between two checks; a shorter interval would keep a core busy
 LONGEST = 30 * 86_400  # seconds; longer than any reasonable wait, and within the range of dates and timers
@@ -21,9 +21,11 @@ PROCESSORS = 10  # of a phase without its own number
 TIME_LIMIT = 300.0  # seconds; of an attempt of a phase without its own limit
 
 
-_INTERVAL = Range(SHORTEST, LONGEST, "seconds")
-_WAIT = Range(0, LONGEST, "seconds")
+_GROUP_SIGNS = frozenset(" ,=*?[]\t\n")
+_INTERVAL = Duration(SHORTEST, LONGEST, "seconds")
+_WAIT = Duration(0, LONGEST, "seconds")
 PROCESSOR_RANGE = Range(1, MOST_PROCESSORS, is_whole=True)
+RETENTION = Duration(0, MOST_DAYS * 86_400, "seconds", or_none="keeping them for ever")
 RANGES: Mapping[str, Range] = {
     "lease": _INTERVAL,
     "heartbeat": _INTERVAL,
@@ -33,7 +35,7 @@ RANGES: Mapping[str, Range] = {
     "death_cap": Range(1, 1000, is_whole=True),
     "scan": _INTERVAL,
     "scan_unheard": _INTERVAL,
-    "batch": Range(1, 10_000, is_whole=True),
+    "page": Range(1, 10_000, is_whole=True),
     "prefetch": _WAIT,
     "quiet": _WAIT,
     "capacity": Range(1, 1_000_000, is_whole=True),
@@ -43,14 +45,20 @@ RANGES: Mapping[str, Range] = {
     "health": _INTERVAL,
     "cancel_grace": _WAIT,
     "blocked_after": _WAIT,
+    "chunk_size": Range(1, 1_000_000_000, is_whole=True),
+    "chunk_attempts": Range(1, 32_000, is_whole=True),
+    "chunk_step": Duration(0.001, LONGEST, "seconds"),
     "memory_limit": Range(16 * 1024**2, 2**62, is_whole=True, or_none="no limit"),
     "grace": _WAIT,
     "pressure": _INTERVAL,
     "unserved": _INTERVAL,
-    "fail_unserved": Range(0, MOST_DAYS * 86_400, "seconds", or_none="never"),
+    "fail_unserved": Duration(0, MOST_DAYS * 86_400, "seconds", or_none="never"),
     "rollup": _INTERVAL,
-    "rollup_days": Range(0, MOST_DAYS, "days"),
-    "erase_principal_after": Range(0, MOST_DAYS * 86_400, "seconds", or_none="never"),
+    "rollup_days": Duration(0, MOST_DAYS, "days"),
+    "erase_principal_after": Duration(0, MOST_DAYS * 86_400, "seconds", or_none="as long as the job"),
+    "retention_completed": RETENTION,
+    "retention_failed": RETENTION,
+    "retention_cancelled": RETENTION,
 }
 """The allowed values of each number. Settings that are not numbers are checked separately."""
 
@@ -70,7 +78,7 @@ class Settings:
     # Finding jobs
     scan: float = 5.0  # interval of scans for jobs whose notification was lost
     scan_unheard: float = 1.0  # the same without notifications
-    batch: int = 500  # most jobs per claim
+    page: int = 500  # most jobs per claim
     prefetch: float = 0.1  # claim ahead as many jobs as a phase finishes in this time
     quiet: float = 0.0  # do not claim jobs that changed less than this ago
 
@@ -79,7 +87,8 @@ class Settings:
     per_cycle: int = 3  # jobs a phase is given before the next phase has its turn
     cycle: float = 5.0  # how often idle processors are given waiting jobs in any case
     processors: Mapping[str, int] = field(default_factory=dict)  # per phase; other phases as defined
-    phases: tuple[str, ...] | None = None  # serve only these; None is all defined phases
+    phases: tuple[str, ...] | None = None  # serve only these phases, kinds, groups and patterns; None is all
+    groups: Mapping[str, Sequence[str]] = field(default_factory=dict)  # names for sets of phases and kinds
     max_concurrent_calls: int | None = None  # most jobs that run at once, across all phases of this instance
 
     # Running
@@ -87,6 +96,13 @@ class Settings:
     cancel_grace: float = 5.0  # for a job that was asked to stop, before its processor is replaced
     blocked_after: float = 1.0  # an event loop blocked for so long is logged, with the job that blocks it
     memory_limit: int | None = None  # bytes a process of executor="process" may take beyond its size at start
+
+    # Chunks
+    chunk_size: int = 1000  # records per chunk of a loop without its own size
+    chunk_attempts: int = 3  # tries of a chunk whose loop and phase have no policy
+    chunk_step: float = (
+        1.0  # such a chunk waits this long after its first failure, twice as long after the second
+    )
 
     # Stopping
     grace: float = 30.0  # for running jobs when the instance stops
@@ -99,7 +115,15 @@ class Settings:
     # Keeping
     rollup: float = 10.0  # how often the statistics of the minute are written
     rollup_days: float = 14.0  # how long the statistics are kept
-    erase_principal_after: float | None = 86_400.0  # principals are erased so long after the job's end
+    retention_completed: float | None = (
+        None  # completed jobs are pruned so long after their end; None keeps them
+    )
+    retention_failed: float | None = None  # the same for failed jobs
+    retention_cancelled: float | None = None  # the same for cancelled jobs
+    retention_archive: str | None = None  # pruned jobs are first appended to this file, as lines of JSON
+    erase_principal_after: float | None = (
+        None  # principals are erased so long after the end; None: with the job
+    )
 
     def __post_init__(self) -> None:
         for name, allowed in RANGES.items():
@@ -114,6 +138,10 @@ class Settings:
         _mapping("processors", self.processors)
         for phase, count in self.processors.items():
             PROCESSOR_RANGE.check(f"processors.{phase}", count)
+        _check_groups(self.groups)
+        archive: object = self.retention_archive
+        if archive is not None and not (isinstance(archive, str) and archive):
+            raise ConfigError("retention_archive", archive, "the name of a file, or None for no archive")
         if self.fail_unserved == 0:
             raise ConfigError("fail_unserved", self.fail_unserved, "seconds above 0, or None for never")
 
@@ -121,7 +149,7 @@ class Settings:
     def gentle(cls, **changes: Any) -> Self:
         """Settings of a system that only polls: a scan a minute for ten jobs that did not change for half a minute, and a check for stuck
         jobs every five minutes. Other numbers (ten processors, three jobs a cycle of five seconds, a thousand jobs in memory, a health
-        check every half minute) are the defaults."""
+        check every half minute, a thousand records a chunk, three tries of a chunk) are the defaults."""
         return cls(
             **{
                 "lease": 300.0,
@@ -129,7 +157,7 @@ class Settings:
                 "recovery": 300.0,
                 "scan": 60.0,
                 "scan_unheard": 60.0,
-                "batch": 10,
+                "page": 10,
                 "prefetch": 0.0,
                 "quiet": 30.0,
                 **changes,
@@ -148,6 +176,18 @@ def _names(name: str, value: object) -> None:
         raise ConfigError(
             name, value, "a tuple of one or more names, for example ('welcome',), or None for all"
         )
+
+
+def _check_groups(value: object) -> None:
+    example = "{'heavy': ('report*', 'sites')}"
+    if not isinstance(value, Mapping):
+        raise ConfigError("groups", value, f"a mapping from names to phases, for example {example}")
+    for name, items in value.items():
+        if not isinstance(name, str) or not name or not _GROUP_SIGNS.isdisjoint(name):
+            raise ConfigError("groups", name, f"a name without spaces, commas, '=' or wildcards; {example}")
+        if items is None:
+            raise ConfigError(f"groups.{name}", items, f"one or more names or patterns of phases; {example}")
+        _names(f"groups.{name}", items)
 
 
 def _mapping(name: str, value: object) -> None:

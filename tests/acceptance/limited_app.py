@@ -15,7 +15,8 @@ from typing import Any
 
 import psycopg
 
-from windlass import App, fixed
+from windlass import App
+from windlass.retry import fixed
 
 app = App()
 _local = threading.local()

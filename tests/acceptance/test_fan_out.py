@@ -44,7 +44,13 @@ def fan_out(store: Store) -> tuple[str, set[str]]:
     return parent.id, {child.id for child in children}
 
 
-@pytest.mark.parametrize("pages", [1, 3], ids=["in the first page of upkeep", "in a later one"])
+@pytest.mark.parametrize(
+    "pages",
+    [
+        pytest.param(1, id="in the first page of upkeep", marks=pytest.mark.long),
+        pytest.param(3, id="in a later one"),
+    ],
+)
 def test_an_engine_lets_the_children_of_a_killed_ones_parent_know(url: str, ledger: Any, pages: int) -> None:
     """Nobody but engines settles here: what one leaves the other finds by itself, and each child runs once."""
     with open_store(url) as store:

@@ -39,7 +39,7 @@ def make_app() -> windlass.App:
     def fetch(path: str, client: Client) -> str:
         return f"{client.name}{path}"
 
-    @app.job(retry=windlass.fixed(2, wait=5))
+    @app.job(retry=windlass.retry.fixed(2, wait=5))
     def shaky(ctx: windlass.Context) -> int:
         if ctx.attempt == 1:
             raise ConnectionError("once")
@@ -137,7 +137,7 @@ def test_the_logger_that_was_given_gets_the_lines(tmp_path: Path, caplog: pytest
     @app.job
     async def coroutine() -> None: ...
 
-    @app.job(retry=windlass.fixed(1))
+    @app.job(retry=windlass.retry.fixed(1))
     async def broken() -> None:
         raise ValueError("no")
 
@@ -318,7 +318,7 @@ def test_lines_about_a_lock_have_the_ids_of_its_job(tmp_path: Path, valkey_url: 
         redis.Redis.from_url(valkey_url) as redis_client,
         written() as lines,
     ):
-        job = one.enqueue("losing", correlation_id="req-1")
+        job = one.app.kind("losing").options(correlation_id="req-1").enqueue()
         with two.locks.acquire(job.id):
             assert one.process_request(job.id).status is Status.LOCK_HELD
         answer = one.process_request(job.id, correlation_id="req-2")
@@ -337,7 +337,7 @@ def test_outputs_that_were_there_are_counted_and_told(tmp_path: Path) -> None:
         return [ctx.put_output("page", n).created for n in range(2)]
 
     with windlass.build(config(tmp_path), app=app) as bg, written() as lines:
-        job = bg.enqueue("twice", correlation_id="req-1")
+        job = bg.app.kind("twice").options(correlation_id="req-1").enqueue()
         assert bg.process_request(job.id).job.result == [True, False]
         assert bg.requests.stats.report().count("duplicates_prevented") == 1
     (line,) = [line for line in lines.objects if line["event"] == "duplicate.prevented"]

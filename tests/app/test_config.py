@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from windlass.app.app import App
-from windlass.config import KNOWN, load
+from windlass.config import load
 from windlass.errors import ConfigError, SchemaError
+from windlass.setting_keys import KNOWN
 from windlass.settings import Settings
 
 
@@ -36,9 +38,9 @@ def test_code_wins_over_environment_wins_over_file(tmp_path: Path) -> None:
         45.0,
         "environment WINDLASS_WORKER_LEASE",
     )
-    assert (config.url, config.origin("database.url")) == ("sqlite:///f.db", "windlass.toml")
+    assert (config.url, config.origin("database.url")) == ("sqlite:///f.db", str(file))
     assert config["background.redis_lock_enabled"] is False
-    assert config.retry.attempts == 6 and config.retry.delay(1).total_seconds() == 0.01
+    assert config.retry.attempts == 6 and config.retry.delay(1) == timedelta(milliseconds=10)
 
 
 def test_nested_code_and_profiles() -> None:
@@ -86,11 +88,14 @@ def test_a_file_in_the_folder_is_found_and_one_that_was_named_must_exist(
         ({"worker.processors": "welcome"}, "whole numbers by phase"),
         (
             {"worker.scan": "abc"},
-            "worker.scan = 'abc' cannot be used: it must be a number of seconds from 0.01 to 2,592,000 (code)",
+            (
+                "worker.scan = 'abc' cannot be used: it must be a number of seconds from 0.01 to 2,592,000; "
+                "in a file or the environment also 500ms, 90s, 15m, 1h 30m, 7d (code)"
+            ),
         ),
         (
-            {"worker.batch": 0},
-            "worker.batch = 0 cannot be used: it must be a whole number from 1 to 10,000 (code)",
+            {"worker.page": 0},
+            "worker.page = 0 cannot be used: it must be a whole number from 1 to 10,000 (code)",
         ),
         (
             {"worker.lease": 12},
@@ -99,7 +104,7 @@ def test_a_file_in_the_folder_is_found_and_one_that_was_named_must_exist(
         ({"worker.profile": "gentle", "worker.heartbeat": 299}, "worker.lease = 300.0"),
         (
             {"database.url": "mysql://root@db/jobs"},
-            "database.url = 'mysql://root@db/jobs' cannot be used: it must be sqlite:///file.db or postgresql://",
+            "database.url = 'mysql://…' cannot be used: it must be sqlite:///file.db or postgresql://",
         ),
         ({"database.auto_migrate": "perhaps"}, "true or false"),
         ({"background.redis_lock_required": "perhaps"}, "true or false"),
@@ -134,6 +139,63 @@ def test_all_bad_settings_are_named_at_once_and_secrets_are_not_shown() -> None:
     assert all("hunter2" not in item.shown for item in config)
 
 
+@pytest.mark.parametrize("key", [key for key, known in KNOWN.items() if known.is_secret])
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"password": "hunter2"},
+        {"hunter2": 1},
+        ["postgresql://u:hunter2@h/d"],
+        ("hunter2",),
+        b"postgresql://u:hunter2@h/d",
+        "hunter2",
+        "mysql://u:hunter2@h/d",
+        "postgresql ://u:hunter2@h/d",
+        "postgresql://u:hunter2 and more@h/d",
+        'postgresql://u:hunter2"more@h:x/d',
+    ],
+)
+def test_no_error_contains_a_secret_whatever_its_type_is(key: str, value: Any) -> None:
+    if (
+        key == "api.session_secret" and isinstance(value, str) and len(value) >= 32
+    ):  # a secret as it should be
+        assert "hunter2" not in f"{load({key: value}, environ={})[key]!r}"
+        return
+    with pytest.raises(ConfigError, match=key) as caught:
+        load({key: value}, environ={})
+    assert "hunter2" not in f"{caught.value} {caught.value.value} {caught.value.__cause__!r}"
+    with pytest.raises(ConfigError) as caught:
+        load({"worker.page": 0, key: value}, environ={})
+    assert "hunter2" not in f"{caught.value} {caught.value.__cause__!r}"
+
+
+def test_a_url_that_is_a_table_of_the_file_is_not_shown(tmp_path: Path) -> None:
+    (file := tmp_path / "windlass.toml").write_text('[database.url]\nhost = "db"\npassword = "hunter2"\n')
+    with pytest.raises(
+        ConfigError, match=r"^database\.url = '\*\*\* \(a table\)' cannot be used: it must be"
+    ) as caught:
+        load(file=file, environ={})
+    assert "hunter2" not in str(caught.value)
+    file.write_text('[databse]\n"postgresql://u:hunter2@h/d" = 1\n')
+    with pytest.raises(ConfigError, match="there is no such key") as caught:
+        load(file=file, environ={})
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_key_without_its_table_is_told_with_the_table(tmp_path: Path) -> None:
+    (file := tmp_path / "windlass.toml").write_text("lease = 45\n")
+    with pytest.raises(ConfigError, match=r"there is no such key .*; did you mean worker\.lease\?$"):
+        load(file=file, environ={})
+
+
+@pytest.mark.parametrize("url", [{"password": "hunter2"}, ["hunter2"], 5, b"sqlite:///jobs.db"])
+def test_a_url_in_code_that_is_no_text_is_refused(url: Any) -> None:
+    """It was ignored, and the jobs went to the default database."""
+    with pytest.raises(ConfigError, match=r"^database\.url = '\*\*\* ") as caught:
+        _ = App(url).url
+    assert "hunter2" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("variable", "near"),
     [
@@ -141,6 +203,13 @@ def test_all_bad_settings_are_named_at_once_and_secrets_are_not_shown() -> None:
         ("WINDLASS_WORKR_LEASE", "WINDLASS_WORKER_LEASE"),
         ("WINDLASS_DATABASE_URI", "WINDLASS_DATABASE_URL"),
         ("WINDLASS_CONFG", "WINDLASS_CONFIG"),
+        ("WINDLASS_WORKER_HAERTBEAT", "WINDLASS_WORKER_HEARTBEAT"),
+        ("WINDLASS_WORKER_HARTBEET", "WINDLASS_WORKER_HEARTBEAT"),
+        ("WINDLASS_WROKER_SCAM", "WINDLASS_WORKER_SCAN"),
+        ("WINDLASS_WORKER_SCANUNHEARD", "WINDLASS_WORKER_SCAN_UNHEARD"),
+        ("WINDLASS_WORKER_PROCESSES", "WINDLASS_WORKER_PROCESSORS"),
+        ("WINDLASS_DATABASE_URLS", "WINDLASS_DATABASE_URL"),
+        ("WINDLASS_BACKGROUND_LOCK_TTL", "WINDLASS_BACKGROUND_LOCK_TTL_MS"),
     ],
 )
 def test_a_misspelt_variable_is_refused(variable: str, near: str) -> None:
@@ -161,6 +230,13 @@ def test_a_misspelt_variable_is_refused(variable: str, near: str) -> None:
         "WINDLASS_DATABASE_HOST",
         "WINDLASS_PRINCIPAL_NAME",
         "WINDLASS_TEST_REDIS_URL",
+        "WINDLASS_HOME",
+        "WINDLASS_WORKER_NAME",
+        "WINDLASS_WORKER_PATH",
+        "WINDLASS_WORKER_CACHE",
+        "WINDLASS_WORKER_PLACE",
+        "WINDLASS_DATABASE_USER",
+        "WINDLASS_CONFIG_DIR",
     ],
 )
 def test_variables_of_others_are_left_alone(variable: str) -> None:
@@ -171,7 +247,7 @@ def test_variables_of_others_are_left_alone(variable: str) -> None:
 def test_every_number_of_the_settings_can_be_set() -> None:
     assert {
         "worker.lease",
-        "worker.batch",
+        "worker.page",
         "worker.grace",
         "worker.fail_unserved",
         "worker.memory_limit",
@@ -202,7 +278,7 @@ def test_processors_and_time_limits_come_from_file_and_environment(tmp_path: Pat
     @app.job(processors=7, timeout=5)
     def says_both() -> None: ...
 
-    phases = app.registry.phases
+    phases = app.parts.registry.phases
     assert (phases["says_nothing"].processors, phases["says_nothing"].timeout) == (4, None)
     assert (phases["says_both"].processors, phases["says_both"].timeout) == (7, 5)
     assert app.settings.processors == {"report": 2}
@@ -221,13 +297,13 @@ def test_an_engine_has_the_processors_of_the_configuration(tmp_path: Path) -> No
 
 
 def test_a_profile_shows_what_is_in_force() -> None:
-    config = load({"worker.profile": "gentle", "worker.batch": 20}, environ={})
+    config = load({"worker.profile": "gentle", "worker.page": 20}, environ={})
     shown = {item.key: (item.value, item.origin) for item in config}
     assert shown["worker.lease"] == (300.0, "profile gentle")
     assert shown["worker.recovery"] == (300.0, "profile gentle")
-    assert shown["worker.batch"] == (20, "code")
+    assert shown["worker.page"] == (20, "code")
     assert shown["worker.grace"] == (30.0, "default")
-    assert config.settings == Settings.gentle(batch=20)
+    assert config.settings == Settings.gentle(page=20)
 
 
 def test_whether_the_schema_is_made_on_opening_is_a_setting(tmp_path: Path) -> None:
@@ -238,3 +314,33 @@ def test_whether_the_schema_is_made_on_opening_is_a_setting(tmp_path: Path) -> N
     assert not (tmp_path / "jobs.db").exists(), "asking makes no file"
     with App(config=load({"database.url": url}, environ={})) as app:
         assert app.store.phases.counts() == {}
+
+
+def test_chunk_settings_come_from_file_environment_and_code(tmp_path: Path) -> None:
+    usual = load({}, environ={}).settings
+    assert (usual.chunk_size, usual.chunk_attempts, usual.chunk_step) == (1000, 3, 1.0)
+    (file := tmp_path / "windlass.toml").write_text(
+        "[background.chunk]\nsize = 50\nretry = { attempts = 7, step_ms = 250 }\n"
+    )
+    config = load(
+        {"background.chunk.size": 5},
+        file=file,
+        environ={"WINDLASS_BACKGROUND_CHUNK_RETRY_ATTEMPTS": "2"},
+    )
+    made = config.settings
+    assert (made.chunk_size, made.chunk_attempts, made.chunk_step) == (5, 2, 0.25)
+    assert [
+        config.origin(f"background.chunk.{key}") for key in ("size", "retry.attempts", "retry.step_ms")
+    ] == [
+        "code",
+        "environment WINDLASS_BACKGROUND_CHUNK_RETRY_ATTEMPTS",
+        str(file),
+    ]
+    gentle = load({"worker.profile": "gentle", "background.chunk.retry.step_ms": 10}, environ={}).settings
+    assert gentle == Settings.gentle(chunk_step=0.01)
+
+
+@pytest.mark.parametrize("key", ["size", "retry.attempts", "retry.step_ms"])
+def test_a_chunk_setting_of_nothing_is_refused(key: str) -> None:
+    with pytest.raises(ConfigError, match=rf"background.chunk.{key} = 0"):
+        load({f"background.chunk.{key}": 0}, environ={})

@@ -44,7 +44,7 @@ def test_a_limit_is_one_key_for_the_phase_a_fixed_one_or_a_path(app: App) -> Non
     fixed.enqueue(1)
     nested.enqueue(order={"customer": "ada"})
     nested.enqueue({"customer": 7})
-    nested.with_options(limit_key="given").enqueue({})
+    nested.options(limit_key="given").enqueue({})
     assert limits(app) == [
         ("fixed", "printer", 2),
         ("nested", "7", 1),
@@ -98,7 +98,7 @@ def test_a_key_for_a_kind_without_a_limit_is_refused(app: App) -> None:
     def plain(n: int) -> None: ...
 
     with pytest.raises(ConfigError, match="limit_key"):
-        plain.enqueue(1, limit_key="a")
+        plain.options(limit_key="a").enqueue(1)
     assert app.store.jobs.list().jobs == []
 
 
@@ -139,7 +139,7 @@ def test_a_definition_that_cannot_work_is_refused_and_nothing_is_defined(
     assert named in str(caught.value)
     with pytest.raises(ConfigError):
         app.pipeline("pipe").phase("first", **options)(handler)
-    assert len(app.registry) == 0
+    assert len(app.parts.registry) == 0
 
 
 @pytest.mark.parametrize("count", [0, -1, float("nan"), float("inf"), True, "5", None])
@@ -165,12 +165,12 @@ def test_debounce_and_throttle_are_options_of_enqueue(app: App) -> None:
     @app.job
     def index(page: int) -> None: ...
 
-    first = index.enqueue(1, debounce=Debounce("site", wait=30))
-    second = index.enqueue(2, debounce="site", delay=60)
+    first = index.options(debounce=Debounce("site", wait=30)).enqueue(1)
+    second = index.options(debounce="site", delay=60).enqueue(2)
     assert (first.created, second.created, second.replaced) == (True, False, True)
     (job,) = app.store.jobs.list(JobFilter(kind="index")).jobs
     assert (job.args, job.state) == ({"page": 2}, State.SCHEDULED)
-    only = index.with_options(throttle=Throttle("site", 60))
+    only = index.options(throttle=Throttle("site", 60))
     answers = [only.enqueue(3), only.enqueue(4)]
     assert [answer.created for answer in answers] == [True, False]
     for wrong in ({"debounce": "site"}, {"debounce": 5}, {"throttle": 60}, {"throttle": "site"}):

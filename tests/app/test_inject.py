@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.engine.shop import Shop
+from windlass import injected
 from windlass.errors import ConfigError
 from windlass.handlers.context import Context
 from windlass.model import State
@@ -51,7 +52,7 @@ def test_one_per_process_and_one_per_attempt(shop: Shop) -> None:
     mailers: list[Mailer] = []
 
     @shop.app.job(retry=fixed(2, wait=0.02))
-    def plain(n: int, mailer: Mailer, session: Session, ctx: Context) -> str:
+    def plain(ctx: Context, n: int, mailer: Mailer = injected(), session: Session = injected()) -> str:
         assert session.is_open and session.mailer is mailer
         mailers.append(mailer)
         if ctx.attempt == 1 and n == 0:
@@ -59,7 +60,7 @@ def test_one_per_process_and_one_per_attempt(shop: Shop) -> None:
         return mailer.name
 
     @shop.app.job
-    async def coloured(n: int, mailer: Mailer, session: Session) -> str:
+    async def coloured(n: int, mailer: Mailer = injected(), session: Session = injected()) -> str:
         assert session.is_open
         mailers.append(mailer)
         return mailer.name
@@ -84,7 +85,7 @@ def test_async_factories_serve_async_handlers(shop: Shop) -> None:
         return Mailer("made")
 
     @shop.app.job
-    async def work(session: Session, mailer: Mailer) -> list[str]:
+    async def work(session: Session = injected(), mailer: Mailer = injected()) -> list[str]:
         return [session.mailer.name, mailer.name]
 
     shop.app.provide(Session, open_session, scope="job")
@@ -99,7 +100,7 @@ def test_a_factory_that_raises_is_a_failed_attempt(shop: Shop) -> None:
         raise ConnectionError("no SMTP server")
 
     @shop.app.job(retry=fixed(1))
-    def work(mailer: Mailer) -> None: ...
+    def work(mailer: Mailer = injected()) -> None: ...
 
     shop.app.provide(Mailer, broken)
     job = work.enqueue()
@@ -109,7 +110,7 @@ def test_a_factory_that_raises_is_a_failed_attempt(shop: Shop) -> None:
 
 def test_doubles_replace_and_direct_calls_take_what_they_are_given(shop: Shop) -> None:
     @shop.app.job
-    def work(mailer: Mailer) -> str:
+    def work(mailer: Mailer = injected()) -> str:
         return mailer.name
 
     shop.app.provide(Mailer, Mailer)
@@ -133,7 +134,7 @@ def test_what_nobody_provides_is_named_before_anything_is_served(shop: Shop) -> 
     with pytest.raises(ConfigError) as caught:
         shop.app.worker()
     text = str(caught.value)
-    assert "one, mailer: Mailer is not provided; app.provide(Mailer, factory)" in text
+    assert "one, mailer: Mailer is not provided; call app.provide(Mailer, factory)" in text
     assert "two, session: Session is made by an async factory" in text
 
 
@@ -208,7 +209,7 @@ def test_what_lives_as_long_as_the_process_cannot_keep_what_is_one_attempts(shop
     def make(principal: Principal) -> Repository:
         return Repository(principal)
 
-    def report(repository: Repository) -> str:
+    def report(repository: Repository = injected()) -> str:
         return repository.principal.subject
 
     make.__annotations__ = {"principal": Principal, "return": Repository}
@@ -220,9 +221,9 @@ def test_what_lives_as_long_as_the_process_cannot_keep_what_is_one_attempts(shop
     ):
         shop.app.worker()
     with pytest.raises(ConfigError, match="lives as long as one attempt"):
-        shop.app.container.wrap(report, {"repository": Repository})()
+        shop.app.parts.container.wrap(report, {"repository": Repository})()
     shop.app.provide(Repository, make, scope="job")
-    jobs = [kind.enqueue(principal=Principal(name)) for name in ("u-1", "u-2")]
+    jobs = [kind.options(principal=Principal(name)).enqueue() for name in ("u-1", "u-2")]
     shop.drained(shop.serve())
     assert [shop.job(job).result for job in jobs] == ["u-1", "u-2"]
 
@@ -233,11 +234,11 @@ def test_a_clean_up_that_catches_everything_does_not_complete_a_failed_job(shop:
             yield Session(mailer)
 
     @shop.app.job(retry=fixed(1))
-    def plain(session: Session) -> None:
+    def plain(session: Session = injected()) -> None:
         raise ValueError("plain")
 
     @shop.app.job(retry=fixed(1))
-    async def coloured(session: Session) -> None:
+    async def coloured(session: Session = injected()) -> None:
         raise ValueError("coloured")
 
     shop.app.provide(Mailer, Mailer)

@@ -36,7 +36,7 @@ def shop(request: pytest.FixtureRequest, fresh_postgres: FreshPostgres, sqlite_p
 
 @pytest.fixture
 def requests(shop: Shop) -> Iterator[OneJobRunner]:
-    with OneJobRunner(shop.store, shop.app.registry, settings=shop.app.settings) as made:
+    with OneJobRunner(shop.store, shop.app.parts.registry, settings=shop.app.settings) as made:
         yield made
 
 
@@ -54,7 +54,7 @@ def test_a_job_runs_here_and_now(shop: Shop, requests: OneJobRunner) -> None:
     done = requests.process(first.id)
     assert (done.status, done.job.result, done.attempts) == (Status.COMPLETED, 3, 1)
     assert requests.process(first.id).status is Status.ALREADY_DONE
-    second = later.enqueue(n=5, delay=3600)
+    second = later.options(delay=3600).enqueue(n=5)
     assert requests.process(second.id).job.result == 5, "one that is due later is run now"
 
 
@@ -97,10 +97,10 @@ def test_the_callers_correlation_id_becomes_the_jobs(shop: Shop, requests: OneJo
         seen.append(ctx.correlation_id)
         seen.append(shop.job(ctx.enqueue(NewJob(kind="child"))).correlation_id)
 
-    job = parent.enqueue(correlation_id="submitted")
+    job = parent.options(correlation_id="submitted").enqueue()
     done = requests.process(job.id, correlation_id="request-9")
     assert done.job.correlation_id == "request-9" and seen == ["request-9"] * 2
-    kept = parent.enqueue(correlation_id="submitted")
+    kept = parent.options(correlation_id="submitted").enqueue()
     assert requests.process(kept.id).job.correlation_id == "submitted", "none was given"
     with pytest.raises(ConfigError, match="correlation_id"):
         requests.process(parent.enqueue().id, correlation_id="two\nlines")
@@ -273,7 +273,7 @@ def test_a_lock_that_another_holds_means_no_work_and_no_change(shop: Shop) -> No
     def work() -> None: ...
 
     job = work.enqueue()
-    with OneJobRunner(shop.store, shop.app.registry, locks=Taken()) as requests:
+    with OneJobRunner(shop.store, shop.app.parts.registry, locks=Taken()) as requests:
         answer = requests.process(job.id)
         assert answer.status is Status.LOCK_HELD
     assert (shop.job(job).state, shop.job(job).attempt) == (State.QUEUED, 0)
@@ -327,7 +327,7 @@ def test_no_more_at_once_than_allowed_by_a_semaphore_of_the_callers(shop: Shop) 
 
     jobs = [work.enqueue() for _ in range(6)]
     settings = shop.app.settings.changed(max_concurrent_calls=2)
-    with OneJobRunner(shop.store, shop.app.registry, settings=settings, semaphore=Counting) as requests:
+    with OneJobRunner(shop.store, shop.app.parts.registry, settings=settings, semaphore=Counting) as requests:
         threads = [threading.Thread(target=requests.process, args=(job.id,)) for job in jobs]
         for thread in threads:
             thread.start()
@@ -341,7 +341,7 @@ def test_what_waits_for_others_is_not_ready(shop: Shop, requests: OneJobRunner) 
     def work() -> None: ...
 
     parent = work.enqueue()
-    child = work.enqueue(after=[parent])
+    child = work.options(after=[parent]).enqueue()
     assert requests.process(child.id).status is Status.NOT_READY
     shop.store.phases.pause("work", "maintenance", lasts=timedelta(hours=1))
     assert requests.process(parent.id).status is Status.NOT_READY

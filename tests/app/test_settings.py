@@ -29,7 +29,7 @@ def test_gentle_has_the_figures_of_systems_that_only_poll() -> None:
     two looks for stuck ones; the rest is the same as without a profile."""
     made = Settings.gentle()
     assert (made.lease, made.recovery) == (300.0, 300.0)
-    assert (made.scan, made.scan_unheard, made.batch, made.quiet, made.prefetch) == (
+    assert (made.scan, made.scan_unheard, made.page, made.quiet, made.prefetch) == (
         60.0,
         60.0,
         10,
@@ -52,8 +52,8 @@ def test_gentle_has_the_figures_of_systems_that_only_poll() -> None:
         ({"margin": -1}, "margin"),
         ({"crash_cap": 0}, "crash_cap"),
         ({"death_cap": 0}, "death_cap"),
-        ({"batch": 1.5}, "batch"),
-        ({"batch": 20_000}, "batch"),
+        ({"page": 1.5}, "page"),
+        ({"page": 20_000}, "page"),
         ({"capacity": 0}, "capacity"),
         ({"per_cycle": 0}, "per_cycle"),
         ({"processors": {"a": 0}}, "processors.a"),

@@ -17,7 +17,8 @@ from windlass.arguments.asyncness import is_async
 from windlass.arguments.signature import Signature
 from windlass.errors import ConfigError, PayloadError
 from windlass.handlers.inject import Container
-from windlass.handlers.registry import Registry, Where
+from windlass.handlers.phase_options import Where
+from windlass.handlers.registry import Registry
 from windlass.model.retry import fixed
 from windlass.testing import Sandbox
 

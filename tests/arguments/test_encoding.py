@@ -20,7 +20,8 @@ from pydantic import BaseModel, ConfigDict, Field, RootModel, SecretStr, compute
 from pydantic import dataclasses as pydantic_dataclasses
 from pydantic_core import to_jsonable_python
 
-from windlass.arguments.encoding import RESULT_LIMITS, Limits, body_hash, decode, encode
+from windlass.arguments.encoding import body_hash, decode, encode
+from windlass.arguments.limits import RESULT_LIMITS, Limits
 from windlass.errors import ConfigError, PayloadError, PayloadTooLargeError
 
 NAN = float("nan")

@@ -22,7 +22,7 @@ from pydantic import (
 )
 
 from tests.arguments.handlers import NOON, Line, Mailer, Order, is_mailer, refusal, welcome
-from windlass.arguments.encoding import Limits
+from windlass.arguments.limits import Limits, PayloadLimits
 from windlass.arguments.signature import Signature
 from windlass.errors import PayloadTooLargeError
 
@@ -135,7 +135,7 @@ def test_validators_that_raise_are_refusals_too() -> None:
 def test_limits_are_those_of_the_signature() -> None:
     def handler(text: str) -> str: ...  # type: ignore[empty-body]
 
-    signature = Signature.of(handler, limits=Limits(max_bytes=20), result_limits=Limits(max_bytes=30))
+    signature = Signature.of(handler, limits=lambda: PayloadLimits(Limits(20), Limits(30)))
     assert signature.encode_args("x" * 9)
     assert isinstance(refusal(signature.encode_args, "x" * 10), PayloadTooLargeError)
     assert signature.encode_result("x" * 28)
@@ -149,8 +149,8 @@ def test_what_was_stored_stays_readable_when_the_size_limit_is_lowered() -> None
     for _ in range(99):
         deep = [deep]
     wide = Limits(max_bytes=10_000, max_depth=128)
-    signature = Signature.of(handler, limits=wide)
-    lowered = Signature.of(handler, limits=Limits(max_bytes=10, max_depth=128))
+    signature = Signature.of(handler, limits=lambda: PayloadLimits(wide))
+    lowered = Signature.of(handler, limits=lambda: PayloadLimits(Limits(max_bytes=10, max_depth=128)))
     assert lowered.decode_args(signature.encode_args(deep)) == {"x": deep}
 
 
@@ -228,7 +228,7 @@ def test_stored_arguments_that_no_longer_fit_are_refused(text: str | bytes, fiel
     [
         (
             "{}",
-            "args.user_id is missing; give the parameter a default, then retry the job: app.store.jobs.retry(id)",
+            "args.user_id is missing; give the parameter a default, then retry the job: app.handle(id).retry()",
         ),
         (
             '{"user_id":1,"nte":2}',
@@ -236,7 +236,7 @@ def test_stored_arguments_that_no_longer_fit_are_refused(text: str | bytes, fiel
         ),
         (
             '{"user_id":"x"}',
-            "deploy a handler that takes what was stored, then retry the job: app.store.jobs.retry(id)",
+            "deploy a handler that takes what was stored, then retry the job: app.handle(id).retry()",
         ),
     ],
 )

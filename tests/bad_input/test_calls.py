@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from windlass import App
-from windlass.errors import ConfigError, PayloadError, WindlassError
+from windlass.errors import PayloadError, WindlassError
 
 
 @pytest.fixture
@@ -53,7 +53,11 @@ EXAMPLE = "give a mapping of arguments, for example {'to': ..., 'copies': ...}"
         ({1: "x"}, PayloadError, f"calls[1] has keys that are no text; {EXAMPLE}"),
         ({}, PayloadError, "calls[1]: args of send cannot be stored: args.to is missing; "),
         ({"to": "x", "copis": 2}, PayloadError, "args.copis is not a parameter of the handler; did you mean"),
-        ({"to": "x", "limit_key": "k"}, ConfigError, "calls[1]: limit_key = 'k' cannot be used: "),
+        (
+            {"to": "x", "limit_key": "k"},
+            PayloadError,
+            "it is an option: send.options(limit_key=...).enqueue(...)",
+        ),
     ],
     ids=str,
 )

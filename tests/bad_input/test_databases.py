@@ -30,7 +30,7 @@ from windlass.features import open_store
 from windlass.model import NewJob
 from windlass.store.migrate import migrate
 from windlass.store.schema.migrations import available
-from windlass.urls import without_secrets
+from windlass.urls import dialect_of, is_readable, shown_url, without_secrets
 
 pytestmark = pytest.mark.timing
 
@@ -55,6 +55,55 @@ def test_an_unknown_url_is_refused_with_the_forms_that_work(url: str) -> None:
         open_store(url)
     assert caught.value.key == "url" and "sqlite:///" in str(caught.value)
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        {"password": "secret"},
+        ["postgresql://u:secret@h/d"],
+        "secret",
+        "postgresql://u:secret more@127.0.0.1:1/d",
+        "postgresql://u:secret%zz@127.0.0.1:1/d",
+        "postgresql://u:more@secret@127.0.0.1:1/d",
+        "postgresql://u:secret/more@127.0.0.1:1/d",
+        "postgresql://u@127.0.0.1:1/d?password=secret%zz",
+    ],
+)
+def test_a_url_that_cannot_be_read_is_refused_before_the_driver_quotes_its_password(url: Any) -> None:
+    with pytest.raises(ConfigError) as caught:
+        open_store(url)
+    assert "secret" not in f"{caught.value} {caught.value.__cause__!r}"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://",
+        "postgresql:///d",
+        "postgresql://h",
+        "postgresql://u@h/d",
+        "postgresql://u:p%40%2F%20x@h:5432/d",
+        "postgresql://u:p?#:x@h:5432/d",
+        "postgresql://u@h:1,h2:,[::1]:3,[fe80::1]/d?target_session_attrs=any",
+        "postgresql://%2Fvar%2Frun/d",
+        "postgresql:///d?host=/var/run&options=-c x=y",
+        "postgresql://h?user=a@b",
+    ],
+)
+def test_forms_that_the_driver_reads_are_readable(url: str) -> None:
+    assert is_readable(url) and dialect_of(url) == "postgres"
+
+
+def test_a_password_with_quotes_and_spaces_is_not_shown() -> None:
+    for url in (
+        "redis://:se cr'et@h/0",
+        "rediss://u:a/secret@h",
+        "postgresql://u:x'secret@h/d",
+        "postgresql://h/d?sslpassword=a'secret&x=1",
+    ):
+        assert "secret" not in shown_url(url) and "cr'et" not in shown_url(url)
+    assert shown_url("postgresql://u:p@h/d") == "postgresql://u:***@h/d"
 
 
 def test_a_server_that_is_not_there_is_unreachable() -> None:

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
+import windlass
 from windlass import App
 from windlass.errors import ConfigError
 from windlass.features import open_store
+from windlass.store.opening import OPTIONS
 from windlass.store.postgres.database import PostgresDatabase
 from windlass.store.sqlite.database import SqliteDatabase
-from windlass.store.store import OPTIONS
 
 
 @pytest.mark.parametrize(
@@ -52,7 +53,27 @@ def test_an_unknown_option_of_enqueue_is_refused_with_the_one_that_was_meant(sql
         def send(to: str) -> None: ...
 
         with pytest.raises(ConfigError, match=r"did you mean priority\?"):
-            send.with_options(prioritty=3)
+            send.options(prioritty=3)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("option", "cure"),
+    [
+        ("attempts", r"retry=windlass\.retry\.exponential\(attempts=\.\.\.\)$"),
+        ("max_attempts", r"retry=windlass\.retry\.exponential\(attempts=\.\.\.\)$"),
+        ("priority", r"each submission has it: kind\.options\(priority=\.\.\.\)\.enqueue\(\.\.\.\)$"),
+        ("procesors", r"did you mean processors\?$"),
+    ],
+)
+def test_an_option_that_no_definition_has_is_refused_with_the_place_that_has_it(
+    option: str, cure: str
+) -> None:
+    app = App("sqlite:///jobs.db")
+    options: dict[str, Any] = {option: 3}
+    with pytest.raises(ConfigError, match=cure):
+        app.job(**options)
+    with pytest.raises(ConfigError, match=cure):
+        app.pipeline("site").phase("fetch", **options)
 
 
 @pytest.mark.parametrize(
@@ -69,6 +90,10 @@ def test_an_unknown_option_of_enqueue_is_refused_with_the_one_that_was_meant(sql
         ({"delay": 1e300}, "to a hundred years"),
         ({"key": 7}, "key = 7 cannot be used: it must be a text such as 'order-7', or a Key"),
         ({"debounce": 7}, "debounce = 7 cannot be used: it must be a Debounce"),
+        (
+            {"delay": 10, "expires": 5},
+            "expires = '0:00:05' cannot be used: it must be after the job is due (0:00:10, by delay",
+        ),
     ],
     ids=str,
 )
@@ -81,6 +106,18 @@ def test_an_option_of_enqueue_says_everything_that_is_allowed(
         def send(to: str) -> None: ...
 
         with pytest.raises(ConfigError) as caught:
-            send.with_options(**option).enqueue("a@b.c")
+            send.options(**option).enqueue("a@b.c")
         assert told in str(caught.value)
         assert app.store.jobs.list().jobs == []
+
+
+def test_a_name_in_place_of_an_exception_type_is_shown_whole() -> None:
+    with pytest.raises(
+        ConfigError, match="retry on = 'ConnectionError' cannot be used: it must be an exception type"
+    ):
+        windlass.retry.fixed(attempts=3, on="ConnectionError")  # type: ignore[arg-type]
+
+
+def test_a_configuration_that_is_no_mapping_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"config = .* a mapping of settings, such as"):
+        App(config=["worker.lease"]).url  # type: ignore[arg-type]  # noqa: B018

@@ -74,6 +74,12 @@ def prefix(store: Store) -> str:
     return "windlass_" if store.db.dialect == "sqlite" else "windlass."
 
 
+def execute(store: Store, text: str) -> None:
+    """Execute a statement that no verb of the store would; ``{p}`` is the prefix of the tables."""
+    with store.db.effect(5) as tx:
+        tx.connection.execute(text.format(p=prefix(store)))
+
+
 def rows_without(store: Store, *ids: str) -> list[str]:
     """Every row of every table that mentions none of these ids; counts apart, which are compared as sums."""
     texts = [f"{table} {row}" for table in TABLES for row in rows(store, table)]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -18,11 +19,18 @@ from psycopg.rows import dict_row
 
 from tests.conformance.life import claim_one, enqueue, one
 from tests.waiting import PATIENCE, eventually
-from windlass.errors import ConfigError, SchemaError, StoreError, StoreInterruptedError, StoreUnreachableError
+from windlass.errors import (
+    ConfigError,
+    SchemaError,
+    StoreBusyError,
+    StoreError,
+    StoreInterruptedError,
+    StoreUnreachableError,
+)
 from windlass.examples.embedded.postgres import PostgresServer
 from windlass.features import Store, open_store
 from windlass.model import After, DependencyPolicy, Failed, JobError, Key, Lease, NewJob, Verdict
-from windlass.store.jobs.holder import Beat
+from windlass.store.jobs.holder_results import Beat
 from windlass.store.migrate import migrate
 from windlass.store.postgres.transaction import PostgresTransaction
 
@@ -50,6 +58,7 @@ def waiters(dsn: str, store: Store, count: int) -> Iterator[list[Future[object]]
     """So many enqueues that wait for a key which a transaction of somebody else's holds until the end of the block."""
     job = NewJob(kind="keyed", key=Key("order-7"))
     with psycopg.connect(dsn) as user, ThreadPoolExecutor(count) as threads:
+        user.execute("SET LOCAL idle_in_transaction_session_timeout = 0")  # this one is the test's own
         store.enqueuer.enqueue_in(PostgresTransaction(user, None, prepare=False, is_foreign=True), [job])
         calls: list[Future[object]] = [threads.submit(store.enqueue, [job]) for _ in range(count)]
         with psycopg.connect(dsn, autocommit=True) as admin:
@@ -267,6 +276,21 @@ def test_on_sqlite_a_thread_that_waits_for_its_own_transaction_is_told(sqlite_pa
             pytest.raises(StoreUnreachableError, match="is locked"),
         ):
             threads.submit(enqueue, store).result(PATIENCE)
+        enqueue(store)
+
+
+def test_on_sqlite_the_error_of_a_lock_names_the_callers_own_transaction(sqlite_path: Path) -> None:
+    """The store cannot see connections of its caller, whose transaction is a likely holder of the lock."""
+    with (
+        open_store(f"sqlite:///{sqlite_path}", busy_timeout=0.1) as store,
+        closing(sqlite3.connect(sqlite_path, isolation_level=None)) as own,
+    ):
+        own.execute("BEGIN IMMEDIATE")
+        with pytest.raises(
+            StoreBusyError, match=r"If this thread itself .* enqueue_in\(connection, \.\.\.\)"
+        ):
+            enqueue(store)
+        own.execute("ROLLBACK")
         enqueue(store)
 
 

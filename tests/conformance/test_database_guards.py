@@ -49,9 +49,10 @@ IMPOSSIBLE = {
 }
 
 
-@pytest.mark.parametrize("what", IMPOSSIBLE)
-def test_the_database_refuses(store: Store, what: str) -> None:
-    """Not only code, the database too."""
+@pytest.fixture(scope="module")
+def filled(open_shared: Callable[[], Store]) -> Store:
+    """A store with a row in each table; statements that are refused change none of them."""
+    store = open_shared()
     holder = store.join()
     one(store, "ended")
     holder.fail(claim_one(holder, "ended"), BOOM)
@@ -61,6 +62,13 @@ def test_the_database_refuses(store: Store, what: str) -> None:
     holder.put_output(lease, 1, name="x")
     holder.release(lease, counted=True)
     one(store, "later", delay=timedelta(hours=1))
+    return store
+
+
+@pytest.mark.parametrize("what", IMPOSSIBLE)
+def test_the_database_refuses(filled: Store, what: str) -> None:
+    """Not only code, the database too."""
+    store = filled
     is_sqlite = store.db.dialect == "sqlite"
     sql = IMPOSSIBLE[what].format(
         p="windlass_" if is_sqlite else "windlass.", zero="0" if is_sqlite else "interval '0'"
@@ -94,10 +102,17 @@ def _end(store: Store, how: str) -> str:
     return job
 
 
-@pytest.mark.parametrize("is_", ENDS)
+@pytest.fixture(scope="module", params=ENDS)
+def ended(request: pytest.FixtureRequest, open_shared: Callable[[], Store]) -> tuple[Store, str]:
+    """A store with one job, which has ended, and how."""
+    store = open_shared()
+    _end(store, request.param)
+    return store, request.param
+
+
 @pytest.mark.parametrize("becomes", [str(each) for each in State])
-def test_the_refusal_to_change_an_end_names_both_states(store: Store, is_: str, becomes: str) -> None:
-    _end(store, is_)
+def test_the_refusal_to_change_an_end_names_both_states(ended: tuple[Store, str], becomes: str) -> None:
+    store, is_ = ended
     table = "windlass_job_done" if store.db.dialect == "sqlite" else "windlass.job_done"
     with pytest.raises(REFUSALS) as caught, store.db.effect(5) as tx:
         tx.connection.execute(f"UPDATE {table} SET state = '{becomes}'")

@@ -98,7 +98,7 @@ def test_a_job_that_sees_ten_deaths_fails_and_one_that_sees_nine_does_not(
     job = store.jobs.get(job_id)
     assert job.state is State.FAILED and job.error is not None
     assert job.error["code"] == "death_cap" and "10 instances died" in job.error["message"]
-    assert "app.store.jobs.retry(id)" in job.error["message"]
+    assert "app.handle(id).retry()" in job.error["message"]
     assert len(store.jobs.attempts(job_id)) == 9
     assert_counts_are_true(store)
 

@@ -21,7 +21,7 @@ from windlass.model import (
     DependencyPolicy,
     State,
 )
-from windlass.store.ids import SMALLEST
+from windlass.store.ids import LARGEST, SMALLEST
 
 # ------------------------------------------------------------------------------------------------------- dependencies
 
@@ -43,6 +43,33 @@ def test_linking_goes_by_pages_and_marks_only_its_own_edges(store: Store) -> Non
     marked = [[edge.parent_state for edge in store.dependencies.of(child)] for child in children]
     assert marked == [[State.COMPLETED], [None]]
     assert store.dependencies.link(limit=1) == 2 and store.dependencies.link(limit=1) == 0
+
+
+def test_only_the_parents_that_a_child_still_waits_for_are_open(store: Store) -> None:
+    """Not one that completed, nor one that failed where the child runs or is retried with it, nor those of another child."""
+    everything = {"sees": "all", "subject": None, "issuer": None, "tenant": None}
+    done, queued, waited, passed = (one(store, kind) for kind in ("done", "queued", "waited", "passed"))
+    policies = {waited: DependencyPolicy.WAIT, passed: DependencyPolicy.RUN}
+    parents = (done, queued, waited, passed)
+    child = one(
+        store, "child", after=[After(job, policies.get(job, DependencyPolicy.WAIT)) for job in parents]
+    )
+    other = one(store, "child", after=[After(one(store, "more"))])
+    holder = store.join()
+    holder.complete(claim_one(holder, "done"))
+    for kind in ("waited", "passed"):
+        holder.fail(claim_one(holder, kind), BOOM)
+
+    store.dependencies.link()
+    store.dependencies.settle()
+
+    def open_parents(limit: int) -> set[tuple[str, str | None]]:
+        found = store.db.read("parents.open", child=child, limit=limit, **everything)
+        return {(row[0], row[1]) for row in found}
+
+    assert open_parents(9) == {(queued, None), (waited, "failed")} and other != child
+    assert len(open_parents(1)) == 1
+    assert len(store.parents.newest(child, limit=2, before=LARGEST)) == 2
 
 
 def test_only_an_unlinked_child_is_linked(store: Store, crowd: Crowd) -> None:
@@ -108,10 +135,11 @@ def test_only_children_that_are_due_and_named_are_queued(
 
 
 def test_a_retried_parent_is_open_again_only_for_who_still_waits_for_it(store: Store) -> None:
-    """Not for a child that ran anyway, nor for one that was sent on its way by hand."""
+    """Not for a child that was let go or ended, nor for one that was sent on its way by hand."""
     holder = store.join()
     parent, other = one(store, "a"), one(store, "b", delay=timedelta(hours=1))
-    ran = one(store, "ran", after=[After(parent, DependencyPolicy.RUN), After(other)])
+    anyway = [After(parent, DependencyPolicy.RUN)]
+    waits, ran = one(store, "waits", after=[*anyway, After(other)]), one(store, "ran", after=anyway)
     by_hand = one(store, "hand", after=[After(parent, DependencyPolicy.WAIT)])
     ended = one(store, "ended", after=[After(parent, DependencyPolicy.WAIT)])
     left = one(store, "left", after=[After(parent, DependencyPolicy.WAIT)])
@@ -124,17 +152,19 @@ def test_a_retried_parent_is_open_again_only_for_who_still_waits_for_it(store: S
     store.jobs.retry(parent)
     states = {
         name: [edge.parent_state for edge in store.dependencies.of(name) if edge.parent == parent]
-        for name in (ran, by_hand, ended, left)
+        for name in (waits, ran, by_hand, ended, left)
     }
-    assert states == {ran: ["failed"], by_hand: ["failed"], ended: ["failed"], left: [None]}
+    assert states == {waits: [None], ran: ["failed"], by_hand: ["failed"], ended: ["failed"], left: [None]}
+    assert store.jobs.get(waits).pending == 2
     holder.complete(claim_one(holder, "a"))
-    assert [str(state(store, name)) for name in (ran, by_hand, ended, left)] == [
+    assert [str(state(store, name)) for name in (waits, ran, by_hand, ended, left)] == [
         "waiting",
+        "queued",
         "scheduled",
         "cancelled",
         "queued",
     ]
-    assert store.jobs.get(ran).pending == 1
+    assert store.jobs.get(waits).pending == 1
 
 
 def test_only_a_cancel_because_of_a_parent_is_taken_back(store: Store) -> None:
@@ -157,3 +187,23 @@ def test_only_a_cancel_because_of_a_parent_is_taken_back(store: Store) -> None:
     late = [{"id": job_id, "pending": 1} for job_id in (failed, by_hand)]
     assert store.db.run("revive.take", children=json.dumps(late)) == [] and rows(store, "job_later") == [row]
     assert_counts_are_true(store)
+
+
+def test_a_cancelled_child_names_its_own_parent_and_only_a_parent_that_is_the_reason(store: Store) -> None:
+    """The edge to a failed parent stays when the child is sent on its way by hand."""
+    holder = store.join()
+    children = {}
+    for phase in "ab":
+        parent = one(store, phase)
+        children[parent] = one(store, "child", after=[After(parent)])
+    store.dependencies.link()
+    for phase in "ab":
+        holder.fail(claim_one(holder, phase), BOOM)
+    for parent, child in children.items():
+        error = store.jobs.get(child).error
+        assert error is not None and error["details"]["parent"] == parent and parent in error["message"]
+    store.jobs.retry(child)
+    holder.retry_later(claim_one(holder, "child"), BOOM, timedelta(hours=1))
+    store.jobs.cancel(child)
+    error = store.jobs.get(child).error
+    assert error is not None and parent not in error["message"] and "parent" not in error.get("details", {})

@@ -59,7 +59,7 @@ WRITES: dict[str, Callable[[Batch], dict[str, Any]]] = {
     "record.lock": lambda b: {"leases": b.rows()},
     "record.finish": lambda b: {"outcomes": b.rows(state="failed", error=ERROR)},
     "record.retry": lambda b: {
-        "outcomes": b.rows(delay=1.0, crashed=0, returned=0, outcome="retried", error=ERROR)
+        "outcomes": b.rows(delay=1.0, crashed=0, returned=0, begun=1, outcome="retried", error=ERROR)
     },
     "record.advance": lambda b: {"outcomes": b.rows(phase="next", max_attempts=3, outcome="advanced")},
     "record.release": lambda b: {"outcomes": b.rows(returned=0, marks=0, outcome="recovered", error=ERROR)},
@@ -80,7 +80,9 @@ def test_a_batch_writes_what_is_held_under_the_token_it_names(store: Store, crow
 
 @pytest.mark.parametrize("verb", ["checkpoint", "checkpoint.flag"])
 def test_a_checkpoint_is_written_under_the_token_it_names(store: Store, batch: Batch, verb: str) -> None:
-    values = {"done": 1, "total": None, "position": "null", "step": 0} if verb == "checkpoint" else {}
+    values = (
+        {"done": 1, "total": None, "position": "null", "step": 0, "place": 0} if verb == "checkpoint" else {}
+    )
     before = rows_without(store)
     for job_id, token in (
         (batch.theirs.id, batch.mine.token),
@@ -105,12 +107,32 @@ def test_the_short_way_ends_what_is_held_and_needs_nothing_else(store: Store, ba
         outcomes=[Completed(replace(batch.mine, id=row["id"], token=row["token"])) for row in asked],
         aside=int(ASIDE),
         emptied=[],
-        want=None,
+        wants=[],
         marks=[],
     )
     found = list(finished or [])
     assert found == [batch.mine.id]
     assert rows_without(store, batch.mine.id) == before
+
+
+def test_a_step_whose_ends_are_all_lost_counts_nothing(store: Store) -> None:
+    """Whatever this session inserted before it: here the first row of an empty table, where history has three."""
+    holder = store.join()
+    enqueue(store, n=4)
+    lost, *leases = holder.claim("work", 4)
+    holder.record([Completed(lease) for lease in leases])
+    store.upkeep.fold()
+    one(store, "other")
+    finished, _ = store.db.step(
+        instance=holder.id,
+        outcomes=[Completed(replace(lost, token=lost.token + 1))],
+        aside=int(ASIDE),
+        emptied=[],
+        wants=[],
+        marks=[],
+    )
+    assert list(finished or []) == []
+    assert_counts_are_true(store)
 
 
 def test_a_take_over_is_of_one_job_under_the_token_it_was_found_with(store: Store, batch: Batch) -> None:
@@ -188,7 +210,7 @@ def test_a_checkpoint_that_goes_back_is_refused_beside_one_that_stands_there(
     """The neighbour under the same token may be at just that place."""
 
     def is_saved(lease: Lease, done: int, step: int = 0) -> bool:
-        values = {"done": done, "total": None, "position": "null", "step": step}
+        values = {"done": done, "total": None, "position": "null", "step": step, "place": 0}
         return bool(store.db.run("checkpoint", id=lease.id, token=lease.token, **values)[0][2])
 
     assert is_saved(batch.mine, 5) and is_saved(batch.neighbour, 1)

@@ -53,6 +53,18 @@ def test_a_beat_answers_claims_that_are_old_own_and_unknown(store: Store, clock:
     assert unknown == str(lost)
 
 
+def test_an_instance_is_dead_alive_or_unknown(
+    store: Store, opened: Callable[[], Store], clock: ManualClock
+) -> None:
+    late = opened().join(lease=LEASE)
+    clock.advance(LEASE + timedelta(seconds=1))
+    store.db.run("recover.declare_dead", own=None)
+    living = [opened().join(lease=LEASE) for _ in range(2)]
+    assert store.instances.is_dead(late.id) is True
+    assert [store.instances.is_dead(holder.id) for holder in living] == [False, False]
+    assert store.instances.is_dead(SMALLEST) is None and store.instances.is_dead("worker-1") is None
+
+
 def test_only_the_late_are_buried(store: Store, opened: Callable[[], Store], clock: ManualClock) -> None:
     late, fresh = opened().join(lease=LEASE), opened().join(lease=2 * LEASE)
     clock.advance(LEASE + timedelta(seconds=1))

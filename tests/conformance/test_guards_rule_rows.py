@@ -8,19 +8,13 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.bystanders import prefix, rows
+from tests.conformance.bystanders import execute, rows
 from tests.conformance.life import BOOM, claim_one
 from tests.conformance.rule_rows import EACH, PAIR, end, hits, job
 from windlass.clock import ManualClock
 from windlass.features import Store
 from windlass.model import DependencyPolicy, Retention
 from windlass.store.ids import new_id
-
-
-def execute(store: Store, text: str) -> None:
-    with store.db.effect(5) as tx:
-        tx.connection.execute(text.format(p=prefix(store)))
-
 
 # ------------------------------------------------------------------------------------------------ pruning
 
@@ -135,6 +129,19 @@ def test_groups_of_a_patient_rule_and_groups_that_are_merely_open_stay(store: St
         ("patient", "[2]"),
         ("patient", "[3]"),
     }
+
+
+def test_a_new_group_never_has_the_id_of_one_that_is_gone(store: Store) -> None:
+    """Hits of earlier rounds outlive their group, and name it by its id."""
+    store.rules.define([PAIR])
+    holder = store.join()
+    ids = []
+    for _ in range(2):
+        job(store, "a")
+        end(holder, "a")
+        ids += [row["id"] for row in rows(store, "fan_in")]
+        store.db.run("fan_in.undo", rule="pair")
+    assert len(ids) == 2 and ids[0] < ids[1]
 
 
 # ------------------------------------------------------------------------------------------------ impossible rows

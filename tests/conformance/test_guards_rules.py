@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
-from tests.conformance.bystanders import rows
+from tests.conformance.bystanders import execute, rows
 from tests.conformance.life import enqueue, every_job
 from tests.conformance.rule_rows import EACH, PAIR, end, hits, job
 from windlass.clock import ManualClock
 from windlass.features import Store
 from windlass.model import Completed, Flag
+from windlass.model.principal import Principal
 from windlass.rules import store as store_rules
 from windlass.store.ids import LARGEST, SMALLEST, new_id
 
@@ -48,6 +50,15 @@ def test_a_list_shows_what_counts_in_the_round_that_is_open(store: Store) -> Non
     last = end(holder, "a")
     (seen,) = store.rules.open()
     assert [part.job_id for part in seen.complete] == [last] and seen.round == 2
+
+
+def test_groups_that_rest_take_no_place_in_a_list(store: Store) -> None:
+    store.rules.define([PAIR])
+    holder = store.join()
+    for kind, k in (("a", 1), ("b", 1), ("a", 2)):
+        job(store, kind, k)
+        end(holder, kind)
+    assert [row[2] for row in store.db.read("fan_in.list", rule=None, limit=1)] == ["[2]"]
 
 
 def test_what_is_left_of_a_rule_with_one_parent(store: Store) -> None:
@@ -115,6 +126,17 @@ def test_a_group_is_forgotten_with_the_hits_of_its_round(store: Store) -> None:
     assert len(hits(store, rule="pair", round=1)) == 2 and len(hits(store, rule="other")) == 3
 
 
+def test_a_change_does_not_count_ends_anew_that_were_outdone_in_a_round_that_is_over(store: Store) -> None:
+    store.rules.define([PAIR])
+    holder = store.join()
+    for kind in "aab":
+        job(store, kind)
+        end(holder, kind)
+    assert store.db.run("hit.forget", rule="pair") == [] and len(hits(store)) == 3
+    store.rules.define([replace(PAIR, key=("args.n",))])
+    assert store.rules.open() == []
+
+
 # ------------------------------------------------------------------------------------------------ ends that count
 
 
@@ -157,6 +179,8 @@ def test_an_end_outdoes_its_own_kind_in_its_own_group(store: Store) -> None:
     verdict = f'[{{"parent":"{second}","rule":"pair","generation":2}},{{"parent":"{first}","rule":"pair","generation":1}}]'
     store.db.run("fan_in.supersede", hits=verdict)
     assert sum(bool(row["counts"]) for row in hits(store)) == 4
+    store.db.run("fan_in.supersede", hits=f'[{{"parent":"{second}","rule":"pair","generation":1}}]')
+    assert [row["rule"] for row in hits(store, parent=second) if row["counts"]] == ["other"]
 
 
 def test_a_group_is_counted_and_closed_by_itself(store: Store) -> None:
@@ -182,6 +206,65 @@ def test_a_group_is_counted_and_closed_by_itself(store: Store) -> None:
     end(holder, "b")
     assert sorted(child.args["n"] for child in every_job(store, kind="child")) == [10, 20]
     assert hits(store, parent=outdone)[0]["child"] is None
+
+
+def test_each_round_keeps_the_child_it_has_made(store: Store) -> None:
+    """And of its kind the one end that counts."""
+    store.rules.define([PAIR])
+    holder = store.join()
+    for kind in "aabab":
+        job(store, kind)
+        end(holder, kind)
+    made = {n: {row["child"] for row in hits(store, round=n) if row["counts"]} for n in (1, 2)}
+    assert [len(children) for children in made.values()] == [1, 1] and made[1] != made[2]
+    (group,) = rows(store, "fan_in")
+    for kind in "ab":
+        (counting,) = (row for row in hits(store, round=1, kind=kind) if row["counts"])
+        asked = json.dumps([{"fan_in": group["id"], "round": 1, "kind": kind}])
+        assert [row[2] for row in store.db.run("fan_in.counting", kinds=asked)] == [counting["parent"]]
+
+
+def test_a_group_is_read_and_closed_beside_others_of_the_same_parents(store: Store) -> None:
+    """Beside another rule of the same parents, other groups, other rounds, and an earlier end of the same job."""
+    store.rules.define([PAIR, replace(PAIR, name="three", parents=("a", "b", "c"))])
+    holder = store.join()
+    job(store, "a", 2)
+    end(holder, "a")
+    again = job(store, "a")
+    end(holder, "a")
+    store.jobs.retry(again)
+    end(holder, "a")
+    job(store, "b")
+    last = end(holder, "b")
+    made = {(row["rule"], row["parent"], row["generation"]) for row in hits(store) if row["child"]}
+    assert made == {("pair", again, 2), ("pair", last, 1)}
+    asked = json.dumps([{"parent": again, "rule": "three"}])
+    earlier = {tuple(row[:3]) for row in store.db.run("fan_in.earlier", hits=asked)}
+    assert earlier == {(again, "three", 1), (again, "three", 2)}
+    job(store, "a")
+    third = end(holder, "a")
+    (pair,) = (row["id"] for row in rows(store, "fan_in", "rule = 'pair'") if row["key"] == "[1]")
+    parts = {
+        n: {row[2] for row in store.db.run("fan_in.parts", fan_ins=json.dumps([{"id": pair, "round": n}]))}
+        for n in (1, 2)
+    }
+    assert parts == {1: {again, last}, 2: {third}}
+
+
+def test_a_parent_that_is_gone_is_lost_whoever_else_is_there(store: Store) -> None:
+    """With its principal; another job waits, another is queued, another has ended."""
+    store.rules.define([PAIR])
+    holder = store.join()
+    job(store, "a", principal=Principal("asker"))
+    gone = end(holder, "a")
+    job(store, "other"), job(store, "other", delay=timedelta(hours=1))
+    job(store, "ended")
+    end(holder, "ended")
+    asked = json.dumps([{"id": row["id"], "round": row["round"]} for row in rows(store, "fan_in")])
+    lost = [store.db.run("fan_in.parts", fan_ins=asked)[0][4]]
+    execute(store, f"DELETE FROM {{p}}job_done WHERE id = '{gone}'")
+    lost.append(store.db.run("fan_in.parts", fan_ins=asked)[0][4])
+    assert [bool(value) for value in lost] == [False, True]
 
 
 def test_only_earlier_ends_without_a_child_are_answered(store: Store) -> None:
@@ -264,6 +347,19 @@ def test_ends_are_found_page_by_page_and_only_those_that_are_meant(
     every = store.db.read("rule.missed", kinds=["a"], since=since, after=SMALLEST, unflagged=False, limit=9)
     assert {row[0] for row in every} - {row[0] for row in unflagged} == {flagged}
     assert store.rules.backfill("each", since) == 5 and store.rules.backfill("each", since) == 0
+
+
+def test_the_agenda_has_kinds_that_are_to_be_scanned(store: Store, clock: ManualClock) -> None:
+    """At once, once more when every enqueue that did not know the kind has committed, and then no more."""
+    assert not store.upkeep.agenda().has("new_kinds")
+    store.rules.define([EACH])
+    assert store.upkeep.agenda().has("new_kinds")
+    store.rules.catch_up()
+    assert not store.upkeep.agenda().has("new_kinds")
+    clock.advance(16)
+    assert store.upkeep.agenda().has("new_kinds")
+    store.rules.catch_up()
+    assert not store.upkeep.agenda().has("new_kinds")
 
 
 def test_only_the_ends_that_are_asked_for_are_told(store: Store) -> None:

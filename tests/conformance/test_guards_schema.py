@@ -16,7 +16,7 @@ from tests.conformance.life import claim_one, one
 from windlass.errors import StoreError
 from windlass.features import Store
 from windlass.model import NewSchedule
-from windlass.store.ids import new_id
+from windlass.store.ids import SMALLEST, new_id
 
 REFUSALS = (
     StoreError,
@@ -115,6 +115,7 @@ REFUSED: dict[str, dict[str, list[dict[str, Any]]]] = {
         ],
     },
     "tick": {"tick_covers": [{"covers": 0}]},
+    "settling": {"settling_state": [{"state": "queued"}]},
     "principal": {"principal_sealed": [{"token": "x"}, {"key_id": "k"}]},
 }
 ACCEPTED: dict[str, list[dict[str, Any]]] = {
@@ -161,6 +162,8 @@ def good(store: Store, opened: Callable[[], Store]) -> Callable[[str], dict[str,
         "job": new_id(),
     }
     store.db.run("fire.ticks", ticks=json.dumps([{**tick, "covers": 1}]))
+    left = {"id": new_id(), "after": SMALLEST, "state": "failed"}
+    store.db.run("settle.leave", ended=json.dumps([left]))
     wanted = {
         "job": f"id = '{crowd.ids['queued']}'",
         "job_later": f"id = '{crowd.ids['scheduled']}'",

@@ -116,9 +116,10 @@ def test_only_the_jobs_asked_about_are_found(store: Store, crowd: Crowd) -> None
             assert [row[0] for row in store.db.read(verb, ids=[job_id])] == [job_id]
     assert [row[0] for row in store.db.read("link.ended", parents=asked)] == asked[2:]
     peeked = {
-        name: store.db.run("retry.peek", id=crowd.ids[name]) for name in ("queued", "scheduled", "failed")
+        name: [row[0] for row in store.db.run("retry.peek", id=crowd.ids[name])]
+        for name in ("queued", "scheduled", "failed")
     }
-    assert peeked == {"queued": [], "scheduled": [], "failed": [("failed",)]}
+    assert peeked == {"queued": [], "scheduled": [], "failed": ["failed"]}
 
 
 # ------------------------------------------------------------------------------------------------------------- claims
@@ -162,6 +163,23 @@ def test_promotion_takes_the_longest_due_first(store: Store, clock: ManualClock)
     assert store.upkeep.promote(limit=1) == {"third": 1}
     assert_counts_are_true(store)
     assert store.upkeep.promote(limit=1) == {"other": 1}
+
+
+def test_only_a_job_that_waits_for_its_time_is_made_due(store: Store, crowd: Crowd) -> None:
+    """That one and no other; not one that waits for its parent first and for its time then."""
+    child = one(store, "crowd.child", after=[After(crowd.ids["parent"])], delay=timedelta(hours=1))
+    store.dependencies.link()
+    before = rows(store, "job_later")
+    others = [
+        crowd.ids[name] for name in ("left waiting", "limited, waiting", "both, paced", "queued", "failed")
+    ]
+    assert [store.upkeep.make_due(job_id) for job_id in (child, *others)] == [False] * 6
+    assert rows(store, "job_later") == before
+    for name in ("retrying", "scheduled"):
+        assert store.upkeep.make_due(crowd.ids[name]) is True
+        assert store.upkeep.make_due(crowd.ids[name]) is False, "it is due already"
+    changed = {row["id"] for row in rows(store, "job_later") if row not in before}
+    assert changed == {crowd.ids["retrying"], crowd.ids["scheduled"]}
 
 
 def test_an_instance_that_is_forgotten_claims_nothing(
@@ -244,7 +262,7 @@ def test_the_archive_gets_each_page_with_its_own_attempts(store: Store, clock: M
     assert [row[0] for row in store.db.run("prune.attempts", ids=ids[:1])] == ids[:1]
     pages: list[Sequence[Archived]] = []
     clock.advance(1)
-    assert store.upkeep.prune(Retention(completed=timedelta(0)), archive=pages.append, batch=1) == 3
+    assert store.upkeep.prune(Retention(completed=timedelta(0)), archive=pages.append, page=1) == 3
     assert [[item.job.id for item in page] for page in pages] == [[job_id] for job_id in sorted(ids)]
     assert [len(item.attempts) for page in pages for item in page] == [1, 1, 1]
 
@@ -289,3 +307,54 @@ def _ids(jobs: Sequence[Job]) -> list[str]:
 def _at(store: Store) -> str:
     stamp = store.db.stamp(store.now())
     return str(stamp) if store.db.dialect == "sqlite" else f"'{stamp}'"
+
+
+def test_a_page_that_was_read_is_checked_again_under_the_write_lock(store: Store, clock: ManualClock) -> None:
+    """What was retried, ended again, or is needed meanwhile stays; only the jobs of the page are removed."""
+    if store.db.dialect == "postgres":
+        return  # which finds and locks a page with one statement
+    holder = store.join()
+    ids = {end: one(store, end) for end in ("completed", "failed", "cancelled", "other")}
+    for end, job_id in ids.items():
+        lease = claim_one(holder, end)
+        if end == "failed":
+            holder.fail(lease, BOOM)
+        elif end == "cancelled":
+            holder.cancel(lease)
+        else:
+            holder.complete(lease)
+        assert lease.id == job_id
+    holder.step()
+    ended_at = store.now()
+
+    def found(**times: timedelta) -> set[str]:
+        before = {
+            f"{end}_before": ended_at + times.get(end, timedelta(0))
+            for end in ("completed", "failed", "cancelled")
+        }
+        return {
+            row[0] for row in store.db.run("prune.again", ids=[ids[end] for end in list(ids)[:3]], **before)
+        }
+
+    just_after = timedelta(microseconds=1)
+    assert found() == set()
+    for end in ("completed", "failed", "cancelled"):
+        assert found(**{end: just_after}) == {ids[end]}
+    child = one(store, "child", after=[After(ids["completed"])])
+    assert found(completed=just_after) == set(), "a child waits for it"
+    store.jobs.cancel(child)
+    assert found(completed=just_after) == {ids["completed"]}
+
+
+def test_a_turn_has_one_holder_until_it_ends(store: Store, clock: ManualClock) -> None:
+    take = store.upkeep.take_turn
+    assert take("prune", "a", 60) and take("merge", "b", 60), "each work has a turn of its own"
+    assert not take("prune", "b", 60) and not store.db.run("turn.take", name="prune", holder="b", seconds=60)
+    assert not store.db.is_worth("turn.take", name="prune", holder="b"), "a read that says so"
+    clock.advance(30)
+    assert take("prune", "a", 60), "which begins again"
+    clock.advance(59)
+    assert not take("prune", "b", 60) and not store.db.run("turn.take", name="prune", holder="b", seconds=60)
+    clock.advance(1)
+    assert take("prune", "b", 60) and not take("prune", "a", 60)
+    assert not store.db.run("turn.take", name="prune", holder="a", seconds=60)

@@ -123,11 +123,11 @@ def test_an_engine_serves(url: str) -> None:
         engine.start()
         try:
             jobs = [
-                *plain.enqueue_many({"n": n} for n in range(50)),
-                *effective.enqueue_many({"n": n} for n in range(20)),
+                *plain.enqueue_many({"n": n} for n in range(50)).ids,
+                *effective.enqueue_many({"n": n} for n in range(20)).ids,
             ]
             assert Drain(engine, app.store).wait(60), app.store.phases.counts()
-            assert {app.store.jobs.get(job.id).state for job in jobs} == {State.COMPLETED}
+            assert {app.store.jobs.get(job).state for job in jobs} == {State.COMPLETED}
             assert not any(line.startswith(("store", "duty", "lease")) for line in engine.report().degraded)
         finally:
             engine.stop(grace=5)

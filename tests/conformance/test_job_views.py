@@ -77,8 +77,8 @@ def test_a_job_that_waits_for_others_changed_when_it_began_to(store: Store, cloc
 
 def test_jobs_show_what_is_their_own(store: Store, clock: ManualClock) -> None:
     ids = [one(store), one(store)]
-    leases = {lease.id: lease for lease in store.join().claim("work", 2)}
     holder = store.join()
+    leases = {lease.id: lease for lease in (claim_one(holder), claim_one(holder))}  # under a token each
     for number, job_id in enumerate(ids):
         clock.advance(1)
         holder.checkpoint(leases[job_id], done=number, total=9)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -68,7 +69,7 @@ def test_a_list_without_a_state_shows_everything_once(store: Store, zoo: dict[St
 
 def test_a_listed_job_is_the_job(store: Store, zoo: dict[State, str]) -> None:
     for job in every_job(store):
-        assert store.jobs.get(job.id) == job
+        assert replace(store.jobs.get(job.id), parents=None) == job, "a list does not count parents"
 
 
 @pytest.mark.parametrize("size", [1, 3, 7, 100])

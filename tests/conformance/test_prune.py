@@ -1,4 +1,4 @@
-"""Pruning and archiving by policy."""
+"""Pruning by policy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from windlass.errors import ConfigError, JobNotFoundError
 from windlass.features import Store, open_store
 from windlass.model import (
     After,
-    Archived,
     CancelResult,
     DependencyPolicy,
     Key,
@@ -62,7 +61,7 @@ def test_each_end_state_has_its_own_time(store: Store, clock: ManualClock) -> No
     assert store.upkeep.prune(KEEP) == 0, "exactly as old as it may get"
     clock.advance(1)
     store.upkeep.maintain()
-    assert store.upkeep.prune(KEEP, batch=2) == 3
+    assert store.upkeep.prune(KEEP, page=2) == 3
     assert left(store) == {"failed", "cancelled", "queued"}
     clock.advance(DAY)
     assert store.upkeep.prune(KEEP) == 3 and left(store) == {"failed", "queued"}
@@ -122,79 +121,58 @@ def test_keys_and_attempts_of_others_stay(store: Store, clock: ManualClock) -> N
     assert len(store.dependencies.of(child)) == 1
 
 
-@pytest.mark.parametrize("is_linked", [True, False])
-def test_a_parent_somebody_waits_for_is_kept(store: Store, clock: ManualClock, is_linked: bool) -> None:
-    """I-19: an edge that nobody consumed yet keeps its parent's history."""
+@pytest.mark.owner
+@pytest.mark.parametrize("keep", [WHOLE_DAYS, ROW_BY_ROW], ids=["whole days", "row by row"])
+@pytest.mark.parametrize("place", ["unlinked", "waiting", "scheduled", "queued", "processing"])
+def test_a_parent_is_kept_while_its_child_may_read_it(
+    store: Store, clock: ManualClock, keep: Retention, place: str
+) -> None:
+    one(store, "bystander")
+    one(store, "bystander", delay=900 * DAY)
     parent = one(store, "a")
     holder = store.join()
-    if is_linked:
-        one(store, "child", after=[After(parent)])
+    other = [After(one(store, "other", delay=900 * DAY))] if place == "waiting" else []
+    delay = 900 * DAY if place == "scheduled" else None
+    child = one(store, "child", after=[After(parent), *other], delay=delay)
+    if place != "unlinked":
         store.dependencies.link()
     holder.complete(claim_one(holder, "a"))
-    if not is_linked:
-        one(store, "child", after=[After(parent)])
-    clock.advance(2 * DAY)
-    assert store.upkeep.prune(KEEP) == (1 if is_linked else 0)
-    store.dependencies.link()
-    assert len(holder.claim("child", 1)) == 1
-    assert store.upkeep.prune(KEEP) == (0 if is_linked else 1)
+    leases = holder.claim("child", 1) if place == "processing" else []
+    job = store.jobs.get(child)
+    assert place in (job.state, job.reason)
+    clock.advance(100 * DAY)
+    assert store.upkeep.prune(keep) == 0
+    if leases:
+        store.upkeep.maintain()
+        store.recovery.recover()
+    store.jobs.cancel(child)
+    assert store.upkeep.prune(keep) == 1, "its child has ended"
 
 
 def test_an_edge_remembers_the_end_of_a_pruned_parent(store: Store, clock: ManualClock) -> None:
-    """Finding 24: history can go while a child still waits."""
+    """A child that is retried by hand after that sees which parents are missing."""
     gone, still = one(store, "a"), one(store, "b", delay=9 * DAY)
-    waiting = one(store, "child", after=[After(gone, DependencyPolicy.WAIT), After(still)])
+    child = one(store, "child", after=[After(gone, DependencyPolicy.WAIT), After(still)])
     store.dependencies.link()
     holder = store.join()
     holder.complete(claim_one(holder, "a"))
-    clock.advance(2 * DAY)
+    store.jobs.cancel(child)
+    clock.advance(timedelta(days=1, hours=1))
     assert store.upkeep.prune(KEEP) == 1
-    assert {(edge.parent, edge.parent_state) for edge in store.dependencies.of(waiting)} == {
+    assert {(edge.parent, edge.parent_state) for edge in store.dependencies.of(child)} == {
         (gone, "completed"),
         (still, None),
     }
-
-
-def test_the_archive_sees_each_job_before_it_goes(store: Store, clock: ManualClock) -> None:
-    ids = ended(store, "completed", 5)
-    clock.advance(2 * DAY)
-    retried = one(store)
-    holder = store.join()
-    holder.record([Retried(claim_one(holder), BOOM, timedelta(0))])
-    store.upkeep.promote()
-    holder.complete(claim_one(holder))
-    clock.advance(2 * DAY)
-    seen: list[Archived] = []
-    told: list[int] = []
-    before = {job.id: job for job in every_job(store)}
-    assert store.upkeep.prune(KEEP, archive=seen.extend, batch=2, progress=told.append) == 6
-    assert sorted(item.job.id for item in seen) == sorted([*ids, retried])
-    assert all(before[item.job.id] == item.job for item in seen)
-    assert {item.job.id: [attempt.outcome for attempt in item.attempts] for item in seen}[retried] == [
-        "retried"
+    parents = store.parents.page(child).parents
+    assert [(parent.id, parent.kind, parent.state, parent.is_gone) for parent in parents] == [
+        (gone, None, "completed", True),
+        (still, "b", "scheduled", False),
     ]
-    assert told[-1] == 6 and told == sorted(told)
-
-
-def test_an_archive_that_fails_loses_nothing(store: Store, clock: ManualClock) -> None:
-    ended(store, "completed", 4)
-    clock.advance(2 * DAY)
-    calls = []
-
-    def broken(jobs) -> None:
-        calls.append(jobs)
-        if len(calls) == 2:
-            raise OSError("disk full")
-
-    with pytest.raises(OSError, match="disk full"):
-        store.upkeep.prune(KEEP, archive=broken, batch=2)
-    assert len(every_job(store)) == 2
-    assert_counts_are_true(store)
 
 
 def test_a_senseless_batch_is_refused(store: Store) -> None:
     with pytest.raises(ConfigError):
-        store.upkeep.prune(KEEP, batch=0)
+        store.upkeep.prune(KEEP, page=0)
 
 
 def _rows(store: Store, table: str) -> int:
@@ -224,9 +202,9 @@ def test_a_parent_that_a_child_waits_to_have_retried_is_not_pruned(
     store.jobs.retry(parent)
     other = store.join()
     other.complete(claim_one(other, "parent"))
-    assert state(store, child) is State.QUEUED
+    other.complete(claim_one(other, "child"))
     clock.advance(timedelta(days=100))
-    assert store.upkeep.prune(keep) == 1, "once its child does not wait for it, it goes"
+    assert store.upkeep.prune(keep) == 2, "once its child has ended, it goes"
 
 
 def test_a_failed_parent_goes_once_its_waiting_child_is_cancelled(store: Store, clock: ManualClock) -> None:
@@ -240,6 +218,29 @@ def test_a_failed_parent_goes_once_its_waiting_child_is_cancelled(store: Store, 
     assert store.upkeep.prune(ROW_BY_ROW) == 1, "its child is in the history, which is kept"
 
 
+def test_a_failed_parent_goes_where_no_child_of_its_own_may_read_it(store: Store, clock: ManualClock) -> None:
+    """One child runs anyway and waits for another parent, one is cancelled, one was sent on its way by hand and waits for its own retry:
+    only the cancelled child will never read its parent."""
+    still = one(store, "still", delay=200 * DAY)
+    parents = {name: one(store, name, max_attempts=1) for name in ("run", "cancel", "hand")}
+    one(store, "waits", after=[After(parents["run"], DependencyPolicy.RUN), After(still)])
+    children = [
+        one(store, "child", after=[After(parents[n], DependencyPolicy.WAIT)]) for n in ("cancel", "hand")
+    ]
+    store.dependencies.link()
+    holder = store.join()
+    for name in parents:
+        holder.fail(claim_one(holder, name), BOOM)
+    for child in children:
+        store.jobs.cancel(child)
+    store.jobs.retry(children[1])
+    holder.retry_later(claim_one(holder, "child"), BOOM, 200 * DAY)
+    clock.advance(100 * DAY)
+    assert store.upkeep.prune(ROW_BY_ROW) == 1
+    assert not store.ends.present([parents["cancel"]])
+
+
+@pytest.mark.owner
 @pytest.mark.parametrize("keep", [WHOLE_DAYS, ROW_BY_ROW], ids=["whole days", "row by row"])
 @pytest.mark.parametrize("way", ["key", "throttle"])
 def test_a_job_that_a_key_leads_to_is_not_pruned(
@@ -261,12 +262,13 @@ def test_a_job_that_a_key_leads_to_is_not_pruned(
     (again,) = store.enqueue([keyed])
     assert (again.id, again.created) == (first.id, False)
     assert store.jobs.get(first.id).state is State.COMPLETED
-    assert store.enqueue([NewJob(kind="work", after=[After(first.id)])])[0].created
+    (child,) = store.enqueue([NewJob(kind="work", after=[After(first.id)])])
+    assert child.created
     with pytest.raises(JobNotFoundError):
         store.jobs.get(plain.id)
     clock.advance(timedelta(days=30))
-    assert store.upkeep.prune(keep) == 0, "the child that waits for it has to be linked first"
-    store.dependencies.link()
+    assert store.upkeep.prune(keep) == 0, "the child that waits for it has to end first"
+    store.jobs.cancel(child.id)
     assert store.upkeep.prune(keep) == 1, "its key has expired"
 
 

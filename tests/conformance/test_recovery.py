@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 
 from tests.conformance.deaths import LATER
 from tests.conformance.life import BOOM, LEASE, assert_counts_are_true, claim_one, enqueue, one, state
 from windlass.clock import ManualClock
-from windlass.errors import StoreError
+from windlass.errors import StoreError, StoreUnreachableError
 from windlass.features import Store
 from windlass.model import Completed, Failed, State, Verdict
 from windlass.store.jobs.holder import Holder
 from windlass.store.jobs.recovery import Recovery
+from windlass.upkeep.agenda import Agenda
+from windlass.upkeep.recoverer import Recoverer
 
 pytestmark = pytest.mark.older_postgres
 
@@ -212,6 +215,33 @@ def test_jobs_held_for_a_probe_reach_the_caller_even_if_the_sweep_fails(
     monkeypatch.setattr(store.db, "run", no_sweep)
     (held,) = Recovery(store.db).recover(holder=store.join(), probed=["work"])
     assert held.verdict == "held" and held.is_held
+
+
+def test_no_other_duty_comes_before_recovery(
+    store: Store, opened: Callable[[], Store], clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A database that goes away ends a round of upkeep: by then the jobs of a dead instance are in their queue again."""
+    job_id = one(store)
+    one(store, delay=timedelta(seconds=1))
+    opened().join(lease=LEASE).claim("work", 1)
+    clock.advance(LATER)
+
+    def away(limit: int) -> dict[str, int]:
+        raise StoreUnreachableError("the server went away")
+
+    monkeypatch.setattr(store.upkeep, "promote", away)
+    recoverer = Recoverer(
+        store,
+        instance=SimpleNamespace(holder=store.join()),
+        phases={},
+        death_cap=10,
+        record=lambda _outcome: None,
+        in_thread=lambda call: call(),
+        on_recovered=lambda _recovered: None,
+    )
+    with pytest.raises(StoreUnreachableError):
+        Agenda(store, recoverer, every=5.0, on_promoted=lambda _phase, _count: None).run()
+    assert state(store, job_id) is State.QUEUED
 
 
 def test_a_zombie_is_lost_after_recovery_moved_its_job_on(

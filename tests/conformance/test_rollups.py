@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
@@ -79,8 +78,8 @@ def test_instances_are_summed_minute_by_minute_and_phase_by_phase(store: Store, 
 
 def test_histograms_of_different_lengths_are_added_all_the_same(store: Store, at: datetime) -> None:
     """Two releases with different buckets may run side by side for a while."""
-    store.rollups.put(A, [replace(full(at), wait=(1, 2, 3, 4), run=())])
-    store.rollups.put(B, [replace(full(at), wait=(10, 20), run=(1,))])
+    store.rollups.put(A, [full(at)._replace(wait=(1, 2, 3, 4), run=())])
+    store.rollups.put(B, [full(at)._replace(wait=(10, 20), run=(1,))])
     (row,) = store.rollups.read(since=at)
     assert (row.wait, row.run) == ((11, 22, 3, 4), (1,))
 
@@ -113,7 +112,7 @@ def test_old_minutes_are_removed(store: Store, at: datetime) -> None:
 
 
 def test_numbers_that_make_no_sense_are_refused_whole(store: Store, at: datetime) -> None:
-    for bad in (replace(full(at), failed=-1), replace(full(at), minute=at + timedelta(seconds=30))):
+    for bad in (full(at)._replace(failed=-1), full(at)._replace(minute=at + timedelta(seconds=30))):
         with pytest.raises(StoreError):
             store.rollups.put(A, [full(at + MINUTE), bad])
     assert store.rollups.read(since=at) == []

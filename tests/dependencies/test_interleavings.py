@@ -99,7 +99,7 @@ def test_the_linker_leaves_out_a_parent_in_the_middle_of_a_move(
         if lease is None:
             eventually(lambda: tx.run("promote", limit=10, mark="-infinity"), "the parent to be due")
         elif move == "retry":
-            row = f'"id":"{lease.id}","token":{lease.token},"delay":0,"crashed":0,"returned":0,"outcome":"retried","error":{{}}'
+            row = f'"id":"{lease.id}","token":{lease.token},"delay":0,"crashed":0,"returned":0,"begun":1,"outcome":"retried","error":{{}}'
             assert tx.run("record.retry", outcomes=f"[{{{row}}}]")
         else:
             assert tx.run(

@@ -12,8 +12,8 @@ from tests.waiting import PATIENCE
 from windlass.engine.engine import Engine
 from windlass.errors import StoreUnreachableError
 from windlass.handlers.context import Context
-from windlass.model import Enqueued
 from windlass.model.retry import fixed
+from windlass.submit.handle import JobHandle
 
 
 @dataclass
@@ -21,7 +21,7 @@ class Line:
     """Five jobs of one phase with one processor, all claimed: the first runs until the gate is opened, four wait in memory."""
 
     engine: Engine
-    jobs: list[Enqueued]
+    jobs: list[JobHandle[None]]
     gate: threading.Event
     ran: list[tuple[int, int]]
     """Number and token of each run, in order."""
@@ -40,8 +40,8 @@ class Line:
         gate, has_looked = threading.Event(), threading.Event()
 
         @shop.app.job(processors=1, retry=fixed(attempts))
-        def work(n: int, ctx: Context) -> None:
-            ran.append((n, ctx.lease.token))
+        def work(ctx: Context, n: int) -> None:
+            ran.append((n, ctx._lease.token))
             look(ctx)
             has_looked.set()
             while not gate.wait(0.01):
@@ -85,7 +85,7 @@ def declare_dead(shop: Shop) -> None:
     shop.run(f"UPDATE {table} SET dead_at = {now}, heartbeat_at = {now}")
 
 
-def endless(shop: Shop) -> tuple[Enqueued, Engine]:
+def endless(shop: Shop) -> tuple[JobHandle[None], Engine]:
     """A job that runs until it is told to stop, and the engine that runs it."""
     begun = threading.Event()
 

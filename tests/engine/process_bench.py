@@ -19,7 +19,8 @@ from windlass.engine.executors.contract import Ended
 from windlass.engine.processes.executor import ProcessExecutor
 from windlass.engine.running_attempt import Processor, RunningAttempt, Stop
 from windlass.handlers.context import Context
-from windlass.handlers.registry import Phase, Registry, Where
+from windlass.handlers.phase_options import Where
+from windlass.handlers.registry import Phase, Registry
 from windlass.model import Completed, Failed, Json, Lease, Outcome, Retried
 
 wait_until = eventually

@@ -23,6 +23,7 @@ from windlass.handlers.context import Context
 from windlass.handlers.registry import Registry
 from windlass.model.signals import Cancel, Fail, Retry
 from windlass.observe.current_job import current_job
+from windlass.retry import fixed, run_with_backoff
 
 
 class Greeting(BaseModel):
@@ -35,6 +36,13 @@ class TeapotError(Exception):
         super().__init__(f"answered {status}")
         self.status = status
         self.unsendable = object()
+
+
+class SealedError(TeapotError):
+    """No other process can make one without arguments."""
+
+    def __new__(cls, status: int) -> SealedError:
+        return super().__new__(cls, status)
 
 
 class UnprintableError(Exception):
@@ -280,6 +288,24 @@ def mute() -> str:
     return "muted"
 
 
+def time_limit(ctx: Context) -> float | None:
+    return ctx.time_limit
+
+
+def raise_sealed() -> NoReturn:
+    raise SealedError(418)
+
+
+def call_in_vain(path: str) -> None:
+    """Repeat a call that never works, long after the test has ended."""
+
+    def call() -> None:
+        Path(path).touch()
+        raise ConnectionError("no")
+
+    run_with_backoff(call, policy=fixed(2, wait=3600))
+
+
 # ---------------------------------------------------------------------- decorated handlers
 
 
@@ -333,3 +359,10 @@ def fork(how: str) -> str:
 
 def break_down() -> None:
     raise ValueError("broken")
+
+
+def lively(ctx: Context) -> None:
+    """Runs for ever, and shows it."""
+    while True:
+        ctx.alive()
+        time.sleep(0.005)

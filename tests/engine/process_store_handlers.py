@@ -27,6 +27,17 @@ def use_context(ctx: Context) -> dict[str, Any]:
     }
 
 
+def chunk_limits(ctx: Context, fails: bool) -> list[int]:
+    """The process that works through five records, and the sizes of its chunks; with ``fails`` the first try of a chunk raises."""
+    limits = [os.getpid()]
+    for chunk in ctx.chunks(total=5):
+        with chunk:
+            if fails and chunk.attempt == 1:
+                raise ConnectionError("once")
+            limits.append(chunk.limit)
+    return limits
+
+
 def end_in_transaction(ctx: Context) -> Any:
     with ctx.transaction() as tx:
         tx.connection.execute("INSERT INTO ledger (job) VALUES ('x')")

@@ -11,11 +11,11 @@ import pytest
 from tests.engine.leases import lease
 from windlass.engine.attempt import AttemptRunner, Call
 from windlass.engine.running_attempt import Processor, RunningAttempt, Stop
-from windlass.errors import LeaseLost
+from windlass.errors import LeaseLost, StoreBusyError
 from windlass.handlers.context import Context
 from windlass.handlers.registry import Registry
 from windlass.model import Advanced, Cancelled, Completed, Failed, Json, Lease, Retried
-from windlass.model.retry import custom, fixed
+from windlass.model.retry import RetryPolicy, custom, fixed
 from windlass.model.signals import Cancel, Fail, Retry
 
 
@@ -153,3 +153,53 @@ def test_a_job_that_outran_its_limit_is_tried_again(registry: Registry) -> None:
         and outcome.error.code == "time_limit"
         and "300 s" in outcome.error.message
     )
+
+
+NEVER = custom(3, lambda *_: None)
+
+
+def ended(policy: RetryPolicy, error: BaseException, **changes: Any) -> Any:
+    """The outcome of a job with this policy whose handler raised."""
+    registry = Registry()
+    registry.define("work", greet, retry=policy)
+    return runner().raised(attempt(registry, replace(job("work"), **changes)), error)
+
+
+@pytest.mark.parametrize(
+    ("policy", "why"),
+    [
+        (fixed(3, give_up_on=ValueError), "ValueError is in give_up_on"),
+        (fixed(3, on=KeyError), "ValueError is not in on (KeyError)"),
+        (NEVER, "its retry policy returned None"),
+    ],
+)
+def test_a_policy_that_stops_fails_the_job_with_its_own_error(
+    policy: RetryPolicy, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    outcome = ended(policy, ValueError("mine"))
+    assert isinstance(outcome, Failed) and outcome.run is not None
+    assert (outcome.error.type, outcome.error.message) == ("ValueError", "ValueError: mine")
+    assert outcome.error.details == {"retry": f"not retried: {why}"}
+    assert "policy.broken" not in [getattr(line, "event", "") for line in caplog.records]
+
+
+def test_a_policy_cannot_end_what_a_handler_wants_repeated() -> None:
+    for policy in (NEVER, fixed(3, wait=7, on=KeyError, give_up_on=Exception)):
+        again = ended(policy, Retry())
+        assert isinstance(again, Retried) and again.counted and again.delay > timedelta(0)
+        busy = ended(policy, StoreBusyError("locked"))
+        assert isinstance(busy, Retried) and not busy.counted and busy.delay > timedelta(0)
+    assert isinstance(ended(fixed(3, on=KeyError), StoreBusyError("locked"), max_attempts=3), Retried)
+
+
+def test_a_time_limit_is_not_chosen_by_exception() -> None:
+    registry = Registry()
+    registry.define("some", greet, retry=fixed(3, on=KeyError))
+    registry.define("none", greet, retry=NEVER)
+    made = []
+    for phase in ("some", "none"):
+        running = attempt(registry, job(phase))
+        running.stop = Stop.TIME_LIMIT
+        made.append(runner().given_up(running))
+    assert isinstance(made[0], Retried) and isinstance(made[1], Failed)
+    assert made[1].error.code == "time_limit" and "returned None" in made[1].error.details["retry"]

@@ -96,12 +96,12 @@ def test_what_is_no_mapping_is_refused_before_anything_is_stored(shop: Shop) -> 
     assert counts(shop) == 0
 
 
-def test_an_option_in_one_call_counts_for_that_one(shop: Shop) -> None:
+def test_an_option_of_one_request_counts_for_that_one(shop: Shop) -> None:
     @shop.app.job
     async def work(n: int) -> None: ...
 
-    calls: list[dict[str, Any]] = [{"n": n} for n in range(MANY)]
-    calls[3] |= {"priority": 9, "correlation_id": "mine"}
+    calls = [work.request(n=n) for n in range(MANY)]
+    calls[3] = work.options(priority=9, correlation_id="mine").request(n=3)
     made = work.enqueue_many(calls)
     assert shop.job(made[3]).priority == 9 and shop.job(made[3]).correlation_id == "mine"
     assert {shop.job(answer).priority for answer in made[4:20]} == {5}
@@ -135,7 +135,7 @@ def test_limits_and_sticky_options_count_as_ever(shop: Shop) -> None:
 
     made = limited.enqueue_many([{"n": n} for n in range(MANY)])
     assert str(shop.job(made[-1]).state) == "waiting", "for its turn"
-    delayed = later.with_options(delay=3600).enqueue_many({"n": n} for n in range(MANY))
+    delayed = later.options(delay=3600).enqueue_many({"n": n} for n in range(MANY))
     assert str(shop.job(delayed[0]).state) == "scheduled"
 
 

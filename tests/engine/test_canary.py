@@ -147,7 +147,7 @@ def careless(app: App) -> list[str]:
 
     @app.job(**once)
     def keys_a_job_by_it(ctx: Context) -> None:
-        takes_text.enqueue("text", key=f"sync-{ctx.token()}")
+        takes_text.options(key=f"sync-{ctx.token()}").enqueue("text")
 
     @app.job(**once)
     def correlates_by_it(ctx: Context) -> None:
@@ -179,7 +179,7 @@ def test_a_canary_is_found_nowhere(shop: Shop, written: io.StringIO) -> None:
     def takes_secret(login: Login) -> None: ...
 
     with app.as_principal(USER, token=CANARY):
-        jobs = {kind: app.enqueue(kind, keep_token=True) for kind in kinds}
+        jobs = {kind: app.kind(kind).options(keep_token=True).enqueue() for kind in kinds}
     with pytest.raises(PayloadError) as refused:
         takes_secret.enqueue(Login(name="u", password=SecretStr(CANARY)))
     forged = Verifier(algorithms=["HS256"], keys={"k": bytes(32)}, issuer="i", audience="a")
@@ -259,7 +259,7 @@ def test_the_looking_would_find_it(shop: Shop, written: io.StringIO) -> None:
         raise RuntimeError(text)
 
     plain = "canary-without-quotes"
-    job = loud.enqueue(plain, principal=Principal("u-7"))
+    job = loud.options(principal=Principal("u-7")).enqueue(plain)
     shop.drained(shop.serve())
     for text in (written.getvalue(), str(shop.job(job)), str(shop.store.jobs.timeline(job.id)), dump(shop)):
         assert plain in text
@@ -285,7 +285,7 @@ def test_no_beginning_of_a_long_token_is_left_where_a_text_was_cut(shop: Shop, w
         log.info("kept", extra={"cache": {ctx.token(): 1}})
 
     with app.as_principal(USER, token=token):
-        jobs = [kind.enqueue(keep_token=True) for kind in (raises_it, names_it, logs_it)]
+        jobs = [kind.options(keep_token=True).enqueue() for kind in (raises_it, names_it, logs_it)]
     shop.drained(shop.serve())
     told = {
         "log lines": written.getvalue(),
@@ -317,7 +317,7 @@ def test_what_a_failed_handler_leaves_behind_is_logged_without_its_token(
         raise RuntimeError(f"something else, {task.done()}")
 
     with app.as_principal(USER, token=CANARY):
-        job = work.enqueue(keep_token=True)
+        job = work.options(keep_token=True).enqueue()
     shop.drained(shop.serve())
     gc.collect()
     assert (shop.job(job).error or {})["message"] == "RuntimeError: something else, True"
@@ -339,7 +339,7 @@ def test_a_token_is_known_to_the_logs_no_longer_than_its_handler_runs(
 
     with app.as_principal(USER, token="plain-canary-text"):
         for _ in range(3):
-            work.enqueue(keep_token=True)
+            work.options(keep_token=True).enqueue()
     shop.drained(shop.serve())
     log.info("afterwards plain-canary-text is only a text")
     lines = [json.loads(line) for line in written.getvalue().splitlines()]

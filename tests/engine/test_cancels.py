@@ -18,7 +18,7 @@ from tests.waiting import PATIENCE
 from windlass.features import open_store
 from windlass.handlers.context import Context
 from windlass.model import CancelResult, NewJob, State
-from windlass.store.jobs.holder import CancelRequest
+from windlass.store.jobs.holder_results import CancelRequest
 
 pytestmark = [pytest.mark.one_database, pytest.mark.timing]
 

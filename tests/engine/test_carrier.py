@@ -361,5 +361,5 @@ def test_jobs_that_wait_all_begin_in_the_same_turn_of_a_busy_loop(shop: Shop) ->
         await asyncio.sleep(0.05)
 
     work.enqueue_many({"n": n} for n in range(100))
-    shop.drained(shop.serve(batch=100))
+    shop.drained(shop.serve(page=100))
     assert len(begun) == 100 and max(begun) <= 10

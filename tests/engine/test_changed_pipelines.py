@@ -80,6 +80,6 @@ def test_no_phase_is_left_out_or_visited_twice(
 def test_a_request_goes_on_where_the_job_does(shop: Shop) -> None:
     ran: list[str] = []
     job = release(shop, "abc", ran).enqueue("pipe", n=1)
-    with OneJobRunner(shop.store, release(shop, "bca", ran).registry, settings=QUICK) as requests:
+    with OneJobRunner(shop.store, release(shop, "bca", ran).parts.registry, settings=QUICK) as requests:
         done = requests.process(job.id)
     assert (done.status, ran) == (Status.COMPLETED, ["a", "b", "c"])

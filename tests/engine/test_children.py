@@ -30,7 +30,7 @@ def test_a_job_enqueued_by_a_handler_inherits_its_correlation_id(shop: Shop) -> 
         with ctx.transaction() as tx:
             tx.enqueue(NewJob(kind="leaf"))
 
-    parent.enqueue(correlation_id="order-7")
+    parent.options(correlation_id="order-7").enqueue()
     shop.drained(shop.serve())
     found = shop.store.jobs.list(JobFilter(kind="leaf")).jobs
     assert sorted(job.correlation_id for job in found) == ["its own", "order-7", "order-7"]
@@ -75,7 +75,7 @@ def test_rules_make_jobs_as_their_parents_complete(shop: Shop) -> None:
     define_reports(shop.app, ran)
     for period in ("06", "07"):
         for kind in ("hours-report", "leave-report"):
-            shop.app.submitter.submit(
+            shop.app.parts.submitter.submit(
                 NewJob(kind=kind, args={"period": period, "county": "Harju"}, correlation_id=f"of {period}")
             )
     engine = shop.serve()

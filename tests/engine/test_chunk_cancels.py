@@ -30,7 +30,7 @@ def test_a_cancelled_job_stops_at_the_edge_and_cleans_up(records: Shop) -> None:
                     gate.wait(PATIENCE)
 
     job = long.enqueue()
-    engine = records.serve()
+    engine = records.serve(cancel_grace=PATIENCE)  # a slow machine may need long to clean up
     assert second.wait(PATIENCE)
     gate.set() if records.store.db.dialect == "sqlite" else None  # the open effect holds SQLite's one write lock
     records.store.jobs.cancel(job.id)
@@ -51,7 +51,7 @@ def test_a_job_cancelled_while_a_chunk_waits_for_its_next_try_cleans_up(records:
                 raise ConnectionError("gone")
 
     job = flaky.enqueue()
-    engine = records.serve()
+    engine = records.serve(cancel_grace=PATIENCE)  # a slow machine may need long to clean up
     assert tried.wait(PATIENCE)
     records.store.jobs.cancel(job.id)
     records.drained(engine)
@@ -78,7 +78,7 @@ def test_a_coroutine_that_is_cancelled_in_its_loop_cleans_up_once(records: Shop,
                 raise ConnectionError("gone")
 
     job = long.enqueue()
-    engine = records.serve()
+    engine = records.serve(cancel_grace=PATIENCE)  # a slow machine may need long to clean up
     assert begun.wait(PATIENCE)
     records.store.jobs.cancel(job.id)
     records.drained(engine)

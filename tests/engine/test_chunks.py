@@ -23,7 +23,7 @@ def test_each_chunk_is_a_commit_of_effect_checkpoint_and_progress(records: Shop)
     seen: list[tuple[int, int | None]] = []
 
     @records.app.job
-    def report(county: str, ctx: Context) -> str:
+    def report(ctx: Context, county: str) -> str:
         for chunk in ctx.chunks(total=2350, size=1000):
             with chunk as tx:
                 tx.connection.execute(insert(chunk))
@@ -227,7 +227,7 @@ def test_where_the_effect_is_elsewhere_the_checkpoint_follows_it(records: Shop) 
 
 def test_bad_records_are_skipped_up_to_a_limit_and_kept(records: Shop) -> None:
     @records.app.job(retry=fixed(1), chunk_retry=fixed(1))
-    def load(bad: list[int], ctx: Context) -> int:
+    def load(ctx: Context, bad: list[int]) -> int:
         for chunk in ctx.chunks(total=10, size=5, skip_limit=2):
             with chunk as tx:
                 tx.connection.execute(insert(chunk))
@@ -343,7 +343,7 @@ def test_checkpoints_without_chunks_have_a_rate_from_the_second_on(shop: Shop) -
     def plain(ctx: Context) -> None:
         for done in (10, 30):
             ctx.checkpoint({"rate": "mine"}, done=done, total=100)
-            progress = shop.store.jobs.progress(ctx.lease.id)
+            progress = shop.store.jobs.progress(ctx.job_id)
             assert progress is not None and progress.position == {"rate": "mine"}
             seen.append(progress.rate)
 
@@ -351,7 +351,7 @@ def test_checkpoints_without_chunks_have_a_rate_from_the_second_on(shop: Shop) -
     def resuming(ctx: Context) -> None:
         ctx.resume()
         ctx.checkpoint(done=10)
-        seen.append(shop.store.jobs.progress(ctx.lease.id).rate)  # type: ignore[union-attr]
+        seen.append(shop.store.jobs.progress(ctx.job_id).rate)  # type: ignore[union-attr]
 
     job = plain.enqueue()
     shop.drained(shop.serve())
@@ -369,7 +369,7 @@ def test_a_chunk_loop_shows_its_key_and_nothing_of_windlass(records: Shop) -> No
     @records.app.job
     def walk(ctx: Context) -> None:
         for chunk in ctx.chunks(size=5):
-            if (progress := records.store.jobs.progress(ctx.lease.id)) is not None:
+            if (progress := records.store.jobs.progress(ctx.job_id)) is not None:
                 shown.append((progress.position, progress.chunk))
             with chunk:
                 chunk.reached({"chunk": 7} if chunk.number < 2 else None, count=5)
@@ -379,3 +379,22 @@ def test_a_chunk_loop_shows_its_key_and_nothing_of_windlass(records: Shop) -> No
     assert shown == [({"chunk": 7}, 1), ({"chunk": 7}, 2)]
     ended = records.job(job).progress
     assert ended is not None and ended.done == 15 and ended.is_last
+
+
+def test_a_position_of_the_handlers_own_is_no_place_of_a_chunk_loop(records: Shop) -> None:
+    """A checkpoint before the loop with names that Windlass uses, too: the loop begins at its beginning."""
+    walked: list[object] = []
+
+    @records.app.job(retry=fixed(2))
+    def walk(ctx: Context) -> None:
+        if ctx.attempt == 1:
+            ctx.checkpoint({"last": "a.csv", "chunk": "b"})
+            raise ValueError("the first attempt fails")
+        for chunk in ctx.chunks(size=5):
+            walked.append((chunk.number, chunk.after))
+            with chunk:
+                chunk.reached(None, count=5)
+
+    job = walk.enqueue()
+    records.drained(records.serve())
+    assert records.job(job).state is State.COMPLETED and walked == [(0, None)]

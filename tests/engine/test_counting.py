@@ -23,6 +23,7 @@ from windlass.model import State
 from windlass.model.retry import fixed
 from windlass.observe.metrics import Metrics
 from windlass.observe.report import BOUNDS_MS
+from windlass.submit.handle import JobHandle
 
 pytestmark = [pytest.mark.one_database, pytest.mark.timing]
 
@@ -53,7 +54,9 @@ def test_the_time_in_the_queue_is_measured_by_the_databases_clock(shop: Shop) ->
 
 
 def test_a_child_that_dies_under_its_job_is_a_crash(shop: Shop) -> None:
-    job = shop.app.job(executor="process", retry=fixed(1))(handlers.end_process).enqueue(code=7)
+    job: JobHandle[Any] = shop.app.job(executor="process", retry=fixed(1))(handlers.end_process).enqueue(
+        code=7
+    )
     engine = shop.serve()
     shop.drained(engine)
     assert shop.job(job).state is State.FAILED and count(engine, "crashes") == 1
@@ -63,7 +66,9 @@ def test_a_child_that_dies_under_its_job_is_a_crash(shop: Shop) -> None:
 @pytest.mark.parametrize("cap", [1, 2])
 def test_a_job_in_a_process_fails_at_the_crash_cap_of_the_settings(shop: Shop, cap: int) -> None:
     """I-14: crash_cap."""
-    job = shop.app.job(executor="process", retry=fixed(5))(handlers.end_process).enqueue(code=7)
+    job: JobHandle[Any] = shop.app.job(executor="process", retry=fixed(5))(handlers.end_process).enqueue(
+        code=7
+    )
     engine = shop.serve(crash_cap=cap)
     shop.drained(engine)
     ended = shop.job(job)
@@ -91,7 +96,7 @@ def test_an_instance_that_died_is_a_crash_of_the_jobs_it_had_started(
 @pytest.mark.parametrize("executor", ["thread", "process"])
 def test_outputs_that_were_there_are_counted_wherever_they_are_put(shop: Shop, executor: str) -> None:
     """Beside and inside a transaction, here and in a child."""
-    job = shop.app.job(executor=executor)(store_handlers.put_twice).enqueue(correlation_id="req-1")
+    job = shop.app.job(executor=executor)(store_handlers.put_twice).options(correlation_id="req-1").enqueue()
     with written() as lines:
         engine = shop.serve()
         shop.drained(engine)
@@ -112,7 +117,7 @@ def test_a_job_that_is_claimed_again_while_it_runs_is_refused(shop: Shop) -> Non
         begun.set()
         let_go.wait(PATIENCE)
 
-    job = hold.enqueue(correlation_id="req-1")
+    job = hold.options(correlation_id="req-1").enqueue()
     with written() as lines:
         engine = shop.serve()
         try:

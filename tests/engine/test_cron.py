@@ -37,7 +37,7 @@ def test_a_schedule_fires_on_time(shop: Shop) -> None:
 
     @shop.app.cron(EVERY_SECOND, missed="all")
     async def beat(ctx: Context) -> None:
-        lates.append(time.time() - due_of(ctx.lease.correlation_id).timestamp())
+        lates.append(time.time() - due_of(ctx._lease.correlation_id).timestamp())
 
     shop.serve(recovery=300.0)
     shop.until(lambda: len(lates) >= 4)
@@ -76,7 +76,7 @@ def test_engines_share_the_ticks_and_each_is_fired_once(shop: Shop) -> None:
         @shop.app.cron(EVERY_SECOND, name=f"beat-{number}", missed="all")
         @shop.app.job(name=f"beat-{number}")
         async def beat(ctx: Context) -> None:
-            seen.append((ctx.lease.kind, ctx.lease.correlation_id))
+            seen.append((ctx._lease.kind, ctx._lease.correlation_id))
 
     engines = [shop.serve() for _ in range(3)]
     shop.until(lambda: len(seen) >= 20)
@@ -299,7 +299,7 @@ def mistakes(app: App) -> dict[str, Any]:
         "tz": lambda: app.cron("@daily", tz="Europe/Berlim")(plain),
         "missed": lambda: app.cron("@daily", missed="often")(plain),
         "option": lambda: app.cron("@daily", key="k")(plain),
-        "option of a kind": lambda: app.cron("@daily")(job.with_options(delay=5)),
+        "option of a kind": lambda: app.cron("@daily")(job.options(delay=5)),
         "due_as": lambda: app.cron("@daily", due_as="when")(plain),
         "args": lambda: app.cron("@daily", due_as="user", args={"user": 1})(needs),
         "kind": lambda: app.schedule("x", "jobb", "@daily"),
@@ -324,7 +324,9 @@ def test_mistakes_surface_where_they_are_written_and_define_nothing(shop: Shop) 
         shop.app.cron("@daily", args={"user": "x"})(needs_user)
     with pytest.raises(ConfigError, match="did you mean job"):
         mistakes(App(shop.app.url))["kind"]()
-    assert [kind.name for kind in shop.app.registry] == ["job"] and shop.app.registry.schedules == []
+    assert [kind.name for kind in shop.app.parts.registry] == [
+        "job"
+    ] and shop.app.parts.registry.schedules == []
 
 
 def needs_user(user: int) -> None: ...
@@ -334,7 +336,7 @@ def test_an_app_speaks_for_the_modules_its_handlers_are_in(shop: Shop) -> None:
     """Partials have no module of their own; a script has the name it would be imported under."""
     shop.app.job(name="plain")(needs_user)
     shop.app.job(name="part")(functools.partial(needs_user, user=1))
-    assert shop.app.registry.modules == {__name__}
+    assert shop.app.parts.registry.modules == {__name__}
 
     def in_main() -> None: ...
 
@@ -347,6 +349,6 @@ def test_two_schedules_of_one_kind_need_two_names(shop: Shop) -> None:
     @shop.app.cron("@daily")
     def work() -> None: ...
 
-    assert [item.schedule.name for item in shop.app.registry.schedules] == ["work", "again"]
+    assert [item.schedule.name for item in shop.app.parts.registry.schedules] == ["work", "again"]
     with pytest.raises(ConfigError, match="name="):
         shop.app.cron("@weekly")(work)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.engine.shop import Shop
-from windlass import App
+from windlass import App, Context
 from windlass.errors import ConfigError
 from windlass.model import JobFilter, NewJob, State
 
@@ -46,10 +46,48 @@ def test_a_doubled_kind_says_where_the_first_one_is() -> None:
     def twice() -> None: ...
 
     line = twice.__wrapped__.__code__.co_firstlineno  # type: ignore[attr-defined]
-    with pytest.raises(ConfigError, match=rf"twice.*{__file__}:{line}"):
+    with pytest.raises(
+        ConfigError, match=rf"kind = 'twice' .*{__file__}:{line}.*another name: @app\.job\(name="
+    ):
         app.job(name="twice")(lambda: None)
     with pytest.raises(ConfigError, match=rf"{__file__}:{line}"):
         app.pipeline("twice").phase("one")(lambda: None)
+
+
+def test_a_decorator_without_its_parentheses_is_refused() -> None:
+    """`@app.cron` took the function for the expression, and defined nothing."""
+    app: Any = App()
+
+    def tidy() -> None: ...
+
+    with pytest.raises(ConfigError, match=rf"tidy .*{__file__}.*write @app\.cron\(\.\.\.\)"):
+        app.cron(tidy)
+    with pytest.raises(ConfigError, match=rf"tidy .*{__file__}.*give it a name"):
+        app.pipeline("site").phase(tidy)
+
+
+def test_a_phase_takes_the_arguments_of_the_first_one() -> None:
+    """Else each job would fail in that phase, after the phases before it were run."""
+    app = App()
+    sites = app.pipeline("site")
+
+    @sites.phase("fetch")
+    def fetch(url: str, depth: int = 1) -> None: ...
+
+    @sites.phase("judge")
+    def judge(ctx: Context, url: str, depth: int = 1, since: int = 0) -> None: ...
+
+    with pytest.raises(
+        ConfigError, match=r"phase = 'site:parse' .*does not take url, depth, and site:fetch does"
+    ):
+        sites.phase("parse")(lambda: None)
+
+    def store(url: str, depth: int, table: str) -> None: ...
+
+    with pytest.raises(
+        ConfigError, match=r"phase = 'site:store' .*needs table, which site:fetch does not take"
+    ):
+        sites.phase("store")(store)
 
 
 def test_an_option_that_is_bad_in_one_of_many_is_found(shop: Shop) -> None:
@@ -57,7 +95,7 @@ def test_an_option_that_is_bad_in_one_of_many_is_found(shop: Shop) -> None:
     def work(n: int) -> None: ...
 
     with pytest.raises(ConfigError, match=r"jobs\[2\]: priority"):
-        work.enqueue_many([{"n": 1}, {"n": 2}, {"n": 3, "priority": 12}])
+        work.enqueue_many([work.request(1), work.request(2), work.options(priority=12).request(3)])
     with pytest.raises(ConfigError, match=r"jobs\[1\]: max_attempts"):
         shop.store.enqueue([NewJob(kind="a"), NewJob(kind="a", max_attempts=0)])
 

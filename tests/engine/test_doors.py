@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from tests.engine.shop import Shop
-from windlass import Context, fixed
+from windlass import Context
 from windlass.errors import ConfigError, NoPrincipalError, PayloadError, WindlassError
 from windlass.model import Json, NewJob, State
 from windlass.model.principal import Principal
+from windlass.retry import fixed
 
 pytestmark = pytest.mark.one_database
 
@@ -85,7 +86,7 @@ def through(shop: Shop) -> Callable[..., list[Any]]:
         return n
 
     @line.phase("pack")
-    def pack() -> None: ...
+    def pack(n: int) -> None: ...
 
     @shop.app.job
     def personal(n: int, who: Principal) -> None: ...
@@ -102,7 +103,7 @@ def through(shop: Shop) -> Callable[..., list[Any]]:
             except (WindlassError, KeyError) as error:
                 seen.append(error)
 
-        job = parent.enqueue(correlation_id="req-7", principal=principal)
+        job = parent.options(correlation_id="req-7", principal=principal).enqueue()
         engine = shop.serve(phases=["parent"])
         shop.until(lambda: shop.job(job).state is State.COMPLETED)
         engine.stop()

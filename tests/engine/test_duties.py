@@ -14,6 +14,7 @@ from tests.servers.plugin import FreshPostgres
 from windlass.engine import duties
 from windlass.engine.engine import Engine
 from windlass.observe.health import detailed
+from windlass.upkeep.loop import NEVER
 
 pytestmark = pytest.mark.timing
 
@@ -69,6 +70,9 @@ def test_every_duty_has_its_interval(shop: Shop) -> None:
         "summary": duties.SUMMARY_EVERY,
         "health": 4.5,
         "unserved": 5.5,
+        "board": shop.app.settings.heartbeat,
+        "requests": NEVER,
+        "logs": NEVER,
         "principals": 60.0,
     }
 
@@ -82,7 +86,7 @@ def test_duties_that_are_not_needed_are_not_done(shop: Shop) -> None:
     @pipe.phase("second", max_waiting=5)
     def second() -> None: ...
 
-    found = every(shop.serve(pressure=0.7, erase_principal_after=None))
+    found = every(shop.serve(pressure=0.7))
     assert "principals" not in found and found["pressure"] == 0.7
 
 
@@ -120,7 +124,7 @@ def test_the_sweep_takes_over_held_jobs_that_no_claim_covers(shop: Shop) -> None
     @shop.app.job
     def other() -> None: ...
 
-    job = work.enqueue(correlation_id="req-1")
+    job = work.options(correlation_id="req-1").enqueue()
     engine = shop.serve(phases=("other",), recovery=600.0)
     (lease,) = shop.store.join().claim("work", 1)
     table = "windlass_claim" if shop.store.db.dialect == "sqlite" else "windlass.claim"

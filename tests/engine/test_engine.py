@@ -68,7 +68,7 @@ def test_a_job_that_is_due_later_runs_then(shop: Shop) -> None:
     engine = shop.serve(recovery=60.0)
     shop.until(lambda: engine.report().listening)
     due = time.time() + 0.7
-    later.enqueue(delay=0.7)
+    later.options(delay=0.7).enqueue()
     shop.until(lambda: ran_at)
     assert 0 <= ran_at[0] - due < 50
     assert engine.stats.report().count("promoted") == 1
@@ -81,7 +81,7 @@ def test_a_drain_waits_for_what_is_due_within_its_horizon(shop: Shop) -> None:
     def later() -> None: ...
 
     engine = shop.serve()
-    later.enqueue(delay=30)
+    later.options(delay=30).enqueue()
     assert engine.is_idle and not Drain(engine, shop.store).is_over()
     assert Drain(engine, shop.store, horizon=5.0).is_over()
 
@@ -96,7 +96,7 @@ def test_a_failed_attempt_is_tried_again_after_its_delay_and_every_error_is_kept
             raise ConnectionError(f"no line, try {ctx.attempt}")
         return "through"
 
-    job = shaky.enqueue(correlation_id="order-7")
+    job = shaky.options(correlation_id="order-7").enqueue()
     shop.drained(shop.serve())
     done = shop.job(job)
     assert tries == [1, 2, 3] and done.state is State.COMPLETED and done.result == "through"
@@ -338,6 +338,6 @@ def test_priorities_are_served_high_to_low(shop: Shop) -> None:
         order.append(n)
 
     for n in (1, 5, 9, 0, 7):
-        note.enqueue(n=n, priority=n)
+        note.options(priority=n).enqueue(n=n)
     shop.drained(shop.serve())
     assert order == [9, 7, 5, 1, 0]

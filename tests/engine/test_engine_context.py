@@ -81,7 +81,7 @@ def test_a_result_that_a_transaction_cannot_store_fails_the_job_at_once(shop: Sh
     @pipe.phase("two")
     def two() -> None: ...
 
-    job = {"plain": plain, "async": coloured, "phase": pipe}[colour].enqueue()  # type: ignore[attr-defined]
+    job = {"plain": plain, "async": coloured, "phase": pipe}[colour].enqueue()
     shop.drained(shop.serve())
     done = shop.job(job)
     assert done.state is State.FAILED and done.attempt == 1 and done.error is not None
@@ -143,7 +143,7 @@ def test_in_a_coroutine_the_context_does_not_block_the_event_loop(shop: Shop) ->
     async def other() -> None: ...
 
     neighbour.enqueue()
-    job = pipe.enqueue(correlation_id="c-1")
+    job = pipe.options(correlation_id="c-1").enqueue()
     shop.drained(shop.serve())
     assert blocked == [] and shop.job(job).result == {
         "resumed": [None, {"page": 1}],

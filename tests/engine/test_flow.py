@@ -11,8 +11,9 @@ from datetime import timedelta
 import pytest
 
 from tests.engine.shop import Shop
-from windlass import Debounce, Fail, fixed, per_second
+from windlass import Debounce, Fail, per_second
 from windlass.model import State
+from windlass.retry import fixed
 
 pytestmark = pytest.mark.timing
 
@@ -102,7 +103,7 @@ def test_a_debounced_job_runs_once_with_what_came_last(shop: Shop) -> None:
 
     engine = shop.serve()
     for page in range(5):
-        index.enqueue(page, debounce=Debounce("site", wait=2.0))
+        index.options(debounce=Debounce("site", wait=2.0)).enqueue(page)
     shop.drained(engine)
     assert seen == [4]
 
@@ -116,7 +117,7 @@ def test_a_limit_that_the_code_no_longer_has_is_lifted(shop: Shop) -> None:
 
     slow.enqueue_many([{"n": n} for n in range(5)])
     shop.store.limits.let_in()
-    phase = shop.app.registry.phase("slow")
+    phase = shop.app.parts.registry.phase("slow")
     assert phase is not None and phase.flow is not None and phase.flow.limit == 1
     later = Shop(shop.app.url)
 
@@ -147,6 +148,26 @@ def test_a_pause_that_ends_by_itself_ends_on_time(shop: Shop) -> None:
     shop.serve(scan=60, scan_unheard=60)
     shop.until(lambda: began)
     assert 1.0 <= began[0] - paused_at < 50
+
+
+def test_a_pause_that_begins_and_ends_between_two_reads_of_the_agenda_ends_on_time(shop: Shop) -> None:
+    """The engine scans the queue while the phase is paused, and reads its agenda only when the pause is over."""
+    began: list[float] = []
+
+    @shop.app.job
+    def wait_for_it() -> None:
+        began.append(time.monotonic())
+
+    @shop.app.job
+    def idle() -> None: ...
+
+    engine = shop.serve(scan=60, scan_unheard=60, recovery=3.0)
+    shop.drained(engine)
+    shop.store.phases.pause("wait_for_it", "maintenance", lasts=timedelta(seconds=0.5))
+    paused_at = time.monotonic()
+    wait_for_it.enqueue()
+    shop.until(lambda: began)
+    assert began[0] - paused_at < 50
 
 
 def test_a_paused_phase_is_served_when_it_is_resumed(shop: Shop) -> None:

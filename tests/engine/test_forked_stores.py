@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import faulthandler
 import os
-import signal
 import sqlite3
 import sys
 import threading
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import psycopg
 import pytest
 
+from tests.engine.forked import Child
 from tests.engine.shop import Shop
 from tests.waiting import PATIENCE
 from windlass import forking
@@ -24,34 +22,6 @@ from windlass.errors import StoreError
 from windlass.model import NewJob, State
 
 pytestmark = [pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning"), pytest.mark.timing]
-
-
-class Child:
-    """A forked child that does something: ``code`` is 0, or 1 (its traceback is shown), or the signal that ended it because it hung (what
-    its threads did is shown)."""
-
-    def __init__(self, work: Callable[[], object]) -> None:
-        self._pid = os.fork()
-        if self._pid:
-            return
-        code = 1
-        try:
-            faulthandler.unregister(signal.SIGALRM)  # the parent's, where the parent is such a child itself
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            # Shows what the threads do; then the signal ends the child.
-            faulthandler.register(signal.SIGALRM, chain=True)
-            signal.alarm(int(PATIENCE))
-            work()
-            code = 0
-        except BaseException:  # noqa: BLE001  shown
-            traceback.print_exc()
-        finally:
-            sys.stderr.flush()
-            os._exit(code)
-
-    @property
-    def code(self) -> int:
-        return os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
 
 
 @contextmanager
@@ -117,7 +87,7 @@ def test_a_fork_while_another_thread_leads(shop: Shop) -> None:
     with busy(shop) as release:
         leader = threading.Thread(target=lambda: made.append(work.enqueue().id), daemon=True)
         leader.start()
-        shop.until(lambda: shop.app.submitter._leader and not shop.app.submitter._waiting)
+        shop.until(lambda: shop.app.parts.submitter._leader and not shop.app.parts.submitter._waiting)
         shop.until(lambda: shop.store.db.dialect != "sqlite" or _is_taken(shop))
         one = Child(child)
         release()
@@ -317,7 +287,7 @@ def test_what_was_made_before_a_fork_runs_jobs_after_it(shop: Shop) -> None:
         return 1
 
     asked, queued = work.enqueue(), work.enqueue()
-    requests = OneJobRunner(shop.store, shop.app.registry, settings=shop.app.settings)
+    requests = OneJobRunner(shop.store, shop.app.parts.registry, settings=shop.app.settings)
     engine = shop.app.worker()
 
     def run() -> None:

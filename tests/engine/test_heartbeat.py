@@ -14,7 +14,7 @@ from windlass.engine.heartbeat import Heartbeat
 from windlass.engine.stats import Stats
 from windlass.errors import StoreUnreachableError
 from windlass.settings import Settings
-from windlass.store.jobs.holder import Beat, CancelRequest
+from windlass.store.jobs.holder_results import Beat, CancelRequest
 
 pytestmark = pytest.mark.timing
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.waiting import eventually
+from tests.engine.shop import Shop
+from tests.waiting import PATIENCE, eventually
 from windlass.engine.listener import Listening
 from windlass.engine.stats import Stats
 from windlass.store.database import RECONNECTED
@@ -30,6 +31,9 @@ class Line:
             return [self._hints.pop(0)]
         self._silence.wait(timeout)
         return ()
+
+    def interrupt(self) -> None:
+        self._silence.set()
 
     def close(self) -> None: ...
 
@@ -68,8 +72,16 @@ def test_after_a_reconnect_it_is_asked_what_is_due_as_well_as_what_is_queued() -
     stepper: Any = Stepper()
     nothing: Any = None
     duties: Any = Duties()
-    listening = Listening(instance, Stats(), stepper, nothing, duties)
+    listening = Listening(instance, Stats(), stepper, nothing, duties, nothing)
     listening.start()
     eventually(lambda: len(duties.asked) == 2)
     listening.stop()
     assert sorted(duties.asked) == ["agenda", "everything"]
+
+
+def test_a_stop_does_not_wait_for_the_listener(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("windlass.engine.listener.LISTEN_FOR", 10 * PATIENCE)
+    engine = shop.serve(lease=30 * PATIENCE, heartbeat=10 * PATIENCE)
+    shop.until(lambda: engine._listening._listener)
+    engine.stop(grace=0)
+    assert not engine._listening._thread.is_alive()

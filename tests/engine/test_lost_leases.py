@@ -52,7 +52,7 @@ def test_an_instance_that_was_declared_dead_stops_its_jobs_and_begins_anew(shop:
 
     @shop.app.job
     async def hold(ctx: Context) -> str:
-        ids.append(ctx.lease.token)
+        ids.append(ctx._lease.token)
         if len(ids) == 1:
             begun.set()
             try:

@@ -290,7 +290,7 @@ def test_a_step_that_fails_for_an_unknown_reason_is_not_tried_at_full_speed(shop
     engine = shop.serve()
     calls: list[float] = []
 
-    def step(outcomes: Any = (), want: Any = None) -> Any:
+    def step(outcomes: Any = (), *wants: Any) -> Any:
         calls.append(time.monotonic())
         raise OverflowError("nobody expected this")
 
@@ -309,10 +309,10 @@ def test_a_stopped_engine_has_no_thread_that_tries_for_ever(shop: Shop, caplog: 
     @shop.app.job
     def work() -> None: ...
 
-    def step(outcomes: Any = (), want: Any = None) -> Any:
+    def step(outcomes: Any = (), *wants: Any) -> Any:
         if outcomes:
             raise OverflowError("nobody expected this")
-        return real(outcomes, want)
+        return real(outcomes, *wants)
 
     engine = shop.serve()
     real = engine.holder.step
@@ -337,11 +337,11 @@ def test_an_end_that_cannot_be_written_for_an_unknown_reason_is_written_later(
     real = engine.holder.step
     refused: list[int] = []
 
-    def step(outcomes: Any = (), want: Any = None) -> Any:
+    def step(outcomes: Any = (), *wants: Any) -> Any:
         if outcomes and len(refused) < 6:
             refused.append(len(outcomes))
             raise OverflowError("nobody expected this")
-        return real(outcomes, want)
+        return real(outcomes, *wants)
 
     caplog.set_level(logging.CRITICAL)
     engine.holder.step = step  # type: ignore[method-assign]

@@ -46,7 +46,7 @@ def no_notes(shop: Shop) -> bool:
 
 INSIDE: dict[str, Callable[[Any, Context], Awaitable[Any]]] = {
     "enqueue_async": lambda note, ctx: note.enqueue_async(),
-    "enqueue_async with a key": lambda note, ctx: note.enqueue_async(key="one"),
+    "enqueue_async with a key": lambda note, ctx: note.options(key="one").enqueue_async(),
     "enqueue_many_async": lambda note, ctx: note.enqueue_many_async([{}, {}]),
     "in a task": lambda note, ctx: asyncio.gather(note.enqueue_async()),
     "in a thread": lambda note, ctx: asyncio.to_thread(note.enqueue),
@@ -150,7 +150,7 @@ def test_a_thread_whose_enqueue_others_write_is_refused_as_well(lite: Shop) -> N
         with ctx.transaction(ends=False):
             other = threading.Thread(target=note.enqueue)
             other.start()
-            submitter = lite.app.submitter
+            submitter = lite.app.parts.submitter
             lite.until(lambda: submitter._leader and not submitter._waiting)
             waiting.set()
             try:
@@ -166,7 +166,7 @@ def test_a_thread_whose_enqueue_others_write_is_refused_as_well(lite: Shop) -> N
 
 BESIDE: dict[str, Callable[[Any, Context], Any]] = {
     "enqueue": lambda note, ctx: note.enqueue(),
-    "enqueue with a key": lambda note, ctx: note.enqueue(key="one"),
+    "enqueue with a key": lambda note, ctx: note.options(key="one").enqueue(),
     "enqueue_many": lambda note, ctx: note.enqueue_many([{}, {}]),
     "ctx.checkpoint": lambda note, ctx: ctx.checkpoint(1, done=1),
     "ctx.put_output": lambda note, ctx: ctx.put_output("name", 1),
@@ -226,7 +226,7 @@ def test_async_calls_beside_a_transaction_wait_for_it(lite: Shop) -> None:
         await opened.wait()
         asked.set()
         await asyncio.gather(
-            note.enqueue_async(), note.enqueue_async(key="one"), ctx.checkpoint_async(done=1)
+            note.enqueue_async(), note.options(key="one").enqueue_async(), ctx.checkpoint_async(done=1)
         )
         async with ctx.transaction() as tx:
             await tx.execute("INSERT INTO t VALUES (1)")
@@ -333,7 +333,7 @@ def test_a_job_of_one_attempt_that_is_self_stopped_is_not_run_twice(shop: Shop) 
     mend()
     ended = shop.until(lambda: shop.job(job).state.is_final and shop.job(job))
     assert ended.state is State.FAILED and attempts == [1] and ended.error is not None
-    assert ended.error["code"] == "self_stopped" and "app.store.jobs.retry(id)" in ended.error["message"]
+    assert ended.error["code"] == "self_stopped" and "app.handle(id).retry()" in ended.error["message"]
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ from windlass.handlers.context import Context
 from windlass.model import Counts, NewJob, State
 from windlass.model.rate import per_second
 from windlass.model.retry import fixed
+from windlass.store.jobs.holder import Holder
 
 pytestmark = [pytest.mark.one_database, pytest.mark.timing]
 
@@ -35,6 +36,36 @@ class StandsStill:
         if (now := self._number()) != self._last:
             self._last, self._since = now, time.monotonic()
         return time.monotonic() - self._since >= 0.5
+
+
+def test_the_step_that_records_a_phase_claims_the_job_for_the_next(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one commit: no notification, and no step in between."""
+    pipe = shop.app.pipeline("pipe")
+    for label in "abc":
+        pipe.phase(label)(_returns_one)
+    steps: list[tuple[list[str], list[str]]] = []
+    real = Holder.step
+
+    def step(holder: Holder, outcomes: Any = (), *wants: Any) -> Any:
+        done = real(holder, outcomes, *wants)
+        steps.append(([type(item).__name__ for item in outcomes], [lease.phase for lease in done.claimed]))
+        return done
+
+    monkeypatch.setattr(Holder, "step", step)
+    shop.serve(scan=600.0)
+    job = pipe.enqueue()
+    # The end is in the database before the call that wrote it returns to the list.
+    shop.until(lambda: any(outcomes == ["Completed"] for outcomes, _ in steps))
+    assert shop.job(job).state is State.COMPLETED
+    assert [one for one in steps if any(one)] == [
+        ([], ["pipe:a"]), (["Advanced"], ["pipe:b"]), (["Advanced"], ["pipe:c"]), (["Completed"], []),
+    ]  # fmt: skip
+
+
+async def _returns_one() -> int:
+    return 1
 
 
 class Site(BaseModel):
@@ -278,12 +309,13 @@ def test_mistakes_in_a_definition_are_named(shop: Shop) -> None:
 @pytest.mark.parametrize("after", [7, "01900000-0000-7000-8000-000000000000"])
 def test_what_cannot_be_waited_for_is_named(shop: Shop, after: Any) -> None:
     job = shop.app.job(name="job")(lambda: None)
-    for wrong in (after, job.enqueue()):
+    mistakes: list[Any] = [after, job.enqueue()]
+    for wrong in mistakes:
         with pytest.raises(ConfigError, match="a list of jobs"):
-            job.enqueue(after=wrong)
+            job.options(after=wrong).enqueue()
     for seconds in (math.nan, math.inf, 1e15):
         with pytest.raises(ConfigError, match="delay"):
-            job.enqueue(delay=seconds)
+            job.options(delay=seconds).enqueue()
     assert shop.store.phases.counts()["job"].queued == 1
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from tests.engine.asking import OTHER, SMALL, USER, asked, code
 from tests.engine.shop import Shop
+from windlass import injected
 from windlass.app.app import App
 from windlass.errors import ConfigError, NoPrincipalError, NotAllowedError
 from windlass.handlers.context import Context
@@ -31,15 +32,15 @@ def test_handlers_of_every_colour_see_who_asked(shop: Shop) -> None:
         return [principal.subject, principal.tenant, *principal.allowed_values("county")]
 
     @shop.app.job
-    def by_type(n: int, principal: Principal) -> str:
+    def by_type(n: int, principal: Principal = injected()) -> str:
         return f"{n} {principal.subject}"
 
     @shop.app.job
-    async def by_type_async(principal: Principal, ctx: Context) -> bool:
+    async def by_type_async(ctx: Context, principal: Principal = injected()) -> bool:
         return principal == ctx.principal == USER
 
     @shop.app.job
-    def if_any(principal: Principal | None) -> str:
+    def if_any(principal: Principal | None = injected()) -> str:
         return "nobody" if principal is None else principal.subject
 
     @shop.app.job
@@ -47,10 +48,10 @@ def test_handlers_of_every_colour_see_who_asked(shop: Shop) -> None:
         return ctx.principal is None
 
     jobs = [
-        by_context.enqueue(principal=USER),
-        by_type.enqueue(7, principal=USER),
-        by_type_async.enqueue(principal=USER),
-        if_any.enqueue(principal=USER),
+        by_context.options(principal=USER).enqueue(),
+        by_type.options(principal=USER).enqueue(7),
+        by_type_async.options(principal=USER).enqueue(),
+        if_any.options(principal=USER).enqueue(),
         if_any.enqueue(),
         unasked.enqueue(),
     ]
@@ -71,10 +72,14 @@ def test_a_missing_role_ends_the_job_without_another_attempt(shop: Shop) -> None
         return ctx.require("read").subject
 
     @shop.app.job
-    async def strict(principal: Principal) -> None:
+    async def strict(principal: Principal = injected()) -> None:
         principal.require("admin")
 
-    good, bad, free = guarded.enqueue(principal=USER), strict.enqueue(principal=USER), guarded.enqueue()
+    good, bad, free = (
+        guarded.options(principal=USER).enqueue(),
+        strict.options(principal=USER).enqueue(),
+        guarded.enqueue(),
+    )
     shop.drained(shop.serve())
     assert shop.job(good).result == "u-7"
     assert (code(shop.job(bad)), shop.job(bad).attempt) == ("not_allowed", 1)
@@ -84,15 +89,15 @@ def test_a_missing_role_ends_the_job_without_another_attempt(shop: Shop) -> None
 
 def test_a_handler_that_needs_a_principal_is_not_enqueued_without_one(box: Sandbox) -> None:
     @box.app.job
-    def needs(principal: Principal) -> None: ...
+    def needs(principal: Principal = injected()) -> None: ...
 
     @box.app.job
     def free() -> None: ...
 
     with pytest.raises(NoPrincipalError, match="a job of kind needs has no principal"):
         needs.enqueue()
-    parent = free.enqueue(principal=USER)
-    child = needs.enqueue(after=[parent])  # it may have one from its parent
+    parent = free.options(principal=USER).enqueue()
+    child = needs.options(after=[parent]).enqueue()  # it may have one from its parent
     orphan = box.store.enqueue([NewJob(kind="needs")])[0]
     box.drain()
     assert box.store.jobs.get(child.id).state is State.COMPLETED
@@ -127,11 +132,11 @@ def test_a_block_says_once_who_asks_for_all_that_it_enqueues(shop: Shop) -> None
         assert user is USER
         inside = [
             work.enqueue(),
-            *work.enqueue_many([{}, {"n": 1, "principal": OTHER}]),
+            *work.enqueue_many([work.request(), work.options(principal=OTHER).request(n=1)]),
             pipe.enqueue(),
             shop.app.enqueue("work"),
         ]
-        explicit = work.with_options(principal=OTHER).enqueue()
+        explicit = work.options(principal=OTHER).enqueue()
         with shop.app.as_principal(OTHER):
             nested = work.enqueue()
         again = work.enqueue()
@@ -197,12 +202,12 @@ def test_what_a_job_enqueues_has_its_principal_and_never_more(shop: Shop) -> Non
     def parent(ctx: Context) -> None:
         principal = ctx.require()
         ctx.enqueue(NewJob(kind="leaf", correlation_id="context"))
-        leaf.enqueue(correlation_id="kind")
+        leaf.options(correlation_id="kind").enqueue()
         ctx.enqueue(
             NewJob(kind="leaf", correlation_id="narrowed", principal=principal.narrowed(roles=["read"]))
         )
         with shop.app.as_principal(principal.narrowed(roles=[])):
-            leaf.enqueue(correlation_id="block")
+            leaf.options(correlation_id="block").enqueue()
         more = [
             ("another", OTHER),
             ("a role", Principal("u-7", tenant="acme", roles={"read", "write", "admin"})),
@@ -213,7 +218,7 @@ def test_what_a_job_enqueues_has_its_principal_and_never_more(shop: Shop) -> Non
         for name, wanted in more:
             attempts: list[Any] = [
                 lambda wanted=wanted: ctx.enqueue(NewJob(kind="leaf", principal=wanted)),
-                lambda wanted=wanted: leaf.enqueue(principal=wanted),
+                lambda wanted=wanted: leaf.options(principal=wanted).enqueue(),
                 lambda wanted=wanted: shop.app.as_principal(wanted).__enter__(),
             ]
             for attempt in attempts:
@@ -223,7 +228,7 @@ def test_what_a_job_enqueues_has_its_principal_and_never_more(shop: Shop) -> Non
                     tried[name] = tried.get(name, "") + error.code[:3]
         with ctx.transaction() as tx:
             tx.enqueue(NewJob(kind="leaf", correlation_id="transaction"))
-            leaf.enqueue_in(tx, correlation_id="kind in transaction")
+            leaf.options(correlation_id="kind in transaction").enqueue_in(tx)
             try:
                 tx.enqueue(NewJob(kind="leaf", principal=OTHER))
             except NotAllowedError:
@@ -232,13 +237,13 @@ def test_what_a_job_enqueues_has_its_principal_and_never_more(shop: Shop) -> Non
     @shop.app.job
     async def parent_async(ctx: Context) -> None:
         await ctx.enqueue_async(NewJob(kind="leaf", correlation_id="async context"))
-        await leaf.enqueue_async(correlation_id="async kind")
-        await asyncio.to_thread(leaf.enqueue, correlation_id="async thread")
+        await leaf.options(correlation_id="async kind").enqueue_async()
+        await asyncio.to_thread(leaf.options(correlation_id="async thread").enqueue)
         async with ctx.transaction() as tx:
-            await leaf.enqueue_in_async(tx, correlation_id="async transaction")
+            await leaf.options(correlation_id="async transaction").enqueue_in_async(tx)
 
     for kind in (parent, parent_async):
-        kind.enqueue(principal=USER)
+        kind.options(principal=USER).enqueue()
     shop.drained(shop.serve())
     leaves = shop.store.jobs.list(JobFilter(kind="leaf")).jobs
     found = {job.correlation_id: asked(shop, job) for job in leaves}
@@ -253,9 +258,9 @@ def test_what_a_job_enqueues_has_its_principal_and_never_more(shop: Shop) -> Non
 def test_escalating_ends_the_job(box: Sandbox) -> None:
     @box.app.job
     def greedy() -> None:
-        greedy.enqueue(principal=Principal("root"))
+        greedy.options(principal=Principal("root")).enqueue()
 
-    job = greedy.enqueue(principal=USER)
+    job = greedy.options(principal=USER).enqueue()
     box.drain(advance=True)
     ended = box.store.jobs.get(job.id)
     assert (code(ended), ended.attempt) == ("not_allowed", 1) and len(box.jobs("greedy")) == 1
@@ -267,7 +272,7 @@ def test_only_a_service_that_may_act_for_others_enqueues_for_anybody(box: Sandbo
 
     @box.app.job
     def dispatcher() -> None:
-        leaf.enqueue(principal=USER)
+        leaf.options(principal=USER).enqueue()
         with box.app.as_principal(OTHER):
             leaf.enqueue()
 
@@ -276,7 +281,7 @@ def test_only_a_service_that_may_act_for_others_enqueues_for_anybody(box: Sandbo
         (Principal.service("nightly", roles={"read"}), "not_allowed"),
         (Principal("u-9", roles={ACT_FOR_OTHERS}), "not_allowed"),
     ):
-        job = dispatcher.enqueue(principal=principal)
+        job = dispatcher.options(principal=principal).enqueue()
         box.drain()
         ended = box.store.jobs.get(job.id)
         assert (code(ended) if ended.error else None) == wanted
@@ -292,7 +297,7 @@ def test_a_job_that_nobody_asked_for_may_enqueue_for_anybody(box: Sandbox) -> No
     @box.app.job
     def dispatcher(ctx: Context) -> None:
         for principal in (USER, OTHER):
-            leaf.enqueue(principal=principal)
+            leaf.options(principal=principal).enqueue()
         leaf.enqueue()
 
     dispatcher.enqueue()

@@ -11,6 +11,7 @@ import pytest
 
 from tests.engine.asking import OTHER, USER, code
 from tests.engine.shop import Shop
+from windlass import injected
 from windlass.app.app import App
 from windlass.errors import ConfigError
 from windlass.handlers.context import Context
@@ -86,16 +87,16 @@ class Company:
         person = Principal("u-7", tenant="acme", roles={"read", "write"}, expires_at=until)
         match moment:
             case "queued":
-                job = self.kinds["plain"].enqueue(principal=person)
+                job = self.kinds["plain"].options(principal=person).enqueue()
                 self.happen()
             case "retry":
-                job = self.kinds["tried"].enqueue(principal=person)
+                job = self.kinds["tried"].options(principal=person).enqueue()
                 self.box.drain()
                 self.happen()
             case "phase 2":
-                job = self.kinds["pipe"].enqueue(principal=person)
+                job = self.kinds["pipe"].options(principal=person).enqueue()
             case "child":
-                self.kinds["parent"].enqueue(principal=person)
+                self.kinds["parent"].options(principal=person).enqueue()
                 self.box.drain()
                 job = next(found for found in self.box.jobs("plain") if found.correlation_id == "child")
             case "cron":
@@ -153,7 +154,7 @@ def test_a_check_is_made_at_every_attempt_and_phase_and_may_renew(box: Sandbox) 
         seen.append(principal)
         return Principal("u-7", tenant="acme", roles={"write", "admin"}, expires_at=box.clock.now() + LATE)
 
-    box.app.authority.check_with(renewing)
+    box.app.parts.authority.check_with(renewing)
     for moment in ("queued", "retry", "phase 2", "child"):
         assert company.outcome("expired", moment) == "ran"
     assert len(seen) == 1 + 2 + 2 + 1 and all(one.has("read") for one in seen), "asked with what was captured"
@@ -184,15 +185,15 @@ def test_a_check_gets_the_context_and_gives_back_at_most_what_was_captured(
     if is_async_handler:
 
         @box.app.job(name="work", principal_expiry="recheck")
-        async def work(principal: Principal) -> list[Any]:
+        async def work(principal: Principal = injected()) -> list[Any]:
             return show(principal)
     else:
 
         @box.app.job(name="work", principal_expiry="recheck")
-        def work(principal: Principal) -> list[Any]:
+        def work(principal: Principal = injected()) -> list[Any]:
             return show(principal)
 
-    job = work.enqueue(principal=USER)
+    job = work.options(principal=USER).enqueue()
     box.drain()
     assert box.store.jobs.get(job.id).result == [["write"], ["Tartu"]] and asked_about == ["work u-7"]
 
@@ -216,7 +217,7 @@ def test_a_check_that_says_nothing_sensible_is_a_no(box: Sandbox, answer: Any, w
     @box.app.job(principal_expiry="recheck")
     def work() -> None: ...
 
-    job = work.enqueue(principal=USER)
+    job = work.options(principal=USER).enqueue()
     box.drain(advance=True)
     ended = box.store.jobs.get(job.id)
     assert ended.attempt == 1 and wanted in str(ended.error) and code(ended).startswith("principal_")
@@ -236,7 +237,7 @@ def test_a_check_that_cannot_be_made_may_ask_for_another_attempt(box: Sandbox) -
     def work() -> str:
         return "ran"
 
-    job = work.enqueue(principal=USER)
+    job = work.options(principal=USER).enqueue()
     box.drain(advance=True)
     ended = box.store.jobs.get(job.id)
     assert (ended.result, ended.attempt) == ("ran", 2)
@@ -286,7 +287,7 @@ def test_long_work_may_have_itself_checked_in_the_middle(box: Sandbox) -> None:
                 ctx.recheck()
                 passed.append(chunk.number)
 
-    job = plain.enqueue(principal=USER)
+    job = plain.options(principal=USER).enqueue()
     box.drain(advance=True)
     ended = box.store.jobs.get(job.id)
     assert code(ended) == "principal_denied" and len(passed) == 2 and ended.attempt == 1
@@ -305,7 +306,7 @@ def test_rechecks_on_the_engine_block_no_loop(shop: Shop) -> None:
         assert await ctx.recheck_async() == USER
         return threading.current_thread().name
 
-    job = work.enqueue(principal=USER)
+    job = work.options(principal=USER).enqueue()
     shop.drained(shop.serve())
     assert shop.job(job).result == "windlass-loop" and len(seen) == 2 and "windlass-loop" not in seen
 
@@ -320,7 +321,9 @@ def test_requests_run_under_the_same_rules(tmp_path: Any, app: App) -> None:
     with build({"database.url": f"sqlite:///{tmp_path / 'x.db'}"}, app=app) as parts:
         past = datetime.now(UTC) - timedelta(seconds=1)
         good, bad = (
-            parts.enqueue("work", principal=Principal("u", roles={"read"}, expires_at=until))
+            parts.app.kind("work")
+            .options(principal=Principal("u", roles={"read"}, expires_at=until))
+            .enqueue()
             for until in (None, past)
         )
         assert parts.process_request(good.id).job.result == "u"

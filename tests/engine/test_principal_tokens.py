@@ -12,6 +12,7 @@ from tests.engine.asking import OTHER, USER, asked, code
 from tests.engine.principal_jobs import CANARY, KEY
 from tests.engine.principal_jobs import app as process_app
 from tests.engine.shop import QUICK, Shop
+from windlass import JobOptions
 from windlass.app.app import App
 from windlass.config import load
 from windlass.errors import ConfigError, PrincipalErasedError, SealError
@@ -32,7 +33,7 @@ def test_a_retry_by_hand_runs_for_whoever_asked_first(shop: Shop) -> None:
     def work(ctx: Context) -> None:
         runs.append(ctx.require().subject)
 
-    job = work.enqueue(principal=USER)
+    job = work.options(principal=USER).enqueue()
     engine = shop.serve()
     shop.drained(engine)
     with shop.app.as_principal(OTHER):
@@ -45,23 +46,23 @@ def test_principals_are_erased_by_upkeep(shop: Shop) -> None:
     @shop.app.job
     def work() -> None: ...
 
-    job = work.enqueue(principal=USER)
+    job = work.options(principal=USER).enqueue()
     engine = shop.serve(erase_principal_after=0.0)
     shop.until(lambda: asked(shop, job) is None and shop.job(job).state.is_final)
     with pytest.raises(PrincipalErasedError):
         shop.store.jobs.retry(job.id)
-    kept = work.enqueue(principal=USER, delay=3600)
+    kept = work.options(principal=USER, delay=3600).enqueue()
     shop.until(lambda: engine.is_idle)
     assert asked(shop, kept) == USER
 
 
-def test_erasure_can_be_switched_off_and_is_a_setting(app: App) -> None:
+def test_erasure_is_a_setting(app: App) -> None:
     assert load({"worker.erase_principal_after": 60}, environ={}).settings.erase_principal_after == 60.0
     assert (
         load({}, environ={"WINDLASS_WORKER_ERASE_PRINCIPAL_AFTER": "none"}).settings.erase_principal_after
         is None
     )
-    assert load({}, environ={}).settings.erase_principal_after == 86_400.0
+    assert load({}, environ={}).settings.erase_principal_after is None
     with pytest.raises(ConfigError, match="erase_principal_after"):
         load({"worker.erase_principal_after": -1}, environ={})
 
@@ -88,10 +89,10 @@ def test_a_token_is_kept_only_where_asked_for_and_opens_only_in_its_handler(keye
             seen[ctx.job_id] = error.code
 
     with keyed.app.as_principal(USER, token=CANARY):
-        kept, unasked = work.enqueue(keep_token=True), work.enqueue()
-        sticky = work.with_options(keep_token=True).enqueue()
-    given = work.enqueue(principal=USER, token=f"{CANARY}2", keep_token=True)
-    bare = work.enqueue(principal=USER)
+        kept, unasked = work.options(keep_token=True).enqueue(), work.enqueue()
+        sticky = work.options(keep_token=True).enqueue()
+    given = work.options(principal=USER, token=f"{CANARY}2", keep_token=True).enqueue()
+    bare = work.options(principal=USER).enqueue()
     keyed.drained(keyed.serve())
     assert [seen[job.id] for job in (kept, unasked, sticky, given, bare)] == [
         CANARY,
@@ -106,15 +107,16 @@ def test_keeping_a_token_needs_keys_a_principal_and_the_token(keyed: Shop, shop:
     @keyed.app.job
     def work() -> None: ...
 
-    for options, wanted in (
+    cases: list[tuple[JobOptions, str]] = [
         ({"keep_token": True}, "a principal and its token"),
         ({"keep_token": True, "principal": USER}, "a principal and its token"),
         ({"keep_token": True, "token": CANARY}, "a principal and its token"),
         ({"principal": USER, "token": CANARY}, "with keep_token=True only"),
         ({"principal": USER, "token": CANARY * 1000, "keep_token": True}, "16,384 bytes"),
-    ):
+    ]
+    for options, wanted in cases:
         with pytest.raises(ConfigError, match=wanted) as caught:
-            work.enqueue(**options)
+            work.options(**options).enqueue()
         assert CANARY not in str(caught.value)
     without = App(keyed.app.url, store=keyed.store)
 
@@ -122,7 +124,7 @@ def test_keeping_a_token_needs_keys_a_principal_and_the_token(keyed: Shop, shop:
     def same() -> None: ...
 
     with pytest.raises(ConfigError, match=r"set principal\.keys"):
-        same.enqueue(principal=USER, token=CANARY, keep_token=True)
+        same.options(principal=USER, token=CANARY, keep_token=True).enqueue()
     assert keyed.store.phases.counts() == {}
 
 
@@ -134,7 +136,7 @@ def test_a_sealed_token_of_another_job_or_a_lost_key_fails_closed(keyed: Shop) -
         return len(ctx.token())
 
     with keyed.app.as_principal(USER, token=CANARY):
-        swapped = [work.enqueue(keep_token=True, delay=3600) for _ in range(2)]
+        swapped = [work.options(keep_token=True, delay=3600).enqueue() for _ in range(2)]
     old = TokenKeys({"old": bytes(32)})
     lost_id = "01890a5d-ac96-774b-bcce-b302099a8057"
     keyed.store.enqueue(
@@ -169,7 +171,7 @@ def test_a_rotated_key_still_opens(keyed: Shop) -> None:
         return len(ctx.token())
 
     with keyed.app.as_principal(USER, token=CANARY):
-        before = work.enqueue(keep_token=True)
+        before = work.options(keep_token=True).enqueue()
     keyed.app = App(
         keyed.app.url,
         config={"principal.keys": f"new:{TokenKeys.new()},k:{KEY}"},
@@ -182,7 +184,7 @@ def test_a_rotated_key_still_opens(keyed: Shop) -> None:
         return len(ctx.token())
 
     with keyed.app.as_principal(USER, token=CANARY):
-        after = same.enqueue(keep_token=True)
+        after = same.options(keep_token=True).enqueue()
     keys = [keyed.store.principals.get(job.id) for job in (before, after)]
     assert [found.sealed.key_id for found in keys if found and found.sealed] == ["k", "new"]
     keyed.drained(keyed.serve())
@@ -201,8 +203,10 @@ def _once() -> Any:
 @pytest.fixture
 def processes(shop: Shop) -> Shop:
     """The app whose handlers run in processes, on the shop's database."""
-    shop.app = process_app.bound(
-        config=load({"database.url": shop.app.url, "principal.keys": f"k:{KEY}"}), store=shop.store
+    shop.app = App.of(
+        process_app.parts.bound(
+            config=load({"database.url": shop.app.url, "principal.keys": f"k:{KEY}"}), store=shop.store
+        )
     )
     return shop
 
@@ -216,7 +220,7 @@ def test_handlers_in_processes_have_the_same_rights_and_checks(processes: Shop) 
         "revoked_in_process": Principal("u-7", roles={"revoked"}),
         "parent_in_process": USER,
     }
-    jobs = {kind: processes.app.enqueue(kind, principal=who) for kind, who in people.items()}
+    jobs = {kind: processes.app.kind(kind).options(principal=who).enqueue() for kind, who in people.items()}
     processes.drained(processes.serve(processors=dict.fromkeys(people, 1)))
     ended = {kind: processes.job(job) for kind, job in jobs.items()}
     assert ended["seen_in_process"].result == ["u-7", "read", "write", "Harju", "Tartu"]
@@ -231,7 +235,7 @@ def test_handlers_in_processes_have_the_same_rights_and_checks(processes: Shop) 
 @pytest.mark.parametrize("how", ["raise", "return", "die", "use"])
 def test_a_token_in_a_process_is_hidden_from_all_that_is_recorded(processes: Shop, how: str) -> None:
     with processes.app.as_principal(USER, token=CANARY):
-        job = processes.app.enqueue("token_in_process", how=how, keep_token=True, max_attempts=1)
+        job = processes.app.kind("token_in_process").options(keep_token=True, max_attempts=1).enqueue(how=how)
     processes.drained(processes.serve(crash_cap=1))
     ended = processes.job(job)
     told = f"{ended} {processes.store.jobs.attempts(job.id)} {processes.store.jobs.timeline(job.id)}"

@@ -90,8 +90,8 @@ def test_a_job_whose_output_is_not_there_runs_again(shop: Shop, probe: Callable[
     ran: list[tuple[int, int, bool]] = []
 
     @shop.app.job(probe=probe)
-    def square(n: int, ctx: Context) -> int:
-        ran.append((ctx.attempt, ctx.lease.crashes, ctx.lease.is_suspect))
+    def square(ctx: Context, n: int) -> int:
+        ran.append((ctx.attempt, ctx._lease.crashes, ctx._lease.is_suspect))
         return n * n
 
     job = square.enqueue(n=3)
@@ -109,8 +109,8 @@ def test_a_job_that_was_only_claimed_loses_nothing_when_its_probe_says_no(shop: 
     ran: list[tuple[int, int, bool]] = []
 
     @shop.app.job(probe=colours(None)[0], retry=fixed(1))
-    def square(n: int, ctx: Context) -> int:
-        ran.append((ctx.attempt, ctx.lease.crashes, ctx.lease.is_suspect))
+    def square(ctx: Context, n: int) -> int:
+        ran.append((ctx.attempt, ctx._lease.crashes, ctx._lease.is_suspect))
         return n * n
 
     job = square.enqueue(n=3)

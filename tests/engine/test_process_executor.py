@@ -30,7 +30,7 @@ from windlass.arguments import importable as address
 from windlass.engine.processes import children as children
 from windlass.engine.processes.child_process import Child
 from windlass.engine.processes.exceptions import RemoteError
-from windlass.engine.running_attempt import RunningAttempt
+from windlass.engine.running_attempt import RunningAttempt, Stop
 from windlass.handlers.registry import Phase, Registry
 from windlass.model import (
     Advanced,
@@ -95,7 +95,7 @@ def test_a_result_or_arguments_that_do_not_fit_fail_the_job(shared: ProcessBench
 def test_a_phase_that_is_not_the_last_advances_the_job(benches: Callable[..., ProcessBench]) -> None:
     bench = benches()
     first = bench.define(handlers.echo, kind="pipe", label="one")
-    bench.define(handlers.greet, kind="pipe", label="two", retry=fixed(9))
+    bench.define(handlers.echo_async, kind="pipe", label="two", retry=fixed(9))
     moved = bench.run(first, value=None)
     assert isinstance(moved, Advanced)
     assert (moved.phase, moved.output, moved.max_attempts) == ("pipe:two", "null", 9)
@@ -173,6 +173,48 @@ def test_where_a_policy_breaks_the_default_one_stands_in(benches: Callable[..., 
     assert (
         outcome.error.type == "TeapotError" and "ZeroDivisionError" in outcome.error.details["retry_policy"]
     )
+
+
+def test_exceptions_are_chosen_by_type_as_in_this_process(benches: Callable[..., ProcessBench]) -> None:
+    """Also an exception that cannot be made again here."""
+    bench = benches()
+    sealed, teapot = handlers.SealedError, handlers.TeapotError
+    for kind, chosen in (("itself", sealed), ("base", teapot)):
+        phase = bench.define(handlers.raise_sealed, kind=kind, retry=fixed(3, on=chosen))
+        assert retried(bench.run(phase)).error.type == "SealedError"
+    chosen_by: list[dict[str, Any]] = [
+        {"give_up_on": teapot},
+        {"on": OSError},
+        {"on": teapot, "give_up_on": sealed},
+    ]
+    for number, options in enumerate(chosen_by):
+        phase = bench.define(handlers.raise_sealed, kind=f"k{number}", retry=fixed(3, **options))
+        error = failed(bench.run(phase)).error
+        assert error.type == "SealedError" and error.traceback
+        assert (
+            error.details["retry"]
+            == "not retried: SealedError is "
+            + (
+                "a TeapotError, which is in give_up_on",
+                "not in on (OSError)",
+                "in give_up_on",
+            )[number]
+        )
+
+
+def test_a_context_knows_the_time_limit_of_its_phase(benches: Callable[..., ProcessBench]) -> None:
+    """The waits of a repeated call depend on it."""
+    bench = benches()
+    for number, limit in enumerate((123.5, None)):
+        assert bench.result(bench.define(handlers.time_limit, kind=f"k{number}", timeout=limit)) == limit
+
+
+def test_a_repeated_call_stops_with_its_job(benches: Callable[..., ProcessBench], tmp_path: Path) -> None:
+    bench = benches()
+    running = bench.start(handlers.call_in_vain, path=str(tmp_path / "called"))
+    wait_until((tmp_path / "called").exists)
+    bench.stop(running, Stop.CANCELLED)
+    assert isinstance(bench.outcome(running), Cancelled)
 
 
 def test_what_a_handler_raises_to_steer(benches: Callable[..., ProcessBench]) -> None:

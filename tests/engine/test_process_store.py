@@ -118,7 +118,7 @@ def test_a_result_that_a_transaction_cannot_store_fails_the_job_at_once(site: Si
 def test_a_transaction_moves_a_pipeline_on_as_the_instance_knows_it(site: Site) -> None:
     """The child has loaded a function; which phase follows is told by the instance."""
     first = site.bench.define(store_handlers.advance_in_transaction, kind="pipe", label="one")
-    site.bench.define(handlers.echo, kind="pipe", label="two")
+    site.bench.define(handlers.pid, kind="pipe", label="two")
     lease = site.claim(first)
     assert site.bench.outcome(site.bench.start(first, lease=lease)) is None
     (moved,) = site.holder.claim("pipe:two", 1)

@@ -54,7 +54,7 @@ def test_an_end_by_recovery_is_an_end_of_its_phase(
     def work() -> int:
         raise AssertionError("it is not run here")
 
-    job = work.enqueue(correlation_id="req-1")
+    job = work.options(correlation_id="req-1").enqueue()
     start = shop.store.now() - timedelta(minutes=1)
     dying = shop.store.join(lease=timedelta(seconds=0.3))
     (lease,) = dying.claim("work", 1)
@@ -82,7 +82,7 @@ def test_a_job_that_was_to_stop_when_its_instance_died_names_the_reason(shop: Sh
     def work() -> None:
         raise AssertionError("it is not run here")
 
-    job = work.enqueue(correlation_id="req-1")
+    job = work.options(correlation_id="req-1").enqueue()
     shop.store.join(lease=timedelta(seconds=0.3)).claim("work", 1)
     shop.store.jobs.cancel(job.id, "the order was withdrawn")
     with written() as lines:
@@ -104,7 +104,7 @@ def test_a_job_that_goes_back_to_its_queue_names_its_error(
     @shop.app.job
     def work() -> None: ...
 
-    job = work.enqueue(correlation_id="req-1")
+    job = work.options(correlation_id="req-1").enqueue()
     shop.store.join(lease=timedelta(seconds=0.3)).claim("work", 1, starting=starting)
     with written() as lines:
         engine = shop.serve(recovery=0.1)

@@ -149,7 +149,8 @@ def test_the_reason_of_a_cancel_is_in_its_line(shop: Shop, records: Any, colour:
     shop.store.jobs.cancel(job.id, reason="the customer left")
     shop.drained(engine)
     (record,) = records("job.cancelled")
-    assert record.getMessage() == "the customer left" == record.reason
+    assert record.reason == "the customer left"
+    assert record.getMessage() == f"{record.kind} {job.id}, attempt 1/3: the customer left"
 
 
 @pytest.mark.parametrize("style", ["console", "json"])

@@ -28,7 +28,7 @@ def test_steps_claim_no_more_than_there_is_room_for(shop: Shop) -> None:
         return n
 
     jobs = work.enqueue_many({"n": n} for n in range(3000))
-    engine = shop.serve(batch=50, capacity=100)
+    engine = shop.serve(page=50, capacity=100)
     shop.drained(engine)
     refused = {name: n for name, n in engine.stats.report().counts.items() if name[0] == "refused"}
     assert not refused, "each refusal is a job claimed in vain"
@@ -44,7 +44,7 @@ def test_what_was_claimed_is_served_although_counting_failed(
     async def work(n: int) -> int:
         return n
 
-    engine = shop.serve(batch=5)
+    engine = shop.serve(page=5)
     real = engine._recorder.recorded
     broken: list[int] = []
 
@@ -182,8 +182,8 @@ def test_a_claim_that_was_made_but_not_heard_of_is_made_again_soon(
     real = Holder.step
     lost: list[Any] = []
 
-    def step(holder: Holder, outcomes: Any = (), want: Any = None) -> Any:
-        done = real(holder, outcomes, want)
+    def step(holder: Holder, outcomes: Any = (), *wants: Any) -> Any:
+        done = real(holder, outcomes, *wants)
         if done.claimed and not lost:
             lost.extend(done.claimed)
             holder._give_up(done.claimed)

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -24,7 +24,8 @@ from windlass.errors import (
     StoreReadOnlyError,
     StoreUnreachableError,
 )
-from windlass.model import Enqueued, State
+from windlass.model import State
+from windlass.submit.handle import JobHandle
 
 pytestmark = pytest.mark.timing
 
@@ -34,12 +35,12 @@ def break_step(engine: Any, raise_for: Any) -> list[int]:
     holder = engine.holder
     real, calls = holder.step, []
 
-    def step(outcomes: Any = (), want: Any = None) -> Any:
+    def step(outcomes: Any = (), *wants: Any) -> Any:
         calls.append(len(outcomes))
         error = raise_for(outcomes, len(calls))
         if error is not None:
             raise error
-        return real(outcomes, want)
+        return real(outcomes, *wants)
 
     holder.step = step
     return calls
@@ -47,7 +48,7 @@ def break_step(engine: Any, raise_for: Any) -> list[int]:
 
 def pile_up(
     shop: Shop, count: int, raise_for: Callable[[Any, int], Exception | None] = lambda *_: None
-) -> tuple[Engine, list[Enqueued], list[int], threading.Event]:
+) -> tuple[Engine, Sequence[JobHandle[Any]], list[int], threading.Event]:
     """An engine whose step thread is held up in a step while ``count`` jobs end: the engine, the jobs, the sizes of its calls, and
     the event that lets it go on. Calls after the one that is held up raise what ``raise_for`` answers."""
     begun, gate = threading.Semaphore(0), threading.Event()
@@ -159,7 +160,7 @@ def test_nothing_is_claimed_while_the_database_does_not_answer(shop: Shop) -> No
     assert shop.job(job).state is State.COMPLETED and engine.report().store_reachable
 
 
-def forty_running(shop: Shop) -> tuple[Engine, list[Enqueued], threading.Event]:
+def forty_running(shop: Shop) -> tuple[Engine, Sequence[JobHandle[Any]], threading.Event]:
     """An engine with batches of ten and forty jobs that run until the gate is opened."""
     begun, gate = threading.Semaphore(0), threading.Event()
 
@@ -169,7 +170,7 @@ def forty_running(shop: Shop) -> tuple[Engine, list[Enqueued], threading.Event]:
         gate.wait(PATIENCE)
         return n
 
-    engine = shop.serve(batch=10)
+    engine = shop.serve(page=10)
     jobs = work.enqueue_many({"n": n} for n in range(40))
     for _ in jobs:
         assert begun.acquire(timeout=PATIENCE)

@@ -106,7 +106,7 @@ def test_a_job_of_one_attempt_that_had_begun_is_not_run_twice(shop: Shop, tmp_pa
     gate.set()
     ended = shop.job(first)
     assert (ended.state, ended.attempt) == (State.FAILED, 1) and ended.error is not None
-    assert ended.error["code"] == "interrupted" and "app.store.jobs.retry(id)" in ended.error["message"]
+    assert ended.error["code"] == "interrupted" and "app.handle(id).retry()" in ended.error["message"]
     assert (shop.job(second).state, shop.job(second).attempt) == (State.QUEUED, 0)
     shop.store.jobs.retry(first.id)
     assert shop.job(first).state is State.QUEUED
@@ -134,8 +134,8 @@ def test_what_is_claimed_while_the_engine_stops_is_given_back_by_it(
     real = Holder.step
     claimed, answer = threading.Event(), threading.Event()
 
-    def step(holder: Holder, outcomes: Any = (), want: Any = None) -> Any:
-        done = real(holder, outcomes, want)
+    def step(holder: Holder, outcomes: Any = (), *wants: Any) -> Any:
+        done = real(holder, outcomes, *wants)
         if done.claimed:
             claimed.set()
             answer.wait(PATIENCE)
@@ -190,10 +190,10 @@ def test_a_process_is_gone_before_its_job_is_given_back(
     holder: Any = engine.holder
     real, alive = holder.step, []
 
-    def step(outcomes: Any = (), want: Any = None) -> Any:
+    def step(outcomes: Any = (), *wants: Any) -> Any:
         if any(isinstance(outcome, Released) for outcome in outcomes):
             alive.append(is_alive(pid))
-        return real(outcomes, want)
+        return real(outcomes, *wants)
 
     holder.step = step
     engine.stop(grace=0)

@@ -25,6 +25,7 @@ from windlass.errors import (
 )
 from windlass.features import Store, open_store
 from windlass.model import Enqueued, NewJob, State
+from windlass.submit.handle import JobHandle
 from windlass.submit.submitter import Submitter
 
 pytestmark = pytest.mark.timing
@@ -86,7 +87,7 @@ def test_threads_and_coroutines_may_mix(shop: Shop) -> None:
     @shop.app.job
     def noop(n: int) -> None: ...
 
-    made: list[Enqueued] = []
+    made: list[JobHandle[None]] = []
 
     def from_a_thread() -> None:
         made.extend(noop.enqueue(n=n) for n in range(100))
@@ -109,11 +110,11 @@ def test_a_bad_job_is_refused_before_it_joins_the_others(shop: Shop) -> None:
     def typed(n: int) -> None: ...
 
     with pytest.raises(PayloadError, match="n"):
-        typed.enqueue(n="many")
+        typed.enqueue(n="many")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="priority"):
-        typed.enqueue(n=1, priority=12)
+        typed.options(priority=12).enqueue(n=1)
     with pytest.raises(PayloadError, match="m"):
-        typed.enqueue(m=1)
+        typed.enqueue(m=1)  # type: ignore[call-arg]
     with pytest.raises(ConfigError, match="kind"):
         shop.app.enqueue("unknown")
     assert shop.store.phases.counts() == {}
@@ -237,28 +238,39 @@ def test_keyed_jobs_go_alone_and_keep_their_promises(shop: Shop) -> None:
     @shop.app.job
     def charge(order: int) -> None: ...
 
-    first = charge.enqueue(order=7, key="order-7")
-    second = charge.enqueue(order=7, key="order-7")
+    first = charge.options(key="order-7").enqueue(order=7)
+    second = charge.options(key="order-7").enqueue(order=7)
     assert (second.id, second.created) == (first.id, False)
     with pytest.raises(KeyConflictError):
-        charge.enqueue(order=8, key="order-7")
-    child = charge.enqueue(order=9, after=[first])
+        charge.options(key="order-7").enqueue(order=8)
+    child = charge.options(after=[first]).enqueue(order=9)
     assert shop.job(child).state is State.WAITING
 
 
-def test_options_may_be_bound_and_parameters_win_over_them(shop: Shop) -> None:
+def test_options_stand_apart_from_parameters_of_the_same_name(shop: Shop) -> None:
     @shop.app.job
     def send(key: str, priority: int = 0) -> None: ...
 
-    job = send.with_options(priority=9, delay=60).enqueue(key="mine", priority=3)
+    job = send.options(priority=9, delay=60).enqueue(key="mine", priority=3)
     found = shop.job(job)
-    assert (
-        found.args == {"key": "mine", "priority": 3}
-        and found.priority == 9
-        and found.state is State.SCHEDULED
-    )
+    assert found.args == {"key": "mine", "priority": 3}
+    assert found.priority == 9 and found.state is State.SCHEDULED
     with pytest.raises(ConfigError, match="prio"):
-        send.with_options(prio=1)
+        send.options(prio=1)  # type: ignore[call-arg]
+
+
+def test_an_option_among_the_arguments_is_refused_with_the_way_to_give_it(shop: Shop) -> None:
+    @shop.app.job
+    def send(n: int) -> None: ...
+
+    calls: list[Callable[[], object]] = [
+        lambda: send.enqueue(n=1, delay=5),  # type: ignore[call-arg]
+        lambda: send.enqueue_many([{"n": 1, "delay": 5}]),
+        lambda: send.enqueue_many({"n": n, "delay": 5} for n in range(2)),
+    ]
+    for call in calls:
+        with pytest.raises(PayloadError, match=r"send\.options\(delay=\.\.\.\)\.enqueue"):
+            call()
 
 
 def test_a_decorated_handler_is_still_a_function(shop: Shop) -> None:

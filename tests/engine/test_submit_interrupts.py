@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import signal
 import sys
 import threading
@@ -11,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from queue import Empty
 from types import FrameType
 from typing import Any
 
@@ -21,6 +21,7 @@ from windlass.errors import StoreUnreachableError
 from windlass.features import Store
 from windlass.model import Enqueued, NewJob
 from windlass.store.jobs.checked import CheckedJob
+from windlass.store.sqlite.listener import Wakeups
 from windlass.submit import submitter as submit
 from windlass.submit.submitter import Submitter, _Latch, _Request
 
@@ -279,6 +280,11 @@ def test_signals_at_any_time_hang_nobody(shop: Shop) -> None:
                     work.enqueue(n=n)
             except (Ctrl, StoreUnreachableError) as error:
                 interrupts.append(error)
+            except UnboundLocalError as error:
+                # psycopg_pool counts the time of a call in a `finally`, and the signal came before it had noted the beginning.
+                if not isinstance(error.__context__, Ctrl):
+                    raise
+                interrupts.append(error)
     seen = len(made)
     shop.until(lambda: len(made) > seen + 30)
     is_over.set()
@@ -287,6 +293,31 @@ def test_signals_at_any_time_hang_nobody(shop: Shop) -> None:
     assert not any(thread.is_alive() for thread in threads)
     assert all("unknown" in str(error) for error in errors)
     assert all(shop.job(job).kind == "work" for job in made[::50])
+
+
+def test_a_signal_while_a_commit_is_told_leaves_nothing_locked() -> None:
+    """Callers tell the listeners of each commit on SQLite; the exception of a signal may come at any of its instructions."""
+    wakeups = Wakeups()
+    told = wakeups.add()
+
+    def tell() -> None:
+        # A function of its own: in Python 3.13 an exception of a signal at the jump back to a loop's test after an inner `with` passes by
+        # the handlers of the same function.
+        until = time.monotonic() + 5
+        while time.monotonic() < until:
+            wakeups.notify()
+            with suppress(Empty):
+                told.get_nowait()
+
+    with alarm(Ctrl) as ring_in:
+        for n in range(300):
+            with suppress(Ctrl):
+                ring_in(0.0002 + (n % 7) * 0.00005)
+                tell()
+    other = threading.Thread(target=wakeups.notify, daemon=True)
+    other.start()
+    other.join(JOIN)
+    assert not other.is_alive()
 
 
 @pytest.mark.parametrize("why", ["no thread", "closed"])
@@ -334,45 +365,3 @@ def test_a_lead_that_no_coroutine_can_take_goes_to_the_next_thread(
 
 def _cannot_start(thread: threading.Thread) -> None:
     raise RuntimeError("can't start new thread")
-
-
-@pytest.mark.parametrize("way", ["submit one", "submit many", "read"])
-def test_an_error_that_is_kept_keeps_no_lock(shop: Shop, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
-    """The exception of a signal comes just when a context manager was entered, before the ``with`` statement has it: only the frames
-    of the error refer to it. Once at each context manager of a call; the errors are kept, as error reporters do."""
-
-    @shop.app.job
-    def work(n: int) -> None: ...
-
-    job = work.enqueue(n=0).id
-    calls: dict[str, Callable[[], Any]] = {
-        "submit one": lambda: work.enqueue(n=1),
-        "submit many": lambda: work.enqueue_many([{"n": 1, "key": f"{number}"} for number in range(3)]),
-        "read": lambda: shop.store.jobs.get(job),
-    }
-    kept: list[BaseException] = []
-    enter = contextlib._GeneratorContextManager.__enter__
-    left = [0]
-
-    def interrupted(self: Any) -> Any:
-        value = enter(self)
-        if threading.current_thread() is threading.main_thread():
-            left[0] -= 1
-            if left[0] == 0:
-                raise Ctrl
-        return value
-
-    for place in range(1, 100):
-        with monkeypatch.context() as patch:
-            patch.setattr("contextlib._GeneratorContextManager.__enter__", interrupted)
-            left[0] = place
-            try:
-                calls[way]()
-            except Ctrl as error:
-                kept.append(error)
-            if left[0] > 0:
-                break
-        with ThreadPoolExecutor(1) as other:
-            other.submit(calls[way]).result(JOIN)
-        calls[way]()
-    assert len(kept) == place - 1 > 0

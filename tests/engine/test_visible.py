@@ -38,8 +38,8 @@ def test_every_line_of_a_job_has_its_ids(shop: Shop) -> None:
 
     with written(level="debug") as lines:
         engine = shop.serve()
-        first = on_the_loop.enqueue(correlation_id="req-1")
-        second = in_a_thread.enqueue(correlation_id="req-2")
+        first = on_the_loop.options(correlation_id="req-1").enqueue()
+        second = in_a_thread.options(correlation_id="req-2").enqueue()
         shop.drained(engine)
     ours = [
         line

@@ -179,12 +179,12 @@ def test_each_phase_gets_as_many_a_cycle_as_the_settings_say() -> None:
 def test_no_more_is_claimed_than_the_instances_limit_lets_run() -> None:
     """What it has in memory beyond that, no other instance can run."""
     made, discovery = workload("a", max_concurrent_calls=2)
-    want = discovery.next(made.room)
-    assert want is not None and (want.limit, want.starting) == (2, 2)
+    (want,) = discovery.wants(made.room)
+    assert (want.limit, want.starting) == (2, 2)
     made.offer([lease("a") for _ in range(2)])
     assert len(made.assign()) == 2
-    want = discovery.next(made.room)
-    assert want is not None and (want.limit, want.starting) == (1, 0), "one waits for the next place"
+    (want,) = discovery.wants(made.room)
+    assert (want.limit, want.starting) == (1, 0), "one waits for the next place"
 
 
 def test_where_another_phase_uses_up_the_instances_limit_one_job_waits_for_its_turn() -> None:
@@ -193,7 +193,7 @@ def test_where_another_phase_uses_up_the_instances_limit_one_job_waits_for_its_t
     made.offer([lease("a")])
     assert [running.lease.phase for running in made.assign()] == ["a"]
     assert made.room("b").starting == 0
-    want = next(want for _ in "ab" if (want := discovery.next(made.room)) is not None and want.phase == "b")
+    want = next(want for _ in "ab" for want in discovery.wants(made.room) if want.phase == "b")
     assert (want.limit, want.starting) == (1, 0)
     made.offer([lease("b")])
     room = made.room("b")

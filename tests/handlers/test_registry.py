@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from windlass.errors import ConfigError
-from windlass.handlers.registry import Registry, Where
+from windlass.handlers.phase_options import Where
+from windlass.handlers.registry import Registry
 from windlass.model.retry import linear
 
 
@@ -100,12 +101,12 @@ def test_senseless_options_are_named(options: dict, key: str) -> None:
 def test_a_name_is_given_once() -> None:
     registry = Registry()
     registry.define("a", plain)
-    with pytest.raises(ConfigError, match="taken"):
+    with pytest.raises(ConfigError, match=r"plain \(.*\) has this name already"):
         registry.define("a", plain)
     registry.define("p", plain, label="x")
-    with pytest.raises(ConfigError, match="taken"):
+    with pytest.raises(ConfigError, match="has this name already"):
         registry.define("p", plain, label="x")
-    with pytest.raises(ConfigError, match="taken"):
+    with pytest.raises(ConfigError, match="has this name already"):
         registry.define("p", plain)
 
 

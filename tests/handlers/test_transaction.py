@@ -41,7 +41,7 @@ class Effect:
 
 def transaction(effect: Effect) -> JobTransaction:
     nothing = cast(Any, None)
-    return JobTransaction(lambda _: effect, nothing, nothing, ends=False, on_end=lambda _: None)
+    return JobTransaction(lambda _: effect, nothing, nothing, ends=False, on_end=lambda _, __: None)
 
 
 def test_a_coroutine_stopped_while_its_transaction_begins_leaves_none_open() -> None:

@@ -63,8 +63,9 @@ def main(url: str, seed: int) -> None:
         seen: list[str] = []
         outcomes: list[Outcome] = []
         while True:
-            want = Want(chance.choice(PHASES), chance.choice((1, 20, 60)))
-            claimed = list(holder.step(outcomes, want).claimed)
+            phases = chance.sample(PHASES, chance.choice((1, 2)))
+            wants = [Want(phase, chance.choice((1, 20, 60))) for phase in phases]
+            claimed = list(holder.step(outcomes, *wants).claimed)
             seen += [lease.id for lease in claimed]
             for lease in claimed[:2]:
                 holder.checkpoint(lease, done=1, total=2)

@@ -35,7 +35,9 @@ from windlass.model import (
     Retried,
     State,
     Verdict,
+    Want,
 )
+from windlass.store.jobs.claim_columns import claim_columns
 from windlass.store.jobs.finish_rows import finish_columns
 
 pytestmark = pytest.mark.timing
@@ -102,7 +104,7 @@ def test_a_cancel_that_waits_for_a_move_finds_the_job_at_its_new_place(
         if move == "retry":
             tx.run(
                 "record.retry",
-                outcomes=f'[{{{head},"delay":60,"crashed":0,"returned":0,"outcome":"retried","error":{{}}}}]',
+                outcomes=f'[{{{head},"delay":60,"crashed":0,"returned":0,"begun":1,"outcome":"retried","error":{{}}}}]',
             )
         else:
             tx.run(
@@ -130,8 +132,8 @@ def test_a_claim_passes_over_a_job_that_is_being_cancelled(postgres_dsn_every: s
     with user_transaction(postgres_dsn_every) as tx:
         rows = tx.run(
             "step",
-            instance=holder.id, **finish_columns([]), expected=0, aside=0, emptied=[], phase="work", limit=1, starting=1,
-            quiet=0.0, suspects=True, lanes=list(range(10)), marks=["-infinity"] * 10,
+            instance=holder.id, **finish_columns([]), expected=0, aside=0, emptied=[],
+            **claim_columns([Want("work", 1, 1)], [None] * 10),
         )  # fmt: skip
         assert len(rows) == 2
         cancelling = Waiting(lambda: store.jobs.cancel(first))
@@ -241,8 +243,8 @@ def test_jobs_claimed_while_the_instance_was_declared_dead_are_recovered(
     with user_transaction(postgres_dsn_every) as tx:
         rows = tx.run(
             "step",
-            instance=holder.id, **finish_columns([]), expected=0, aside=0, emptied=[], phase="work", limit=4, starting=1,
-            quiet=0.0, suspects=True, lanes=list(range(10)), marks=["-infinity"] * 10,
+            instance=holder.id, **finish_columns([]), expected=0, aside=0, emptied=[],
+            **claim_columns([Want("work", 4, 1)], [None] * 10),
         )  # fmt: skip
         assert len(rows) == 5
         eventually(lambda: other.recovery.recover() == [] and other.instances.list()[0].dead_at, "its death")

@@ -47,6 +47,20 @@ def test_an_enqueue_tells_who_waits(store: Store, heard: Callable[[], list[str]]
     assert [answer[0] for answer in told] == [LATER] and heard() == [LATER]
 
 
+def test_an_enqueue_of_one_job_tells_who_waits(store: Store, heard: Callable[[], list[str]]) -> None:
+    def told(phase: str, *, notify: bool) -> list[str]:
+        given = {
+            name: value
+            for name, value in row(phase, notify=notify).items()
+            if name not in ("flags", "pending")
+        }
+        rows = store.db.run("enqueue.one", **{**given, "args": "{}", "correlation": None})
+        return [answer[0] for answer in rows]
+
+    assert [told("b", notify=False), told("c", notify=True), told("late", notify=True)] == [[], [], []]
+    assert told("a", notify=True) == ["a"] and heard() == ["a"]
+
+
 def test_a_bulk_enqueue_tells_who_waits(store: Store, heard: Callable[[], list[str]]) -> None:
     phases = [{"phase": phase, "n": 1, "notify": phase != "b"} for phase in ("a", "b", "c", "late")]
     told = store.db.run("enqueue.copied", phases=json.dumps(phases))
@@ -72,6 +86,21 @@ def test_the_end_of_a_parent_tells_who_waits_for_its_children(
     heard()
     store.jobs.cancel(parent)
     assert heard() == ["a"]
+
+
+@pytest.mark.parametrize(("delay", "told"), [(timedelta(hours=1), [LATER]), (None, ["a"])])
+def test_the_end_of_a_parent_tells_upkeep_of_children_that_are_due_later(
+    store: Store, heard: Callable[[], list[str]], delay: timedelta | None, told: list[str]
+) -> None:
+    """Otherwise they would run after the next look of upkeep. Jobs beside them are no reason to look."""
+    store.db.wait([LATER], 60)
+    (parent,) = enqueue(store, kind="c")
+    enqueue(store, kind="a", after=[After(parent, DependencyPolicy.RUN)], delay=delay)
+    enqueue(store, kind="a", delay=timedelta(hours=2))
+    store.dependencies.link()
+    heard()
+    store.jobs.cancel(parent)
+    assert heard() == told
 
 
 def test_linking_tells_who_may_have_passed_over_a_locked_parent(
@@ -129,7 +158,7 @@ def test_a_claim_begins_at_the_mark_of_each_lane(store: Store) -> None:
     def claimed(**marks: datetime) -> list[str]:
         lanes = [marks.get(f"lane{lane}") for lane in range(10)]
         _, rows = store.db.step(
-            instance=holder.id, outcomes=[], aside=0, emptied=[], want=Want("m", 9), marks=lanes
+            instance=holder.id, outcomes=[], aside=0, emptied=[], wants=[Want("m", 9)], marks=lanes
         )
         return [row[0] for row in rows]
 

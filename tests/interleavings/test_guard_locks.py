@@ -115,7 +115,7 @@ def fenced_jobs(scene: Scene) -> tuple[str, str, str, dict[str, Any]]:
 
 def checkpointed_job(scene: Scene) -> tuple[str, str, str, dict[str, Any]]:
     lease = scene.held()
-    values = {"done": 1, "total": None, "position": None, "step": 0}
+    values = {"done": 1, "total": None, "position": None, "step": 0, "place": 0}
     return "job", lease.id, "checkpoint", {"id": lease.id, "token": lease.token, **values}
 
 
@@ -223,6 +223,13 @@ def test_a_claim_leaves_out_what_is_locked(scene: Scene) -> None:
     with scene.locking("job", "id = %s", locked):
         assert [lease.id for lease in scene.holder.claim("work", 2)] == [free]
     eventually(lambda: [lease.id for lease in scene.holder.claim("work", 2)] == [locked], "the other job")
+
+
+def test_a_claim_by_id_does_not_wait_for_a_job_that_is_locked(scene: Scene) -> None:
+    job_id = scene.job()
+    with scene.locking("job", "id = %s", job_id):
+        assert scene.holder.claim_one(job_id) is None
+    assert scene.holder.claim_one(job_id) is not None
 
 
 def test_promotion_leaves_out_what_is_locked(scene: Scene) -> None:

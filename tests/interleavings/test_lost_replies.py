@@ -37,8 +37,9 @@ from windlass.store.jobs.holder import Holder
 pytestmark = pytest.mark.timing
 
 ROUNDS = 20
+ENQUEUE_ONE = execution_of("AS moment, ")
 STEP, ENQUEUE, BEAT = (
-    execution_of("prefetched AS MATERIALIZED"),
+    execution_of("wanted AS MATERIALIZED"),
     execution_of("'unlinked'"),
     execution_of("WITH beaten"),
 )
@@ -141,7 +142,7 @@ def test_an_enqueue_whose_reply_was_cut_makes_no_second_job(
         elif kind.endswith("key"):
             scope = KeyScope.LIVE if kind.startswith("live") else KeyScope.IDEMPOTENT
             jobs = [NewJob(kind="work", key=Key(f"key-{round_}", scope))]
-        proxy.cut_reply_to(ENQUEUE if kind in ("plain", "many") else commit)
+        proxy.cut_reply_to({"plain": ENQUEUE_ONE, "many": ENQUEUE}.get(kind, commit))
         answers = far.enqueue(jobs)
         assert proxy.cuts == round_ + 1
         seen += [answer.id for answer in answers]

@@ -122,7 +122,7 @@ def test_what_may_be_stored_is_never_said_not_to_be(
 
     with PostgresProxy(postgres_dsn) as proxy:
         far = stores(proxy.url)
-        proxy.cut_reply_to(execution_of("'unlinked'") if way == "one" else commit)
+        proxy.cut_reply_to(execution_of("AS moment, ") if way == "one" else commit)
         monkeypatch.setattr(far.db, "transact", no_room)
         with pytest.raises(EnqueueUnknownError, match="unknown") as caught:
             if way == "one":

@@ -74,9 +74,7 @@ def test_what_is_changed_at_any_stage_is_changed_in_the_month(
         for job_id in failed:
             store.jobs.retry(job_id)
     elif change == "prune":
-        assert (
-            store.upkeep.prune(Retention(completed=None, failed=timedelta(), cancelled=None), batch=5) == 12
-        )
+        assert store.upkeep.prune(Retention(completed=None, failed=timedelta(), cancelled=None), page=5) == 12
     else:
         with psycopg.connect(old, autocommit=True) as connection:
             connection.execute(

@@ -24,6 +24,7 @@ from tests.waiting import eventually
 from windlass.features import Store
 from windlass.model import Completed, Failed, Key, Retention, State, Want
 from windlass.store.jobs.holder import Holder
+from windlass.store.jobs.pruning import Pruning
 from windlass.store.postgres import partitions
 from windlass.store.postgres.database import PostgresDatabase
 
@@ -124,6 +125,44 @@ def test_removing_a_partition_beside_an_open_reader_blocks_no_finish(
     with psycopg.connect(postgres_dsn_every) as connection:
         assert connection.execute("SELECT to_regclass(%s)", (f"windlass.{old}",)).fetchone() == (None,)
     assert_consistent(postgres_dsn_every, store)
+
+
+def test_a_day_is_removed_whole_though_edges_and_keys_name_its_jobs(postgres_dsn: str, stores: Open) -> None:
+    """Where no child waits for them and no key leads to them: row by row it would take long."""
+    store = stores(postgres_dsn)
+    old = make_old_history(postgres_dsn)
+    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
+        connection.execute(
+            "INSERT INTO windlass.job_dep (parent, child, policy, parent_state, parent_ended_at) "
+            f"SELECT d.id, gen_random_uuid(), 'cancel', 'completed', now() FROM windlass.{old} AS d"
+        )
+        connection.execute(
+            "INSERT INTO windlass.job_key (scope, key, job, body_hash, expires_at) "
+            f"SELECT 'debounce', d.id::text, d.id, '', now() + interval '9 days' FROM windlass.{old} AS d"
+        )
+        assert store.upkeep.prune(Retention(completed=OLD / 2, failed=OLD / 2, cancelled=OLD / 2)) == 3
+        assert connection.execute("SELECT to_regclass(%s)", (f"windlass.{old}",)).fetchone() == (None,)
+
+
+def test_an_instance_that_stops_removes_no_further_day(postgres_dsn: str, stores: Open) -> None:
+    """Beside a report each day would take as long as the removal has patience."""
+    store = stores(postgres_dsn)
+    old = make_old_history(postgres_dsn)  # and an empty day before it
+    keep = Retention(completed=OLD / 2, failed=OLD / 2, cancelled=OLD / 2)
+    asked: list[None] = []
+
+    def is_stopping() -> bool:
+        asked.append(None)
+        return len(asked) > 1
+
+    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
+        before = set(partitions.attached(connection))
+        assert store.db.drop_history(keep, is_stopping=is_stopping) == 0
+        (gone,) = before - set(partitions.attached(connection))
+        assert gone < old
+        Pruning(store.db, keep, is_stopping=lambda: True).step()
+        assert old in partitions.attached(connection)
+        assert store.db.drop_history(keep) == 3
 
 
 @pytest.mark.slow

@@ -80,7 +80,7 @@ def test_of_two_retries_at_once_one_makes_a_generation(postgres_dsn: str, store:
     holder = store.join()
     holder.fail(claim(holder)[0], BOOM)
     with user_transaction(postgres_dsn) as tx:
-        assert store.jobs._retry(tx, job_id, False)
+        assert store.jobs.retry_in(tx, job_id, False)
         other = Waiting(lambda: store.jobs.retry(job_id))
         until_blocked(postgres_dsn, other)
         tx.connection.commit()

@@ -87,6 +87,18 @@ def test_one_that_is_queued_running_retrying_or_ended_is_left_alone(store: Store
     assert store.jobs.get(ids[0]).reason == "retry"
 
 
+def test_one_whose_retry_waits_is_left_alone(store: Store, clock: ManualClock) -> None:
+    """Though no other submit took the key meanwhile."""
+    first = debounced(store, 1)
+    clock.advance(10)
+    store.upkeep.promote()
+    holder = store.join()
+    holder.retry_later(claim_one(holder), BOOM, timedelta(days=1))
+    assert debounced(store, 2).created
+    job = store.jobs.get(first.id)
+    assert (job.args, job.reason, job.run_at) == ({"value": 1}, "retry", clock.now() + timedelta(days=1))
+
+
 def test_keys_and_kinds_do_not_meet(store: Store) -> None:
     answers = [
         debounced(store, 1, "a"),

@@ -87,7 +87,7 @@ def test_one_job_per_key_whatever_happens_to_redis(
             for turn in range(20):
                 key = f"same-{turn % 4}" if turn % 5 == 0 else f"own-{place}-{turn}"
                 with processes[place % 4].acquire(key):  # with or without it: who was refused submits, too
-                    assert order.enqueue(number=key, key=Key(key)).id
+                    assert order.options(key=Key(key)).enqueue(number=key).id
 
         with _hurting(own_valkey):
             _in_threads(64, submit)
@@ -117,7 +117,7 @@ def test_one_effect_per_job_whatever_happens_to_redis(
         connection.close()
         callers = [
             OneJobRunner(
-                app.store, app.registry, locks=opened_locks(own_valkey.url, worker=f"worker-{place}")
+                app.store, app.parts.registry, locks=opened_locks(own_valkey.url, worker=f"worker-{place}")
             )
             for place in range(8)
         ]

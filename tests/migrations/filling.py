@@ -44,7 +44,8 @@ IDS = {
         [
             "queued", "urgent", "keyed", "stopped", "parent", "started", "prefetched", "chunked", "stored", "asked to stop",
             "due", "far", "retrying", "inbox", "waiting", "unlinked", "held up", "completed", "idempotent", "failed",
-            "cancelled", "mother", "right", "let in", "at the gate", "parked", "debounced", "with a principal",
+            "cancelled", "mother", "right", "let in", "at the gate", "parked", "debounced", "with a principal", "brief",
+            "with headers",
         ],
         start=1,
     )
@@ -194,6 +195,15 @@ def _every(body: Callable[[str, str], str]) -> list[tuple[int, str, dict[str, An
         }),
         (8, "job", _job("with a principal", kind="asked", phase="asked", flags=256)),
         (8, "principal", {"job": ids["with a principal"], "alive_at": MADE, "claims": '{"subject": "ada", "roles": ["see"]}'}),
+        (13, "job", _job("brief", flags=2048)),
+        (13, "expiry", {"job": ids["brief"], "expires_at": At(86400)}),
+        (13, "schedule", {
+            "name": "often", "created_at": MADE, "updated_at": MADE, "next_at": At(86400), "jitter": 0.0, "cap": 1, "lane": 4,
+            "max_attempts": 3, "missed": "once", "kind": "ticked", "phase": "ticked", "expression": "every 87000 s", "tz": "UTC",
+            "source": "api", "definition": "d", "args": "{}", "every": 87000.0, "expires": 60.0,
+        }),
+        (14, "job", _job("with headers", flags=4096)),
+        (14, "job_headers", {"job": ids["with headers"], "headers": '{"traceparent": "00-1"}'}),
     ]  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import psycopg
@@ -72,10 +73,10 @@ def _serve(shop: Shop) -> tuple[Counter[str], list[tuple[str, int]], dict[str, s
     asked: dict[str, str] = {}
 
     def plain(ctx: Context) -> None:
-        ran[ctx.lease.id] += 1
+        ran[ctx.job_id] += 1
 
     def numbered(ctx: Context, n: int = 0) -> None:
-        ran[ctx.lease.id] += 1
+        ran[ctx.job_id] += 1
 
     for kind in ("still", "ticked"):
         shop.app.job(name=kind)(plain)
@@ -85,16 +86,16 @@ def _serve(shop: Shop) -> tuple[Counter[str], list[tuple[str, int]], dict[str, s
 
     @shop.app.job(name="asked")
     def for_somebody(ctx: Context) -> None:
-        ran[ctx.lease.id] += 1
+        ran[ctx.job_id] += 1
         assert ctx.principal is not None
-        asked[ctx.lease.id] = ctx.principal.subject
+        asked[ctx.job_id] = ctx.principal.subject
 
     @shop.app.job(name="chunked")
     def in_chunks(ctx: Context) -> None:
-        ran[ctx.lease.id] += 1
+        ran[ctx.job_id] += 1
         for chunk in ctx.chunks(total=10, size=5):
             with chunk:
-                chunks.append((ctx.lease.id, chunk.offset))
+                chunks.append((ctx.job_id, chunk.offset))
 
     pipe = shop.app.pipeline("pipe")
 
@@ -104,7 +105,7 @@ def _serve(shop: Shop) -> tuple[Counter[str], list[tuple[str, int]], dict[str, s
 
     @pipe.phase("b")
     def second(ctx: Context) -> None:
-        ran[ctx.lease.id] += 1
+        ran[ctx.job_id] += 1
         assert ctx.output("a") == "from a"
 
     return ran, chunks, asked
@@ -139,9 +140,13 @@ def test_every_state_key_and_count_is_as_it_was(shop: Shop, version: int) -> Non
         answer = store.enqueue([NewJob(kind="work", args={"n": 1}, key=Key(key, scope))])[0]
         assert not answer.created and answer.id == IDS[name]
     if version >= 4:
-        assert [item.name for item in store.schedules.list()] == ["nightly"]
+        names = ["nightly", *(["often"] if version >= 13 else [])]
+        assert [item.name for item in store.schedules.list()] == names
+        assert store.schedules.get("nightly").every is None
     if version >= 5:
         assert [item.rule.name for item in store.rules.list()] == ["both", "one"]
+    if version >= 14:
+        assert store.headers.get(IDS["with headers"]) == {"traceparent": "00-1"}
     if version >= 6:
         assert store.limits.flows() == [Flow(phase="tight", limit=1)]
         assert [(item.admitted, item.waiting) for item in store.limits.gates()] == [(1, 1)]
@@ -151,6 +156,9 @@ def test_every_state_key_and_count_is_as_it_was(shop: Shop, version: int) -> Non
     if version >= 8:
         captured = store.principals.get(IDS["with a principal"])
         assert captured is not None and captured.principal.roles == {"see"}
+    if version >= 13:
+        assert store.expiries.get(IDS["brief"]) is not None
+        assert store.schedules.get("often").every == timedelta(seconds=87000)
 
 
 def _jobs(shop: Shop, version: int) -> dict[str, Job]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 import windlass
-from windlass.errors import ConfigError
+from windlass.errors import ConfigError, EditConflictError, ResultTimeout, SchemaError, WindlassError
 
 PACKAGE = Path(windlass.__file__).parent
 SENTENCES = ("it ", "there ", "give ", "each ", "say ", "write ", "use ", "leave ", "did ", "open ", "import")
@@ -23,6 +26,24 @@ def test_a_config_error_may_have_a_reason_of_its_own() -> None:
     error = ConfigError("app", "shop:app", because="importing it raised ValueError")
     assert str(error) == "app = 'shop:app' cannot be used: importing it raised ValueError"
     assert error.allowed == "" and error.reason == "importing it raised ValueError"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConfigError("size", -1, because="it is too small"),
+        SchemaError("the tables are old", found=1, expected=2),
+        EditConflictError("j", "a1", "b2"),
+        ResultTimeout("j", 1.0, "queued"),
+    ],
+    ids=lambda error: error.code,
+)
+def test_an_error_comes_whole_out_of_another_process(error: WindlassError) -> None:
+    """What cannot be unpickled breaks the caller's pool of processes."""
+    error.add_to_message(before="call 7: ")
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is type(error) and str(again) == str(error)
+    assert vars(again) == vars(error)
 
 
 def allowed_texts() -> Iterator[tuple[str, str]]:

@@ -9,8 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.errors import ConfigError
-from windlass.model.retry import LONGEST, SHORTEST, custom, exponential, fixed, linear
+from windlass.errors import ConfigError, LeaseLost, StoreUnreachableError
+from windlass.model.retry import (
+    LONGEST,
+    SHORTEST,
+    custom,
+    exponential,
+    fixed,
+    linear,
+    next_delay,
+    why_stopped,
+)
+from windlass.model.signals import Cancel, Retry
 
 
 def seconds(policy, n: int) -> list[float]:
@@ -26,9 +36,9 @@ def test_jitter_spreads_by_its_ratio_and_no_more() -> None:
     """Attempts, base delay, max delay, jitter ratio."""
     policy = exponential(base=4, longest=100, jitter=0.25)
     lowest, highest = replace(policy, random=lambda: 0.0), replace(policy, random=lambda: 1.0)
-    assert (lowest.delay(1).total_seconds(), highest.delay(1).total_seconds()) == (3, 5)
-    waits = {policy.delay(1) for _ in range(200)}
-    assert len(waits) > 100 and all(3 <= wait.total_seconds() <= 5 for wait in waits)
+    assert seconds(lowest, 1) + seconds(highest, 1) == [3, 5]
+    waits = {seconds(policy, 1)[0] for _ in range(200)}
+    assert len(waits) > 100 and all(3 <= wait <= 5 for wait in waits)
 
 
 def test_jitter_does_not_shift_a_wait_beyond_the_longest() -> None:
@@ -77,3 +87,66 @@ def test_a_wait_is_never_nothing_and_never_endless(attempt: int, policy) -> None
 def test_senseless_policies_are_refused(make) -> None:
     with pytest.raises(ConfigError, match=r"retry|function"):
         make()
+
+
+MAKERS = [exponential, linear, fixed, lambda **options: custom(3, lambda *_: 1, **options)]
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_only_chosen_exceptions_are_retried(make) -> None:
+    chosen = make(on=(OSError, KeyError))
+    assert chosen.delay(1, KeyError()) and chosen.delay(1, ConnectionError()), "a subclass, too"
+    assert chosen.delay(1, ValueError()) is None
+    assert why_stopped(chosen, ValueError()) == "not retried: ValueError is not in on (OSError, KeyError)"
+    spared = make(give_up_on=ValueError)
+    assert spared.delay(1, KeyError()) and spared.delay(1, ValueError()) is None
+    assert why_stopped(spared, ValueError()) == "not retried: ValueError is in give_up_on"
+    both = make(on=(OSError,), give_up_on=(FileNotFoundError,))
+    assert (
+        both.delay(1, OSError())
+        and both.delay(1, FileNotFoundError()) is None
+        and both.delay(1, KeyError()) is None
+    )
+    assert make().delay(1, ValueError())
+
+
+def test_a_subclass_is_named_with_the_type_that_was_given() -> None:
+    reason = why_stopped(fixed(give_up_on=[LookupError]), KeyError())
+    assert reason == "not retried: KeyError is a LookupError, which is in give_up_on"
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_what_is_no_exception_of_the_handler_is_not_chosen(make) -> None:
+    """A time limit has no exception; the database of Windlass may be away; and Retry is an order."""
+    policy = make(on=KeyError, give_up_on=ValueError)
+    for error in (None, Retry(), StoreUnreachableError("away"), LeaseLost("x")):
+        assert policy.delay(1, error) is not None
+    assert make(give_up_on=Exception).delay(1, Retry()) is not None
+    assert make(give_up_on=Exception).delay(1, StoreUnreachableError("away")) is None, "if it is asked for"
+
+
+@pytest.mark.parametrize(
+    "wrong", ["ValueError", ValueError("x"), (ValueError, 3), int, KeyboardInterrupt, 7, Cancel]
+)
+@pytest.mark.parametrize("option", ["on", "give_up_on"])
+@pytest.mark.parametrize("make", MAKERS)
+def test_what_is_no_exception_type_is_refused(make, option: str, wrong) -> None:
+    with pytest.raises(ConfigError, match=rf"^retry {option} = "):
+        make(**{option: wrong})
+
+
+def test_no_type_at_all_is_refused() -> None:
+    with pytest.raises(ConfigError, match="one or more exception types"):
+        fixed(on=())
+
+
+def test_none_is_no_further_attempt() -> None:
+    class Own:
+        attempts = 3
+
+        def delay(self, attempt: int, error: BaseException | None = None) -> float | None:
+            return 2 if attempt == 1 else None
+
+    for policy in (Own(), custom(3, lambda attempt, error: 2 if attempt == 1 else None)):
+        assert next_delay(policy, 1, None) == timedelta(seconds=2) and next_delay(policy, 2, None) is None
+        assert why_stopped(policy, None) == "not retried: its retry policy returned None"

@@ -1,7 +1,7 @@
 """A big database in a few seconds, and the store's own plans on it.
 
-1M queued and 100k processing jobs of one phase (the processing ones at its head, as a drained queue has them), 1M
-scheduled, 1M ended in five daily partitions. Rows go straight into the tables; nothing here tests how they got there.
+``rows`` queued and a tenth as many processing jobs of one phase (the processing ones at its head, as a drained queue has them), as many
+scheduled, as many ended in five daily partitions. Rows go straight into the tables; nothing here tests how they got there.
 """
 
 from __future__ import annotations
@@ -22,10 +22,6 @@ from windlass.store.postgres.database import PostgresDatabase
 from windlass.store.schema.statements import load
 
 PHASE = "big"
-QUEUED = 1_000_000
-PROCESSING = 100_000
-LATER = 1_000_000
-DONE = 1_000_000
 DAYS = 5
 PER_CLAIM = 100
 DEAD = "00000000-0000-7000-8000-00000000dead"
@@ -34,16 +30,21 @@ _ID = "('0190{kind}-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid"
 # One millisecond apart, oldest first; everything is an hour to a quarter of an hour old.
 _READY = "date_trunc('second', clock_timestamp()) - interval '1 hour' + n * interval '1 millisecond'"
 
-_LIVE = f"""
+
+def _live(rows: int, processing: int) -> str:
+    return f"""
 INSERT INTO windlass.job (id, created_at, ready_at, token, claimed_at, lane, attempt, max_attempts, kind, phase, args)
 SELECT {_ID.format(kind="0001")}, clock_timestamp(), {_READY},
-    CASE WHEN n <= {PROCESSING} THEN 1 + (n - 1) / {PER_CLAIM} END,
-    CASE WHEN n <= {PROCESSING} THEN clock_timestamp() END,
-    CASE WHEN n % 20 = 0 AND n > {PROCESSING} THEN 5 ELSE 4 END,
-    (n <= {PROCESSING})::int, 3, 'kind', '{PHASE}', '{{"n": 1}}'
-FROM generate_series(1, {PROCESSING + QUEUED}) AS n
+    CASE WHEN n <= {processing} THEN 1 + (n - 1) / {PER_CLAIM} END,
+    CASE WHEN n <= {processing} THEN clock_timestamp() END,
+    CASE WHEN n % 20 = 0 AND n > {processing} THEN 5 ELSE 4 END,
+    (n <= {processing})::int, 3, 'kind', '{PHASE}', '{{"n": 1}}'
+FROM generate_series(1, {processing + rows}) AS n
 """
-_CLAIMS = f"""
+
+
+def _claims(processing: int) -> str:
+    return f"""
 INSERT INTO windlass.claim (token, instance, at, lanes, los, his, phase)
 SELECT j.token, '{DEAD}', min(j.claimed_at), ARRAY[4], ARRAY[min(j.ready_at)], ARRAY[max(j.ready_at)], '{PHASE}'
 FROM windlass.job AS j
@@ -51,27 +52,40 @@ WHERE j.token IS NOT NULL
 GROUP BY j.token;
 INSERT INTO windlass.instance (id, started_at, heartbeat_at, lease)
 VALUES ('{DEAD}', clock_timestamp(), clock_timestamp(), interval '1 hour');
-SELECT setval('windlass.token', {PROCESSING});
+SELECT setval('windlass.token', {processing});
 """
-_SCHEDULED = f"""
+
+
+def _scheduled(rows: int) -> str:
+    return f"""
 INSERT INTO windlass.job_later (id, created_at, run_at, lane, max_attempts, reason, kind, phase, args)
 SELECT {_ID.format(kind="0002")}, clock_timestamp(), clock_timestamp() + n * interval '1 second', 4, 3, 'scheduled', 'kind',
     '{PHASE}', '{{"n": 1}}'
-FROM generate_series(1, {LATER}) AS n
+FROM generate_series(1, {rows}) AS n
 """
-_ENDED = f"""
+
+
+def _ended(rows: int) -> str:
+    return f"""
 INSERT INTO windlass.job_done (id, created_at, finished_at, claimed_at, token, lane, generation, attempt, crashes,
     max_attempts, flags, state, kind, phase, args, error)
 SELECT {_ID.format(kind="0003")}, t.at, t.at, t.at, 1, 4, 1, 1, 0, 3, 0,
     CASE WHEN n % 200 = 0 THEN 'failed' ELSE 'completed' END, 'kind', '{PHASE}', '{{"n": 1}}',
     CASE WHEN n % 200 = 0 THEN '{{}}'::jsonb END
-FROM generate_series(1, {DONE}) AS n
+FROM generate_series(1, {rows}) AS n
 CROSS JOIN LATERAL (SELECT clock_timestamp() - (n % {DAYS}) * interval '1 day' AS at) AS t
 """
 
 
-def fill(dsn: str) -> None:
-    """Fill a migrated database; about ten seconds with two cores and fsync off."""
+def processing_of(rows: int) -> int:
+    """How many jobs are processing beside ``rows`` queued jobs."""
+    return rows // 10
+
+
+def fill(dsn: str, rows: int) -> None:
+    """Fill a migrated database; a million rows take about ten seconds with two cores and fsync off."""
+    processing = processing_of(rows)
+    live = f"{_live(rows, processing)};{_claims(processing)}"
     with psycopg.connect(dsn, autocommit=True) as connection:
         today = connection.execute("SELECT (clock_timestamp() AT TIME ZONE 'UTC')::date").fetchone()
         assert today is not None
@@ -84,7 +98,7 @@ def fill(dsn: str) -> None:
             connection.execute(statements.encode())
 
     with ThreadPoolExecutor(3) as pool:
-        for done in [pool.submit(one, text) for text in (f"{_LIVE};{_CLAIMS}", _SCHEDULED, _ENDED)]:
+        for done in [pool.submit(one, text) for text in (live, _scheduled(rows), _ended(rows))]:
             done.result()
     one("ANALYZE windlass.job; ANALYZE windlass.job_later; ANALYZE windlass.job_done; ANALYZE windlass.claim")
 

@@ -20,9 +20,11 @@ from windlass.store.postgres.transaction import PostgresTransaction
 from windlass.store.schema.statements import PARAMETER, load
 
 TABLES = (
+    "api_token",
     "attempt",
     "checkpoint",
     "claim",
+    "expiry",
     "fan_in",
     "gate",
     "job",
@@ -33,6 +35,7 @@ TABLES = (
     "job_limit",
     "output",
     "principal",
+    "request_key",
     "rule_hit",
     "settling",
 )
@@ -84,6 +87,9 @@ FROM {_CROWD};
 INSERT INTO windlass.job_key (scope, key, job, body_hash)
 SELECT 'live', 'crowd:' || n, {_ID.format(kind="0001")}, 'x'
 FROM {_CROWD};
+INSERT INTO windlass.expiry (job, expires_at)
+SELECT {_ID.format(kind="0002")}, now() + interval '1 hour' + n * interval '1 second'
+FROM {_CROWD};
 INSERT INTO windlass.principal (job, alive_at, claims)
 SELECT {_ID.format(kind="0001")}, now(), '{{}}'
 FROM {_CROWD};
@@ -93,6 +99,12 @@ FROM {_CROWD};
 INSERT INTO windlass.fan_in (id, opened_at, missing, rule, key)
 OVERRIDING SYSTEM VALUE
 SELECT 1000000 + n, now(), 1, 'crowd', 'key' || n
+FROM {_CROWD};
+INSERT INTO windlass.request_key (scope, key, created_at, body_hash)
+SELECT 'crowd', 'key' || n, now(), 'x'
+FROM {_CROWD};
+INSERT INTO windlass.api_token (id, created_at, name, hash, created_by, roles)
+SELECT {_ID.format(kind="0005")}, now(), 'crowd' || n, repeat('0', 64), 'crowd', '[]'
 FROM {_CROWD}
 """.replace("'{}'", "'{{}}'").replace("'{{{{}}}}'", "'{{}}'")
 

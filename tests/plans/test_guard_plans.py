@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -76,15 +77,41 @@ def test_a_list_of_failures_has_an_index_of_its_own(postgres_dsn: str) -> None:
     assert "_state_id_idx" in explain(postgres_dsn, "list.ended_badly", **LISTING)
 
 
-def test_on_sqlite_a_list_of_failures_has_an_index_of_its_own(tmp_path: Any) -> None:
+@pytest.mark.parametrize(
+    ("verb", "way"),
+    [
+        ("list.ended_badly", "USING INDEX windlass_job_done_ended_badly"),
+        ("record.plain_gone", "SEARCH d USING INTEGER PRIMARY KEY (rowid>?)"),
+        ("record.plain_finished", "SEARCH d USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"),
+        ("gates", "INDEX windlass_job_later_limited (phase=? AND gate=?)"),
+        ("gates.room", "INDEX windlass_job_later_limited (phase=? AND gate=?)"),
+        ("admit", "INDEX windlass_job_later_limited (phase=? AND gate=?)"),
+        ("age.later", "INDEX windlass_job_later_limited (phase=? AND gate>?)"),
+        ("gates.sweep", "INDEX windlass_job_later_limited (phase=? AND gate=?)"),
+    ],
+)
+def test_on_sqlite_a_condition_lets_an_index_serve(tmp_path: Path, verb: str, way: str) -> None:
+    """That of a partial index has to stand in the statement, and rows that were just inserted are found by their places."""
     with open_store(f"sqlite:///{tmp_path / 'x.db'}") as store, store.db.effect(5) as tx:
-        (statement,) = sqlite_store.STATEMENTS["list.ended_badly"].statements
-        plan = tx.connection.execute(f"EXPLAIN QUERY PLAN {statement.text}", LISTING).fetchall()
-        assert "windlass_job_done_ended_badly" in str(plan)
+        plan = [
+            row[-1]
+            for statement in sqlite_store.STATEMENTS[verb].statements
+            for row in tx.connection.execute(
+                f"EXPLAIN QUERY PLAN {statement.text}", dict.fromkeys(statement.names)
+            )
+        ]
+        assert way in "\n".join(plan)
 
 
-@pytest.mark.parametrize("verb", ["prune.page", "prune.delete"])
-def test_pruning_looks_only_at_days_that_can_hold_something(postgres_dsn: str, verb: str) -> None:
+@pytest.mark.parametrize("verb", ["gates", "gates.room", "gates.sweep", "admit"])
+def test_jobs_at_a_gate_are_found_through_the_index_of_gates(postgres_dsn: str, verb: str) -> None:
+    """A partial one."""
+    plan = explain(postgres_dsn, verb, gates="[]", ended=[], moved=[], limit=5)
+    assert "job_later_limited" in plan, plan
+
+
+@pytest.mark.parametrize("verb", ["prune.page", "prune.delete", "parents.read"])
+def test_only_days_are_looked_at_that_can_hold_something(postgres_dsn: str, verb: str) -> None:
     clock = ManualClock()
     with open_store(postgres_dsn, clock=clock) as store:
         store.upkeep.maintain()
@@ -96,6 +123,7 @@ def test_pruning_looks_only_at_days_that_can_hold_something(postgres_dsn: str, v
         "ids": [new_id()],
         "oldest": yesterday,
         "newest": yesterday,
+        "bytes": 1,
         **before,
     }
     plan = explain(postgres_dsn, verb, **values)

@@ -24,11 +24,15 @@ COLD = {
     "age.later", "counts", "erase.due", "erase.ended", "erase.living", "erase.note", "erase.pick", "fan_in.list", "fan_in.undo",
     "fire.move", "fire.next", "fire.pick", "fire.ticks", "flow.first", "flow.put", "gates", "gates.check", "gates.idle", "gates.repair",
     "gates.room", "gates.sweep", "hit.forget", "hit.left", "instances", "list.completed", "list.ended_badly", "list.later", "list.live",
-    "oldest", "pause", "paused", "principal.list", "prune.attempts", "prune.delete", "prune.edges", "prune.fan_ins", "prune.hits", "prune.keys",
+    "oldest", "pause", "paused", "principal.list", "prune.again", "prune.attempts", "prune.delete", "prune.edges", "prune.fan_ins", "prune.hits", "prune.keys",
     "prune.page", "prune.read", "resume", "rollup.prune", "rollup.put", "rollup.read", "rule.flag_later", "rule.flag_live", "rule.kinds",
     "rule.kinds.scanned", "rule.kinds.new", "rule.kinds.sync", "rule.list", "rule.lock", "rule.missed", "rule.put", "rule.remove",
     "rule.mark_gone", "schedule.list", "schedule.pause", "schedule.put", "schedule.remove", "schedule.resume", "schedule.mark_gone",
-    "tick.list", "tick.prune",
+    "request_key.prune", "tick.list", "tick.prune", "token.list", "token.revoke", "turn.take", "turn.take.due",
+    "audit.list", "audit.of", "audit.write", "key.jobs", "parents.newest", "principal.sees", "principal.of_subject", "principal.of_tenant", "search.fetch", "search.held", "search.ids", "search.keyed",
+    "search.kind", "search.queued", "search.scan",
+    "board.watch", "claims.count", "failures", "instance.dead", "job_log.put", "job_log.read", "rollup.first",
+    "rollup.span.last", "rollup.span.prune", "rollup.span.put", "rollup.span.read", "watched.jobs",
 }  # fmt: skip
 COPY = {"enqueue.copy", "enqueue.copy_at"}  # have no plan
 
@@ -43,7 +47,9 @@ def too_much(visits: list[Visit]) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("empty", ["never analyzed", "vacuumed and analyzed"])
+@pytest.mark.parametrize(
+    "empty", ["never analyzed", pytest.param("vacuumed and analyzed", marks=pytest.mark.long)]
+)
 def test_plans_made_on_empty_tables_stay_right(
     postgres_dsn_every: str, empty: str, pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -71,7 +77,8 @@ def test_plans_made_on_empty_tables_stay_right(
             monkeypatch.setattr(dependencies, "PAGE", 2 * BATCH)
             workload.run(store, BATCH)
             assert not too_much(db.visits)
-            assert {visit.verb for visit in db.visits} >= load("postgres").keys() - COLD - COPY
+            missing = load("postgres").keys() - COLD - COPY - {visit.verb for visit in db.visits}
+            assert not missing, ", ".join(sorted(missing))
 
             db.visits.clear()
             connection.execute("ANALYZE")

@@ -8,7 +8,10 @@ from datetime import timedelta
 from typing import Any
 
 from tests.conformance.life import BOOM
+from tests.plans.acting import acts
+from tests.plans.asking import ask
 from windlass.features import Store
+from windlass.idempotency.store import RequestKey
 from windlass.model import (
     Advanced,
     After,
@@ -24,10 +27,12 @@ from windlass.model import (
     Rate,
     Released,
     Retried,
+    Want,
 )
 from windlass.model.principal import Principal
 from windlass.model.rule import Rule
-from windlass.store.ids import new_id
+from windlass.store.ids import new_id, new_ids
+from windlass.store.jobs.checked import check
 from windlass.store.jobs.holder import Holder
 
 PAIR = Rule(
@@ -59,13 +64,32 @@ def run(store: Store, n: int) -> None:
     life_of_a_plain_job(store, holder, n)
     a_pipeline(store, holder, n)
     dependencies(store, holder, n)
+    batches(store, holder, n)
     keys_and_repeats(store, holder, n)
     limits(store, holder, n)
+    expiries(store, holder, n)
     rules(store, holder, n)
     retries(store, holder, n)
     recovery(store, holder, n)
+    acts(store, holder, n)
     duties(store, holder)
+    ask(store, holder, n, PAIR)
+    requests_of_the_api(store, n)
     holder.leave()
+
+
+def requests_of_the_api(store: Store, n: int) -> None:
+    """Requests with an API token and a key, each sent twice."""
+    name = f"plans {new_id()}"
+    made = store.tokens.create(name, roles=["submit"], created_by="app")
+    assert made
+    request = RequestKey(name, "once", "hash")
+    for _ in range(2):
+        store.tokens.verify(made.text)
+        store.request_keys.submit(request, check([NewJob(kind="asked")] * n), lambda jobs: jobs[0].id)
+    store.request_keys.prune()
+    assert store.tokens.find(name)
+    store.tokens.revoke(made.token.id)
 
 
 def enqueue(store: Store, kind: str, n: int, **options: Any) -> list[str]:
@@ -90,6 +114,14 @@ def life_of_a_plain_job(store: Store, holder: Holder, n: int) -> None:
     holder.start(leases)
     holder.record([Completed(lease, 1) for lease in leases])
     holder.record([Completed(lease, 1) for lease in leases])  # record.resolve
+    ended = [lease.id for lease in leases]
+    assert len(store.ends.of(ended)) == len(store.ends.present(ended)) == n
+    store.ends.ask()
+    store.ends.announce(ended)
+    enqueue(store, "carried", n, headers={"traceparent": "00-1-2-01"})
+    carried = claim(holder, "carried", n)
+    assert store.headers.of(carried[0]) and len(store.headers.list([lease.id for lease in carried])) == n
+    holder.record([Completed(lease, 1) for lease in carried])
     ids = enqueue(store, "later", n, delay=timedelta(milliseconds=1))
     promote(store, n)
     assert holder.claim_one(ids[0]) is not None
@@ -113,10 +145,14 @@ def a_pipeline(store: Store, holder: Holder, n: int) -> None:
         store.jobs.progress(lease.id)
         store.outputs_of(lease)
         store.principals.get(lease.id)
-    holder.record([Advanced(lease, "pipe2", {"x": 1}) for lease in leases])
+    route = (("pipe", 3), ("pipe2", 3), ("pipe3", 3))
+    holder.record([Advanced(lease, "pipe2", {"x": 1}, route=route) for lease in leases])
     leases = claim(holder, "pipe2", n)
-    holder.record([Advanced(lease, "pipe3", {"x": 1}, route=(("pipe3", 3),)) for lease in leases])
-    holder.record([Completed(lease, 1) for lease in claim(holder, "pipe3", n)])
+    enqueue(store, "pipe4", n)
+    ends = [Advanced(lease, "pipe3", {"x": 1}, route=route) for lease in leases]
+    leases = list(holder.step(ends, Want("pipe3", n), Want("pipe4", n)).claimed)
+    assert len(leases) == 2 * n
+    holder.record([Completed(lease, 1, route=route[: 3 * (lease.phase == "pipe3")]) for lease in leases])
 
 
 def dependencies(store: Store, holder: Holder, n: int) -> None:
@@ -136,6 +172,28 @@ def dependencies(store: Store, holder: Holder, n: int) -> None:
     store.jobs.retry(parents[0], dependents=True)
     store.jobs.cancel(parents[0])
     holder.record([Completed(lease) for lease in claim(holder, "child", n)])
+
+
+def batches(store: Store, holder: Holder, n: int) -> None:
+    members, then = new_ids(n), new_id()
+    after = [After(member, DependencyPolicy.RUN) for member in members]
+    store.enqueue(
+        [
+            *(NewJob(kind="member", id=member) for member in members),
+            NewJob(kind="then", id=then, after=after),
+        ]
+    )
+    leases = claim(holder, "member", n)
+    holder.record([Failed(lease, BOOM) for lease in leases[1:]])
+    store.jobs.retry(leases[1].id)
+    holder.record([Completed(lease, 1) for lease in (leases[0], *claim(holder, "member", 1))])
+    (lease,) = claim(holder, "then", 1)
+    store.parents.page(then)
+    store.parents.count(then)
+    store.jobs.retry(leases[1].id)
+    store.parents.page(then)
+    store.jobs.cancel(leases[1].id)
+    holder.record([Completed(lease)])
 
 
 def keys_and_repeats(store: Store, holder: Holder, n: int) -> None:
@@ -170,6 +228,23 @@ def limits(store: Store, holder: Holder, n: int) -> None:
     store.jobs.retry(leases[1].id)
     store.limits.let_in()
     store.limits.age()
+
+
+def expiries(store: Store, holder: Holder, n: int) -> None:
+    over = store.db.now() - timedelta(seconds=1)
+    enqueue(store, "brief", n, expires=timedelta(hours=1))
+    leases = claim(holder, "brief", n)
+    assert len(holder.start(leases)) == n
+    holder.record([Completed(lease, 1) for lease in leases])
+    enqueue(store, "brief", n, expires=over)
+    assert holder.start(claim(holder, "brief", n)) == set()
+    ids = enqueue(store, "brief", n, expires=over)
+    enqueue(store, "brief", n, expires=over, delay=timedelta(days=1))
+    assert store.expiries.get(ids[0]) == over
+    store.db.run(
+        "enqueue.expiries", expiries=f'[{{"job":"{new_id()}","lasts":-1}}]'
+    )  # of no job: expiry.stale
+    assert store.expiries.cancel_due() == 2 * n
 
 
 def rules(store: Store, holder: Holder, n: int) -> None:

@@ -24,7 +24,7 @@ def reports() -> App:
     @app.job(name="leave-report")
     def leave(period: str, county: str, kind: str = "all") -> None: ...
 
-    @app.job(retry=windlass.fixed(9, wait=1.0))
+    @app.job(retry=windlass.retry.fixed(9, wait=1.0))
     def summary(period: str, county: str) -> None: ...
 
     @app.job
@@ -32,17 +32,17 @@ def reports() -> App:
 
     steps = app.pipeline("steps")
 
-    @steps.phase("first", retry=windlass.fixed(4, wait=1.0))
+    @steps.phase("first", retry=windlass.retry.fixed(4, wait=1.0))
     def first(period: str, county: str) -> None: ...
 
     @steps.phase("second")
-    def second() -> None: ...
+    def second(period: str, county: str) -> None: ...
 
     return app
 
 
 def resolved(app: App) -> list[Rule]:
-    return app.registry.rules.resolved(app.registry)
+    return app.parts.registry.rules.resolved(app.parts.registry)
 
 
 def test_a_rule_with_one_parent() -> None:
@@ -151,7 +151,7 @@ def test_kinds_that_nobody_defines_are_refused(parent: str, create: str, hint: s
     app.when(parent, create=create)
     with pytest.raises(ConfigError, match=hint.replace("?", r"\?")) as caught:
         resolved(app)
-    assert caught.value.key == f"kind in rule {parent}->{create}"
+    assert caught.value.key == f"a kind of the rule {parent}->{create}"
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_mistakes_are_refused_where_they_are_written(options: Any, key: str) -> 
     app = reports()
     with pytest.raises(ConfigError) as caught:
         app.when_all(["hours-report", "leave-report"], create="summary", **options)
-    assert caught.value.key == key and len(app.registry.rules) == 0
+    assert caught.value.key == key and len(app.parts.registry.rules) == 0
 
 
 @pytest.mark.parametrize("parents", [[], ["hours-report"], "hours-report"])
@@ -234,7 +234,7 @@ def test_a_circle_is_refused_where_it_is_closed() -> None:
         app.when("mail", create="hours-report")
     with pytest.raises(RuleCycleError, match="mail → mail"):
         app.when("mail", create="mail")
-    assert len(app.registry.rules) == 2
+    assert len(app.parts.registry.rules) == 2
 
 
 def test_a_name_is_taken_once() -> None:

@@ -325,7 +325,7 @@ def test_a_name_that_is_none_is_said_with_one_that_is_near(store: Store, verb: s
         return caught.value
 
     assert "did you mean nightly?" in str(call("nightli"))
-    assert "windlass cron ls" in str(call("completely-different"))
+    assert "windlass schedules ls" in str(call("completely-different"))
     call("not a name \0")
     assert store.schedules.get("nightly").state == "active"
 

@@ -233,7 +233,7 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_random_lives_of_limited_jobs_on_sqlite(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    examples = int(request.config.getoption("--lives") or 12)
+    examples = int(request.config.getoption("--lives") or 5)
     run_lives(LimitsMachine, *sqlite_files(tmp_path), examples=examples, steps=30)
 
 
@@ -243,5 +243,5 @@ def test_random_lives_of_limited_jobs_on_postgres(
     pg_servers: PostgresServers, request: pytest.FixtureRequest
 ) -> None:
     databases = pg_servers.get()
-    examples = int(request.config.getoption("--lives") or 8)
+    examples = int(request.config.getoption("--lives") or 4)
     run_lives(LimitsMachine, databases.fresh, databases.drop, examples=examples, steps=30)

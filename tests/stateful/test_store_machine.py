@@ -369,7 +369,7 @@ class JobsMachine(StoreMachine):
 def test_random_lives_on_sqlite(request: pytest.FixtureRequest) -> None:
     with tempfile.TemporaryDirectory() as folder:
         run_lives(
-            JobsMachine, *sqlite_files(Path(folder)), examples=_examples(request, 30), steps=40, spacing=1e-6
+            JobsMachine, *sqlite_files(Path(folder)), examples=_examples(request, 12), steps=40, spacing=1e-6
         )
 
 
@@ -378,7 +378,7 @@ def test_random_lives_on_sqlite(request: pytest.FixtureRequest) -> None:
 def test_random_lives_on_postgres(pg_servers: PostgresServers, request: pytest.FixtureRequest) -> None:
     databases = pg_servers.get()
     run_lives(
-        JobsMachine, databases.fresh, databases.drop, examples=_examples(request, 20), steps=40, spacing=0.0
+        JobsMachine, databases.fresh, databases.drop, examples=_examples(request, 10), steps=40, spacing=0.0
     )
 
 

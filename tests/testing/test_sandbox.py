@@ -41,7 +41,7 @@ def create(box: Sandbox) -> None:
 
 @pytest.fixture
 def report(app: windlass.App) -> Any:
-    @app.job(chunk_retry=windlass.fixed(1), retry=windlass.fixed(5, wait=1))
+    @app.job(chunk_retry=windlass.retry.fixed(1), retry=windlass.retry.fixed(5, wait=1))
     def report(ctx: windlass.Context) -> int:
         for chunk in ctx.chunks(total=5, size=1):
             with chunk as tx:
@@ -79,7 +79,7 @@ def test_drain_runs_what_is_due_and_nothing_else(app: windlass.App, windlass_san
         return f"hello {name}"
 
     box = windlass_sandbox(app)
-    now, later = box.app.enqueue("hello", name="a"), box.app.enqueue("hello", name="b", delay=60)
+    now, later = box.app.enqueue("hello", name="a"), box.app.kind("hello").options(delay=60).enqueue(name="b")
     assert box.drain() == 1
     assert (
         box.store.jobs.get(now.id).result == "hello a"
@@ -91,7 +91,7 @@ def test_drain_runs_what_is_due_and_nothing_else(app: windlass.App, windlass_san
 
 
 def test_retries_follow_the_clock(app: windlass.App, windlass_sandbox: Make) -> None:
-    @app.job(retry=windlass.fixed(3, wait=100))
+    @app.job(retry=windlass.retry.fixed(3, wait=100))
     def shaky(ctx: windlass.Context) -> int:
         if ctx.attempt < 3:
             raise ConnectionError("no")
@@ -165,7 +165,7 @@ def test_a_database_that_is_away_is_a_failed_attempt(
 def test_kills_at_the_end_are_counted_and_capped(app: windlass.App, windlass_sandbox: Make) -> None:
     runs: list[int] = []
 
-    @app.job(retry=windlass.fixed(9, wait=1))
+    @app.job(retry=windlass.retry.fixed(9, wait=1))
     def poison() -> None:
         runs.append(1)
 
@@ -200,7 +200,7 @@ def test_a_lease_lost_at_the_end_has_the_job_done_by_another(
 
     @app.job
     def pay(ctx: windlass.Context) -> int:
-        runs.append(ctx.lease.token)
+        runs.append(ctx._lease.token)
         return len(runs)
 
     box = windlass_sandbox(app)
@@ -263,7 +263,7 @@ def test_pipelines_and_dependents_in_one_drain(app: windlass.App, windlass_sandb
 
     box = windlass_sandbox(app)
     parent = box.app.enqueue("pipe", n=3)
-    child = box.app.enqueue("after", after=[parent])
+    child = box.app.kind("after").options(after=[parent]).enqueue()
     box.drain()
     assert box.store.jobs.get(parent.id).result == 8 and box.store.jobs.get(child.id).result == "last"
 
@@ -304,7 +304,7 @@ def test_a_handler_knows_nothing_of_the_block_it_was_enqueued_in(
     box = windlass_sandbox(app)
     box.app.enqueue("parent")
     with app.as_principal(windlass.Principal("admin")), box.inline():
-        parent.enqueue(principal=windlass.Principal("guest"))
+        parent.options(principal=windlass.Principal("guest")).enqueue()
     assert sorted(str(job.result) for job in box.jobs("child")) == ["guest", "nobody"]
 
 
@@ -319,10 +319,10 @@ def test_tokens_are_kept_with_the_keys_of_the_app(windlass_sandbox: Make) -> Non
     box = windlass_sandbox(app)
     user = windlass.Principal("u-7")
     with box.app.as_principal(user, token="raw-token"):
-        box.app.enqueue("size", keep_token=True)
+        box.app.kind("size").options(keep_token=True).enqueue()
     box.drain()
     with box.inline(), app.as_principal(user, token="raw-token"):
-        size.enqueue(keep_token=True)
+        size.options(keep_token=True).enqueue()
     assert [job.result for job in box.jobs("size")] == [9, 9]
 
 

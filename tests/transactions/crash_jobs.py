@@ -38,7 +38,7 @@ async def body(kind: str, n: int, place: str, how: str, url: str, ctx: Context) 
 
 def _run_of(ctx: Context) -> int:
     """Which run this is. The death of an instance spends no attempt."""
-    return ctx.attempt + int(ctx.lease.is_recovered)
+    return ctx.attempt + int(ctx.is_recovered)
 
 
 async def _pass(here: str, hand: Hand, place: str, how: str, url: str, ctx: Context) -> None:

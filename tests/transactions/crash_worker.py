@@ -14,7 +14,7 @@ def main(url: str, phase: str) -> None:
     app = App(url, settings=QUICK)
     for handler in THE_FIVE_JOBS:
         app.job(name=handler.__name__, processors=1)(handler)
-    app.worker(phases=(phase,)).start()
+    app.worker(phases=(phase,), lease=6.0).start()  # what others wait for when this process has died
     time.sleep(60)
 
 

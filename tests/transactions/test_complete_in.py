@@ -13,7 +13,7 @@ from windlass.engine.engine import Engine
 from windlass.handlers.context import Context
 from windlass.model import State
 
-SOON = windlass.fixed(attempts=3, wait=0.01)
+SOON = windlass.retry.fixed(attempts=3, wait=0.01)
 few = pytest.mark.parametrize("kind", [*THE_FIVE, "sqlite3"])
 
 
@@ -120,13 +120,13 @@ def test_an_end_in_the_handlers_transaction_settles_keys_outputs_and_children(sh
             await hand.commit()
 
     work = shop.app.job(name="work")(handler(kind, shop.app.url, body))
-    parent = work.enqueue(n=1, key="k")
-    children = [work.enqueue(n=2, after=[parent]) for _ in range(3)]
+    parent = work.options(key="k").enqueue(n=1)
+    children = [work.options(after=[parent]).enqueue(n=2) for _ in range(3)]
     shop.drained(shop.serve())
     assert [shop.job(job).state for job in [parent, *children]] == [State.COMPLETED] * 4
     assert [shop.job(job).attempt for job in [parent, *children]] == [1] * 4
     assert [item.value for item in shop.job(parent).outputs] == [[1]]
-    assert work.enqueue(n=1, key="k").created
+    assert work.options(key="k").enqueue(n=1).created
 
 
 @few

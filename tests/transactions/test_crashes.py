@@ -21,7 +21,7 @@ from windlass.model import State
 
 pytestmark = pytest.mark.timing
 
-SOON = windlass.fixed(attempts=5, wait=0.01)
+SOON = windlass.retry.fixed(attempts=5, wait=0.01)
 PATIENT: dict[str, Any] = {
     "lease": 30.0,
     "heartbeat": 5.0,

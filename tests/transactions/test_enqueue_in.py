@@ -13,6 +13,7 @@ import pytest
 
 from tests.conformance.life import assert_counts_are_true
 from tests.transactions.kinds import Hand, Open, run
+from windlass import JobOptions
 from windlass.app.app import App
 from windlass.app.kinds import JobKind
 from windlass.clock import ManualClock
@@ -68,19 +69,19 @@ def test_commit_makes_the_job_and_rollback_makes_none(
 
 def test_jobs_with_options_keys_and_parents(kind: str, app: App, opened: Open, welcome: Any) -> None:
     """Several statements, on every driver; a key that is taken answers the job that has it."""
-    (before,) = [welcome.enqueue(user_id=1, key="taken", correlation_id="c-1")]
+    (before,) = [welcome.options(key="taken", correlation_id="c-1").enqueue(user_id=1)]
     made_by_hand = new_id()
 
     async def work() -> None:
         async with opened(app.url) as hand:
-            later = await hand.enqueue(welcome, user_id=2, delay=3600, priority=9, max_attempts=7)
-            at = await hand.enqueue(welcome, user_id=2, run_at=datetime(2090, 1, 1, tzinfo=UTC))
-            again = await hand.enqueue(welcome, user_id=1, key="taken")
-            fresh = await hand.enqueue(welcome, user_id=3, key="fresh")
-            child = await hand.enqueue(welcome, user_id=4, after=[before, fresh])
-            own = await hand.enqueue(welcome, user_id=5, id=made_by_hand)
-            twice = await hand.enqueue(welcome, user_id=5, id=made_by_hand)
-            assert await hand.enqueue_many(welcome, []) == []
+            later = await hand.enqueue(welcome.options(delay=3600, priority=9, max_attempts=7), user_id=2)
+            at = await hand.enqueue(welcome.options(run_at=datetime(2090, 1, 1, tzinfo=UTC)), user_id=2)
+            again = await hand.enqueue(welcome.options(key="taken"), user_id=1)
+            fresh = await hand.enqueue(welcome.options(key="fresh"), user_id=3)
+            child = await hand.enqueue(welcome.options(after=[before, fresh]), user_id=4)
+            own = await hand.enqueue(welcome.options(id=made_by_hand), user_id=5)
+            twice = await hand.enqueue(welcome.options(id=made_by_hand), user_id=5)
+            assert not await hand.enqueue_many(welcome, [])
             await hand.commit()
         assert (again.id, again.created) == (before.id, False)
         assert (own.id, own.created, twice.id, twice.created) == (made_by_hand, True, made_by_hand, False)
@@ -100,23 +101,21 @@ def test_a_refused_job_leaves_nothing_in_a_transaction_that_goes_on(
     kind: str, app: App, opened: Open, welcome: Any
 ) -> None:
     """A caller may catch the refusal and commit the rest. A key that was taken on the way to it would belong to no job, for ever."""
-    welcome.enqueue(user_id=1, key="taken")
+    welcome.options(key="taken").enqueue(user_id=1)
 
-    async def refused(hand: Hand, error: type[Exception], calls: list[dict[str, Any]]) -> None:
+    def keyed(key: str) -> Any:
+        return welcome.options(key=key).request(user_id=2)
+
+    async def refused(hand: Hand, error: type[Exception], calls: list[Any]) -> None:
         with pytest.raises(error):
             await hand.enqueue_many(welcome, calls)
 
     async def work() -> None:
         async with opened(app.url) as hand:
             await hand.execute("CREATE TABLE orders (n integer)")
-            await refused(
-                hand, KeyConflictError, [{"user_id": 2, "key": "other"}, {"user_id": 2, "key": "taken"}]
-            )
-            await refused(
-                hand,
-                UnknownParentError,
-                [{"user_id": 2, "key": "third"}, {"user_id": 2, "after": [new_id()]}],
-            )
+            await refused(hand, KeyConflictError, [keyed("other"), keyed("taken")])
+            orphan = welcome.options(after=[new_id()]).request(user_id=2)
+            await refused(hand, UnknownParentError, [keyed("third"), orphan])
             await refused(hand, PayloadError, [{"user_id": 1}, {"user_id": "no number"}])
             await hand.execute("INSERT INTO orders VALUES (1)")
             await hand.commit()
@@ -124,8 +123,8 @@ def test_a_refused_job_leaves_nothing_in_a_transaction_that_goes_on(
             assert await hand.execute("SELECT count(*) FROM orders") == [(1,)]
             await hand.rollback()
         assert len(jobs(app)) == 1
-        assert welcome.enqueue(user_id=9, key="other").created
-        assert welcome.enqueue(user_id=9, key="third").created
+        assert welcome.options(key="other").enqueue(user_id=9).created
+        assert welcome.options(key="third").enqueue(user_id=9).created
         assert_counts_are_true(app.store)
 
     run(kind, work)
@@ -142,10 +141,16 @@ def test_a_clock_that_a_test_holds_counts_here_too(kind: str, url: str, opened: 
         async def work() -> None:
             async with opened(url) as hand:
                 now = await hand.enqueue(welcome, user_id=1)
-                later = await hand.enqueue(welcome, user_id=1, delay=60, key="k")
+                later = await hand.enqueue(welcome.options(delay=60, key="k"), user_id=1)
+                brief = await hand.enqueue(welcome.options(expires=60), user_id=1)
+                until = await hand.enqueue(
+                    welcome.options(expires=clock.now() + timedelta(seconds=61)), user_id=1
+                )
                 await hand.commit()
             assert store.jobs.get(now.id).created_at == clock.now()
             assert store.jobs.get(later.id).run_at == clock.now() + timedelta(seconds=60)
+            assert store.expiries.get(brief.id) == clock.now() + timedelta(seconds=60)
+            assert store.expiries.get(until.id) == clock.now() + timedelta(seconds=61)
 
         run(kind, work)
 
@@ -160,11 +165,11 @@ def test_no_store_is_opened_for_it(kind: str, app: App, url: str, opened: Open) 
     async def work() -> None:
         async with opened(url) as hand:
             await hand.enqueue(welcome, user_id=1)
-            await hand.enqueue(welcome, user_id=1, key="k")
+            await hand.enqueue(welcome.options(key="k"), user_id=1)
             await hand.commit()
 
     run(kind, work)
-    assert other._store is None
+    assert other.parts._store is None
     assert len(jobs(app)) == 2
 
 
@@ -184,9 +189,7 @@ def test_a_transaction_on_another_kind_of_database_is_refused(kind: str, app: Ap
 
 
 @pytest.mark.parametrize("options", [{}, {"key": "k"}], ids=["plain", "with a key"])
-def test_a_connection_that_its_owner_dropped_is_gone_at_once(
-    postgres_dsn: str, options: dict[str, Any]
-) -> None:
+def test_a_connection_that_its_owner_dropped_is_gone_at_once(postgres_dsn: str, options: JobOptions) -> None:
     """And with it its open transaction and locks: nothing of Windlass may wait for the cyclic garbage collector."""
     with App(postgres_dsn) as app:
 
@@ -196,7 +199,7 @@ def test_a_connection_that_its_owner_dropped_is_gone_at_once(
         gc.disable()
         try:
             connection = psycopg.connect(postgres_dsn)
-            welcome.enqueue_in(connection, user_id=7, **options)
+            welcome.options(**options).enqueue_in(connection, user_id=7)
             left = weakref.ref(connection)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ResourceWarning)

@@ -17,6 +17,7 @@ from tests.engine.shop import Shop
 from tests.transactions.kinds import THE_FIVE, Hand, Open, handler, run
 from windlass.errors import LeaseLost
 from windlass.features import Store, open_store
+from windlass.handlers.attempt_context import AttemptContext
 from windlass.handlers.context import Context
 from windlass.handlers.registry import Registry
 from windlass.model import JobError, JobFilter, Lease, NewJob, State
@@ -41,11 +42,11 @@ def held(store: Store) -> tuple[Holder, Lease]:
     return holder, lease
 
 
-def context(holder: Holder, lease: Lease) -> Context:
+def context(holder: Holder, lease: Lease) -> AttemptContext:
     def work() -> Any: ...
 
     hold: Any = holder
-    return Context(lease, Registry().define("work", work), hold)
+    return AttemptContext(lease, Registry().define("work", work), hold)
 
 
 def test_a_lost_lease_is_told_and_nothing_is_written(kind: str, store: Store, url: str, opened: Open) -> None:
@@ -117,7 +118,7 @@ def test_a_handler_that_leaks_its_transaction_stops_nobody_for_long(postgres_dsn
     """It keeps the row locked; the recorder waits for it, until the server ends the transaction."""
     shop, leaked = Shop(postgres_dsn), []
 
-    @shop.app.job(retry=windlass.fixed(attempts=2, wait=0.01))
+    @shop.app.job(retry=windlass.retry.fixed(attempts=2, wait=0.01))
     def work(n: int, ctx: Context) -> Any:
         connection = psycopg.connect(postgres_dsn)
         ctx.complete_in(connection, ctx.attempt)
@@ -196,7 +197,7 @@ def test_an_end_and_a_new_job_in_one_transaction(kind: str, shop: Shop) -> None:
         await hand.complete(ctx, n)
         await (hand.rollback() if ctx.attempt == 1 and n == 1 else hand.commit())
 
-    soon = windlass.fixed(attempts=3, wait=0.01)
+    soon = windlass.retry.fixed(attempts=3, wait=0.01)
     work = shop.app.job(name="work", retry=soon)(handler(kind, shop.app.url, body))
     work.enqueue(n=0)
     shop.drained(shop.serve())

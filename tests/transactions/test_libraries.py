@@ -65,12 +65,12 @@ def test_a_block_within_a_block_takes_its_jobs_with_it(on_postgres: Any) -> None
     with psycopg.connect(app.url) as connection, connection.transaction():
         welcome.enqueue_in(connection, 1)
         with connection.transaction(force_rollback=True):
-            welcome.enqueue_in(connection, 2, key="k")
+            welcome.options(key="k").enqueue_in(connection, 2)
         assert connection.info.transaction_status == psycopg.pq.TransactionStatus.INTRANS
     engine = sa.create_engine(alchemy(app.url, "psycopg"))
     with orm.Session(engine) as session:
         with session.begin_nested() as inner:
-            welcome.enqueue_in(session, 3, key="k")
+            welcome.options(key="k").enqueue_in(session, 3)
             inner.rollback()
         welcome.enqueue_in(session, 4)
         session.commit()
@@ -80,7 +80,7 @@ def test_a_block_within_a_block_takes_its_jobs_with_it(on_postgres: Any) -> None
 
         welcome.enqueue_in(connections["nested"], 5)
         with pytest.raises(ZeroDivisionError), transaction.atomic(using="nested"):
-            welcome.enqueue_in(connections["nested"], 6, key="k")
+            welcome.options(key="k").enqueue_in(connections["nested"], 6)
             raise ZeroDivisionError
     found = [job.args["user_id"] for job in app.store.jobs.list(JobFilter()).jobs]
     assert sorted(found) == [1, 4, 5] and count(app) == 3
@@ -94,8 +94,8 @@ def test_a_psycopg_connection_with_tastes_of_its_own(on_postgres: Any, factory: 
     app, welcome = on_postgres
     with psycopg.connect(app.url, row_factory=dict_row, cursor_factory=factory) as connection:
         connection.adapters.register_dumper(str, psycopg.types.string.StrDumperVarchar)
-        parent = welcome.enqueue_in(connection, 1, key="k")
-        welcome.enqueue_in(connection, 2, after=[parent])
+        parent = welcome.options(key="k").enqueue_in(connection, 1)
+        welcome.options(after=[parent]).enqueue_in(connection, 2)
     assert count(app) == 2
 
 
@@ -109,8 +109,8 @@ def test_an_asyncpg_connection_with_codecs_of_its_own(on_postgres: Any) -> None:
             await connection.set_type_codec(name, encoder=json.dumps, decoder=json.loads, schema="pg_catalog")
         await connection.set_type_codec("uuid", encoder=str, decoder=str, schema="pg_catalog")
         async with connection.transaction():
-            parent = await welcome.enqueue_in_async(connection, 1, key="k")
-            await welcome.enqueue_in_async(connection, 2, after=[parent])
+            parent = await welcome.options(key="k").enqueue_in_async(connection, 1)
+            await welcome.options(after=[parent]).enqueue_in_async(connection, 2)
         await connection.close()
 
     asyncio.run(work())
@@ -122,15 +122,15 @@ def test_a_sqlite_connection_with_tastes_of_its_own(on_sqlite: Any, sqlite_path:
     with closing(sqlite3.connect(sqlite_path)) as connection:
         connection.row_factory = sqlite3.Row
         connection.text_factory = bytes
-        parent = welcome.enqueue_in(connection, 1, key="k")
-        welcome.enqueue_in(connection, 2, after=[parent])
+        parent = welcome.options(key="k").enqueue_in(connection, 1)
+        welcome.options(after=[parent]).enqueue_in(connection, 2)
         connection.commit()
 
     async def work() -> None:
         async with aiosqlite.connect(sqlite_path) as other:
             other.row_factory = lambda cursor, row: {"row": row}  # type: ignore[assignment]
-            parent = await welcome.enqueue_in_async(other, 1, key="k2")
-            await welcome.enqueue_in_async(other, 2, after=[parent])
+            parent = await welcome.options(key="k2").enqueue_in_async(other, 1)
+            await welcome.options(after=[parent]).enqueue_in_async(other, 2)
             await other.commit()
 
     asyncio.run(work())
@@ -147,16 +147,18 @@ def test_a_caller_that_is_stopped_in_the_middle_leaves_its_connection_in_order(o
     async def work(open_it: Callable[[], Any], begin: Callable[[Any], Any]) -> None:
         connection = await open_it()
         with psycopg.connect(app.url) as other:
-            welcome.enqueue_in(other, 1, key="k")
+            welcome.options(key="k").enqueue_in(other, 1)
             block = begin(connection)
             await block.__aenter__()
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.3):
-                    await welcome.enqueue_in_async(connection, 1, key="k")
+                    await welcome.options(key="k").enqueue_in_async(connection, 1)
             await block.__aexit__(TimeoutError, TimeoutError(), None)
             other.rollback()
         async with begin(connection):
-            assert (await welcome.enqueue_in_async(connection, 1, key=type(connection).__module__)).created
+            assert (
+                await welcome.options(key=type(connection).__module__).enqueue_in_async(connection, 1)
+            ).created
         await connection.close()
 
     asyncio.run(work(lambda: asyncpg.connect(app.url), lambda connection: connection.transaction()))
@@ -190,14 +192,14 @@ def _no_ferry_is_left() -> None:
 
 def test_a_refused_key_is_heard_through_the_ferry(on_postgres: Any) -> None:
     app, welcome = on_postgres
-    welcome.enqueue(1, key="k")
+    welcome.options(key="k").enqueue(1)
 
     async def work() -> None:
         connection = await asyncpg.connect(app.url)
         async with connection.transaction():
             with pytest.raises(KeyConflictError):
-                await welcome.enqueue_in_async(connection, 2, key="k")
-            assert (await welcome.enqueue_in_async(connection, 2, key="other")).created
+                await welcome.options(key="k").enqueue_in_async(connection, 2)
+            assert (await welcome.options(key="other").enqueue_in_async(connection, 2)).created
         await connection.close()
 
     asyncio.run(work())
@@ -236,7 +238,7 @@ def test_the_tx_of_a_job_is_a_transaction_like_others(shop: Shop, kind: str) -> 
                 welcome.enqueue_in(tx, 6 + chunk.offset)
 
     for job in (plain, coroutine, chunked):
-        job.enqueue(correlation_id="c-7")
+        job.options(correlation_id="c-7").enqueue()
     shop.drained(shop.serve())
     assert sorted(welcomed) == [1, 2, 3, 4, 5, 6, 7]
     found = shop.store.jobs.list(JobFilter(kind="welcome")).jobs

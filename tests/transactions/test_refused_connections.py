@@ -23,9 +23,12 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from tests.transactions.apps import alchemy, count, make_app
 from tests.transactions.django_project import connected
 from tests.transactions.kinds import Open, is_async, run
+from windlass import JobOptions
 from windlass.errors import ConfigError, SchemaError
 
 pytestmark = pytest.mark.timing
+
+WAYS: list[JobOptions] = [{}, {"key": "k"}]
 
 
 # ---------------------------------------------------------------------------------------------- no transaction
@@ -40,7 +43,7 @@ def test_connections_that_commit_each_statement_are_refused(on_postgres: Any, tm
     app, welcome = on_postgres
     with psycopg.connect(app.url, autocommit=True) as connection:
         refuses(lambda: welcome.enqueue_in(connection, 1))
-        refuses(lambda: welcome.enqueue_in(connection, 1, key="k"))
+        refuses(lambda: welcome.options(key="k").enqueue_in(connection, 1))
         with connection.transaction():
             welcome.enqueue_in(connection, 1)
     engine = sa.create_engine(alchemy(app.url, "psycopg"), isolation_level="AUTOCOMMIT")
@@ -61,9 +64,9 @@ def test_async_connections_that_commit_each_statement_are_refused(on_postgres: A
 
     async def work() -> None:
         connection = await asyncpg.connect(app.url)
-        for options in ({}, {"key": "k"}):
+        for options in WAYS:
             with pytest.raises(ConfigError, match="open a transaction first"):
-                await welcome.enqueue_in_async(connection, 1, **options)
+                await welcome.options(**options).enqueue_in_async(connection, 1)
         await connection.close()
         async with await psycopg.AsyncConnection.connect(app.url, autocommit=True) as other:
             with pytest.raises(ConfigError, match="open a transaction first"):
@@ -84,7 +87,7 @@ def test_on_sqlite_too(on_sqlite: Any, sqlite_path: Path) -> None:
         refuses(lambda: welcome.enqueue_in(connection, 1))
         connection.execute("BEGIN")
         welcome.enqueue_in(connection, 1)
-        welcome.enqueue_in(connection, 2, key="k")
+        welcome.options(key="k").enqueue_in(connection, 2)
         connection.execute("COMMIT")
     with connected(app.url, "sqlite_file") as of_django:
         refuses(lambda: welcome.enqueue_in(of_django, 1))
@@ -112,7 +115,7 @@ def test_sqlalchemys_recipe_for_begin_on_sqlite(on_sqlite: Any) -> None:
         welcome.enqueue_in(session, 1)
         session.rollback()
         welcome.enqueue_in(session, 1)
-        welcome.enqueue_in(session, 2, key="k")
+        welcome.options(key="k").enqueue_in(session, 2)
         session.commit()
     engine.dispose()
     assert count(app) == 2
@@ -160,10 +163,10 @@ def test_a_database_without_the_tables_is_named(
     _, welcome = make_app(url)
 
     async def work() -> None:
-        for options in ({}, {"key": "k"}):
+        for options in WAYS:
             async with opened(url) as hand:
                 with pytest.raises(SchemaError, match="must share one database") as caught:
-                    await hand.enqueue(welcome, 1, **options)
+                    await hand.enqueue(welcome.options(**options), 1)
                 assert caught.value.__cause__ is not None
                 await hand.rollback()
 

@@ -31,7 +31,7 @@ def shop(own_postgres: Callable[..., object]) -> Iterator[Shop]:
 def raw(kind: Kind, shop: Shop) -> str:
     with psycopg.connect(shop.app.url, autocommit=True) as session:
         session.execute("BEGIN")
-        job = kind.enqueue_in(session, tell=False).id
+        job = kind.options(notify=False, expires=3600).enqueue_in(session).id
         session.execute("PREPARE TRANSACTION 'raw'")
         session.execute("COMMIT PREPARED 'raw'")
     return job
@@ -40,7 +40,7 @@ def raw(kind: Kind, shop: Shop) -> str:
 def raw_many(kind: Kind, shop: Shop) -> str:
     with psycopg.connect(shop.app.url, autocommit=True) as session:
         session.execute("BEGIN")
-        job = kind.enqueue_many_in(session, [{}], tell=False)[0].id
+        job = kind.options(notify=False).enqueue_many_in(session, [{}])[0].id
         session.execute("PREPARE TRANSACTION 'many'")
         session.execute("COMMIT PREPARED 'many'")
     return job
@@ -49,7 +49,7 @@ def raw_many(kind: Kind, shop: Shop) -> str:
 def driver(kind: Kind, shop: Shop) -> str:
     with psycopg.connect(shop.app.url) as session:
         session.tpc_begin("driver")
-        job = kind.enqueue_in(session, key=Key("order-7")).id
+        job = kind.options(key=Key("order-7")).enqueue_in(session).id
         session.tpc_prepare()
         session.tpc_commit()
     return job

@@ -22,15 +22,17 @@ from windlass.clock import Clock
 from windlass.closing import Closing
 from windlass.config import Config, load
 from windlass.engine.engine import Engine
-from windlass.engine.one_job import Guard, OneJobRunner, Processed
+from windlass.engine.job_locks import Guard, JobLocks
+from windlass.engine.one_job import OneJobRunner, Processed
 from windlass.features import Store, open_store
 from windlass.locks import open_locks
-from windlass.model import Enqueued
 from windlass.observe import health
 from windlass.observe.logger import use
 from windlass.observe.metrics import Metrics
 from windlass.observe.report import EngineReport
 from windlass.settings import Settings
+from windlass.submit.handle import JobHandle
+from windlass.urls import dialect_of
 
 
 class Background(Closing):
@@ -50,7 +52,7 @@ class Background(Closing):
         self._owned = owned
         self._given = given
 
-    def enqueue(self, kind: str, /, **arguments: Any) -> Enqueued:
+    def enqueue(self, kind: str, /, **arguments: Any) -> JobHandle[Any]:
         """Submit a job by the name of its kind."""
         with use(self._given):
             return self.app.enqueue(kind, **arguments)
@@ -60,13 +62,15 @@ class Background(Closing):
         return self.requests.process(request_id, correlation_id)
 
     def worker(self, **changes: Any) -> Engine:
-        """An engine on these parts. Its counters are those of this object, and its health says how the locks are."""
+        """An engine on these parts. Its counters are those of this object, its health says how the locks are, and where they are required it
+        runs no job without one."""
         return self.app.worker(
             self.settings,
             stats=self.requests.stats,
             degraded=partial(_troubles, self.locks),
             places=self.requests.places,
             logger=self._given,
+            locks=JobLocks(lambda _: self.locks) if self.config.locks.required else None,
             **changes,
         )
 
@@ -104,15 +108,18 @@ def build(
     logger: logging.Logger | None = None,
     http: Any = None,
 ) -> Background:
-    """Wire an application's background parts. ``app`` brings the kinds; its own database settings are replaced by these."""
-    config = config if isinstance(config, Config) else load(config)
+    """Wire an application's background parts. ``app`` brings the kinds, and what its code sets counts where ``config`` says nothing:
+    ``config``, then the code of ``app``, then the environment and windlass.toml."""
+    parts = (app or App()).parts
+    config = (config if isinstance(config, Config) else load(config)).under(parts.own.code_with_url)
     settings = config.settings
     owned: list[Callable[[], None]] = []
     try:
         if store is None:
-            store = open_store(config.url, **({"clock": clock} if clock is not None else {}))
+            options = config.store_options(dialect_of(config.url))
+            store = open_store(config.url, **options, **({"clock": clock} if clock is not None else {}))
             owned.append(store.close)
-        app = (app or App()).bound(config=config, store=store)
+        app = App.of(parts.bound(config=config, store=store))
         owned.append(app.close)
         if http is not None:
             app.provide(type(http), value=http)
@@ -128,11 +135,11 @@ def build(
             locks = opened
         requests = OneJobRunner(
             store,
-            app.registry,
+            app.parts.registry,
             settings=settings,
             locks=locks,
-            wrap=app.wrap,
-            authority=app.authority,
+            wrap=app.parts.wrap,
+            authority=app.parts.authority,
             semaphore=semaphore,
             sleep=sleep,
             degraded=partial(_troubles, locks),

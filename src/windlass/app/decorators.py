@@ -1,36 +1,64 @@
-"""The decorators that define jobs, pipelines, schedules and rules."""
+"""The decorators that define jobs, pipelines, schedules and rules.
+
+What only a definition needs (pydantic for its signature, the store for its submissions) is loaded by the first one: an ``App`` by itself
+is made in a fraction of that time.
+"""
 
 from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
 from zoneinfo import ZoneInfo
 
-from windlass.app.kinds import JobKind, OwningApp, Pipeline
-from windlass.arguments.signature import Signature
+from windlass.arguments.asyncness import place_of
+from windlass.arguments.importable import module_of
 from windlass.errors import ConfigError
-from windlass.handlers.registry import CHUNK_RETRY, UNSAID, Phase, Unsaid, check_options
+from windlass.handlers.phase_defaults import UNSAID, Unsaid
+from windlass.handlers.registry import Phase
 from windlass.model import DEFAULT_PRIORITY, Rate
 from windlass.model.principal import Expiry
-from windlass.model.retry import RetryPolicy
-from windlass.model.rule import Source
+from windlass.model.rule import RuleEvent, Source
 from windlass.rules.book import written_in
-from windlass.schedules.code import CodeSchedule, checked
+
+if TYPE_CHECKING:
+    from windlass.app.kinds import JobDecorator, JobKind, Pipeline
+    from windlass.app.parts import AppParts
+    from windlass.app.submittable import Submittable
+    from windlass.handlers.context import Context
+    from windlass.model.retry import RetryPolicy
+
+    KindOrName = str | Submittable[..., Any]
+    """A kind: its name, or what was defined under it."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Kindly = str | JobKind[..., Any] | Pipeline
-"""A kind: its name, or what was defined under it."""
 
 
-class Decorators(OwningApp):
+class Decorators:
     """The part of an app that fills its registry."""
 
+    parts: AppParts
+
     @overload
-    def job(self, handler: Callable[P, R], /) -> JobKind[P, R]: ...
+    def job(
+        self, handler: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /
+    ) -> JobKind[P, R, Concatenate[Context, P], Coroutine[Any, Any, R]]: ...
+
+    @overload
+    def job(
+        self, handler: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> JobKind[P, R, P, Coroutine[Any, Any, R]]: ...
+
+    @overload
+    def job(
+        self, handler: Callable[Concatenate[Context, P], R], /
+    ) -> JobKind[P, R, Concatenate[Context, P], R]: ...
+
+    @overload
+    def job(self, handler: Callable[P, R], /) -> JobKind[P, R, P, R]: ...
 
     @overload
     def job(
@@ -41,43 +69,68 @@ class Decorators(OwningApp):
         name: str | None = None,
         retry: RetryPolicy | None = None,
         timeout: float | Unsaid | None = UNSAID,
+        total_timeout: float | Unsaid | None = UNSAID,
         processors: int | Unsaid = UNSAID,
         executor: str | None = None,
         probe: Callable[..., Any] | None = None,
-        chunk_retry: RetryPolicy = CHUNK_RETRY,
+        chunk_retry: RetryPolicy | None = None,
         principal_expiry: str = Expiry.RUN,
         limit: int | None = None,
         limit_key: str | None = None,
         rate: Rate | None = None,
         age: float | None = None,
-    ) -> Callable[[Callable[P, R]], JobKind[P, R]]: ...
+        on_success: KindOrName | None = None,
+        on_failure: KindOrName | None = None,
+        title: str | None = None,
+    ) -> JobDecorator: ...
 
     def job(self, handler: Any = None, /, *, name: str | None = None, **options: Any) -> Any:
-        """Define a kind of work: the handler stays a plain function, and gets ``enqueue``."""
-        check_options(options)
+        """Define a kind of work: the handler stays a plain function, and gets ``enqueue``.
+
+        ``on_success`` and ``on_failure`` are short for ``when(..., on="success")`` and ``when(..., on="failure")``: kinds of which a job is made
+        by each job of this kind that completes, or fails after its last attempt. ``title`` is what people read instead of the id, with names of
+        arguments in braces: ``title="invoice {number}"``; without it the kind and its first arguments.
+        """
+        from windlass.submit.options import check_definition
+
+        check_definition(options, also=("on_success", "on_failure", "title"))
         if handler is None:
             return functools.partial(self._define_job, name=name, **options)
         return self._define_job(handler, name=name, **options)
 
     def _define_job(
-        self, handler: Callable[P, R], *, name: str | None = None, **options: Any
-    ) -> JobKind[P, R]:
-        phase = self.registry.define(
+        self,
+        handler: Callable[..., Any],
+        *,
+        name: str | None = None,
+        on_success: KindOrName | None = None,
+        on_failure: KindOrName | None = None,
+        **options: Any,
+    ) -> Any:
+        from windlass.app.kinds import JobKind
+
+        phase = self.parts.registry.define(
             str(name or getattr(handler, "__name__", "job")),
             handler,
-            injected=self.is_injected,
+            injected=self.parts.is_injected,
             **options,
         )
-        return JobKind(self, handler, phase)
+        for event, create in ((RuleEvent.SUCCESS, on_success), (RuleEvent.FAILURE, on_failure)):
+            if create is not None:
+                self._add_rule([phase.kind], create, source=module_of(handler)[:255], on=event)
+        return JobKind(self.parts, handler, phase)
 
-    def pipeline(self, name: str) -> Pipeline:
-        """A kind of work with several phases, each with its own pool, retry policy and time limit."""
-        return Pipeline(self, name)
+    def pipeline(self, name: str, *, title: str | None = None) -> Pipeline:
+        """A kind of work with several phases, each with its own pool, retry policy and time limit; ``title`` is that of ``job``."""
+        from windlass.app.kinds import Pipeline
+
+        return Pipeline(self.parts, name, title=title)
 
     def cron(
         self,
-        expression: str,
+        expression: str | None = None,
         *,
+        every: float | timedelta | None = None,
         tz: str | ZoneInfo = "UTC",
         missed: str = "once",
         name: str | None = None,
@@ -86,24 +139,38 @@ class Decorators(OwningApp):
         cap: int = 100,
         jitter: float | timedelta = 0.0,
         **options: Any,
-    ) -> Callable[[Callable[P, R]], JobKind[P, R]]:
+    ) -> JobDecorator:
         """Run a handler at certain times: a plain function becomes a job, one that is a job gets a schedule.
 
-        ``expression`` has five fields (minute, hour, day, month, weekday), or six with seconds in front. ``missed`` says what becomes
+        ``expression`` has five fields (minute, hour, day, month, weekday), or six with seconds in front. Instead of it, ``every`` is an
+        interval in seconds, counted from the schedule's creation. ``missed`` says what becomes
         of due times when no worker ran: ``skip``, ``once`` (one job for all of them) or ``all`` (one each, as many as ``cap``).
         ``due_as`` names a parameter that gets the due time; ``args`` are the others. Jobs are spread over ``jitter`` seconds. Options
-        are priority, max_attempts and correlation_id. Workers put schedules into the database when they start.
+        are priority, max_attempts, correlation_id, principal and expires. Workers put schedules into the database when they start.
         """
-        what = {"expression": expression, "tz": tz, "missed": missed, "cap": cap, "jitter": jitter}
+        if callable(expression):  # a decorator without parentheses would define nothing
+            raise ConfigError("handler", place_of(expression), because="write @app.cron(...) with its times")
+        what = {
+            "expression": expression,
+            "every": every,
+            "tz": tz,
+            "missed": missed,
+            "cap": cap,
+            "jitter": jitter,
+        }
 
-        def define(handler: Callable[P, R]) -> JobKind[P, R]:
+        from windlass.app.kinds import JobKind
+        from windlass.arguments.signature import Signature
+        from windlass.schedules.code import CodeSchedule, checked
+
+        def define(handler: Callable[..., Any]) -> Any:
             if isinstance(handler, JobKind):
                 phase = handler.windlass_phase
                 self._schedule(phase, name or phase.kind, args, due_as, {**handler._options, **options}, what)
                 return handler
             kind = str(getattr(handler, "__name__", "job"))
-            self.registry.refuse_taken(name or kind)
-            signature = Signature.of(handler, injected=self.is_injected)
+            self.parts.registry.refuse_taken(name or kind)
+            signature = Signature.of(handler, injected=self.parts.is_injected)
             schedule = checked(
                 signature,
                 handler,
@@ -116,7 +183,9 @@ class Decorators(OwningApp):
                 **what,  # type: ignore[arg-type]
             )
             job = self._define_job(handler)
-            self.registry.schedule(CodeSchedule(schedule, job.windlass_phase, "max_attempts" in options))
+            self.parts.registry.schedule(
+                CodeSchedule(schedule, job.windlass_phase, "max_attempts" in options)
+            )
             return job
 
         return define
@@ -125,8 +194,9 @@ class Decorators(OwningApp):
         self,
         name: str,
         kind: str,
-        expression: str,
+        expression: str | None = None,
         *,
+        every: float | timedelta | None = None,
         tz: str | ZoneInfo = "UTC",
         missed: str = "once",
         args: Mapping[str, Any] | None = None,
@@ -136,10 +206,17 @@ class Decorators(OwningApp):
         **options: Any,
     ) -> None:
         """Have jobs of a kind, or of a pipeline, made at certain times; the words are those of ``cron``. The kind is defined before."""
-        found = self.registry.kind(kind)
+        found = self.parts.registry.kind(kind)
         if found is None:
-            raise self.unknown_kind(kind)
-        what = {"expression": expression, "tz": tz, "missed": missed, "cap": cap, "jitter": jitter}
+            raise self.parts.registry.unknown(kind)
+        what = {
+            "expression": expression,
+            "every": every,
+            "tz": tz,
+            "missed": missed,
+            "cap": cap,
+            "jitter": jitter,
+        }
         self._schedule(found.first, name, args, due_as, options, what)
 
     def _schedule(
@@ -151,7 +228,9 @@ class Decorators(OwningApp):
         options: Mapping[str, Any],
         what: Mapping[str, Any],
     ) -> None:
-        self.registry.refuse_taken(name)
+        from windlass.schedules.code import CodeSchedule, checked
+
+        self.parts.registry.refuse_taken(name)
         schedule = checked(
             phase.signature,
             phase.handler,
@@ -163,13 +242,13 @@ class Decorators(OwningApp):
             options=options,
             **what,
         )
-        self.registry.schedule(CodeSchedule(schedule, phase, "max_attempts" in options))
+        self.parts.registry.schedule(CodeSchedule(schedule, phase, "max_attempts" in options))
 
     def when(
         self,
-        parent: Kindly,
+        parent: KindOrName,
         *,
-        create: Kindly,
+        create: KindOrName,
         args: Mapping[str, Source] | None = None,
         name: str | None = None,
         policy: str = "cancel",
@@ -178,11 +257,15 @@ class Decorators(OwningApp):
         inherit: bool = True,
         phase: str | None = None,
         elsewhere: bool = False,
+        on: str = RuleEvent.SUCCESS,
     ) -> None:
-        """Have a job made of every job of a kind that completes, by the commit that completes it.
+        """Have a job made of every job of a kind that completes, by the commit that completes it; with ``on="failure"`` of every job that
+        fails after its last attempt, by the commit that fails it.
 
         ``args`` says what the child gets: the name of its argument → a path into the parent (``args.period``, ``result.total``, ``result``,
-        ``id``, …); ``"*": "args"`` passes all arguments on, which is also what happens without it. ``policy`` is for parents that fail or are
+        ``error.message``, ``id``, …); ``"*": "args"`` passes all arguments on, which is also what happens without it. For failures, without it
+        the child's parameters are filled by their names: ``job_id``, ``kind``, ``error``, ``args`` and ``correlation_id`` are facts of
+        the failed job, others its arguments of the same names. ``policy`` is for parents that fail or are
         cancelled: no child (``cancel``), none until it is retried and completes (``wait``), a child all the same (``run``). ``inherit``
         passes correlation id and principal on. Kinds that another application serves need ``elsewhere``, and the child's ``phase`` if that
         is not named like it. Rules are put into the database by workers when they start, or by ``sync``.
@@ -199,13 +282,14 @@ class Decorators(OwningApp):
             inherit=inherit,
             phase=phase,
             elsewhere=elsewhere,
+            on=on,
         )
 
     def when_all(
         self,
-        parents: Iterable[Kindly],
+        parents: Iterable[KindOrName],
         *,
-        create: Kindly,
+        create: KindOrName,
         key: Sequence[str],
         args: Mapping[str, Source] | None = None,
         name: str | None = None,
@@ -241,14 +325,10 @@ class Decorators(OwningApp):
             elsewhere=elsewhere,
         )
 
-    def _add_rule(self, parents: Iterable[Kindly], create: Kindly, **options: Any) -> None:
+    def _add_rule(self, parents: Iterable[KindOrName], create: KindOrName, **options: Any) -> None:
         names = [_name_of(parent) for parent in parents]
-        self.registry.rules.add(names, _name_of(create), **options)
-        self.registry.store_defaults(names)
-
-    def unknown_kind(self, kind: str) -> ConfigError:
-        """The error for the name of a kind that is not defined here."""
-        return self.registry.unknown(kind)
+        self.parts.registry.rules.add(names, _name_of(create), **options)
+        self.parts.registry.store_defaults(names)
 
 
 def _name_of(kind: Any) -> str:

@@ -3,136 +3,38 @@
 from __future__ import annotations
 
 import functools
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar
+from collections.abc import Callable, Coroutine, Mapping
+from functools import cached_property
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, overload
 
+import typing_extensions  # defaults of type parameters are typing's own from 3.13 on
+
+from windlass.app.submittable import OwningApp, Submittable
+from windlass.arguments.asyncness import place_of
 from windlass.errors import ConfigError
-from windlass.handlers.chunk_transaction import ChunkTransaction
-from windlass.handlers.inject import Container
-from windlass.handlers.registry import Phase, Registry, check_options
-from windlass.handlers.transaction import JobTransaction
-from windlass.model import Enqueued, NewJob
-from windlass.principals.authority import Authority
-from windlass.submit.call import each_job, known_options, new_job, new_jobs
-from windlass.submit.submitter import Submitter
-from windlass.transactions.submitter import TransactionSubmitter
+from windlass.handlers.context import Context
+from windlass.handlers.registry import Kind, Phase
+from windlass.submit.options import check_definition
 
 P = ParamSpec("P")
 R = TypeVar("R")
+C = typing_extensions.ParamSpec("C", default=...)
+V = typing_extensions.TypeVar("V", default=Any)
 
 
-class OwningApp(Protocol):
-    """The part of an app that its kinds use."""
+class JobKind(Submittable[P, R], Generic[P, R, C, V]):
+    """A handler that can be called as before, and enqueued.
 
-    registry: Registry
-    container: Container
-    authority: Authority
-
-    @property
-    def submitter(self) -> Submitter: ...
-
-    @property
-    def transaction_submitter(self) -> TransactionSubmitter: ...
-
-    def is_injected(self, annotation: Any) -> bool: ...
-
-    def serving(self) -> OwningApp:
-        """The app to enqueue through: the one on another database whose job runs here, else this one."""
-        ...
-
-
-class Submittable(ABC):
-    """A kind that can be enqueued: its first phase, and options for each of its jobs."""
-
-    def __init__(self, app: OwningApp, options: Mapping[str, Any] | None = None) -> None:
-        self._app = app
-        self._options = dict(options or {})
-
-    @property
-    @abstractmethod
-    def _first(self) -> Phase:
-        """The phase that a job begins in."""
-
-    def enqueue(self, /, *args: Any, **kwargs: Any) -> Enqueued:
-        """Submit a job with these arguments. Options (key, delay, run_at, priority, after, correlation_id, …) may be given beside
-        them; where the handler has a parameter of that name, use ``with_options``."""
-        home = self._app.serving()
-        return home.submitter.submit(self._new(home, args, kwargs))
-
-    async def enqueue_async(self, /, *args: Any, **kwargs: Any) -> Enqueued:
-        """``enqueue`` from a coroutine, without blocking its event loop."""
-        home = self._app.serving()
-        return await home.submitter.submit_async(self._new(home, args, kwargs))
-
-    def enqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[Enqueued]:
-        """Submit many jobs, all or none: one mapping of arguments (and options) each."""
-        home = self._app.serving()
-        return home.submitter.submit_many(new_jobs(self._first, calls, self._options, home.authority))
-
-    async def enqueue_many_async(self, calls: Iterable[Mapping[str, Any]]) -> list[Enqueued]:
-        """``enqueue_many`` from a coroutine, without blocking its event loop."""
-        home = self._app.serving()
-        jobs = new_jobs(self._first, calls, self._options, home.authority)
-        return await home.submitter.submit_many_async(jobs)
-
-    def enqueue_in(self, where: Any, /, *args: Any, **kwargs: Any) -> Enqueued:
-        """Submit a job in the caller's own transaction: it exists if and only if that commits.
-
-        ``where`` is a connection or session of psycopg, sqlite3, SQLAlchemy or Django on the database that the jobs are in, or the
-        ``tx`` of ``ctx.transaction()`` and of a chunk. The transaction is the caller's to commit. Give ``tell=False`` where it will be
-        prepared (``PREPARE TRANSACTION``): workers find the job without a notification, a little later.
-        """
-        tell = self._pop_tell(kwargs)
-        return self._submit_in(where, [self._new(self._app.serving(), args, kwargs)], tell)[0]
-
-    async def enqueue_in_async(self, where: Any, /, *args: Any, **kwargs: Any) -> Enqueued:
-        """``enqueue_in`` for an async connection or session: psycopg, asyncpg, aiosqlite or SQLAlchemy."""
-        tell = self._pop_tell(kwargs)
-        return (await self._submit_in_async(where, [self._new(self._app.serving(), args, kwargs)], tell))[0]
-
-    def enqueue_many_in(
-        self, where: Any, calls: Iterable[Mapping[str, Any]], /, *, tell: bool = True
-    ) -> list[Enqueued]:
-        """Submit many jobs in the caller's own transaction: one mapping of arguments (and options) each."""
-        return self._submit_in(where, self._new_each(calls), tell)
-
-    async def enqueue_many_in_async(
-        self, where: Any, calls: Iterable[Mapping[str, Any]], /, *, tell: bool = True
-    ) -> list[Enqueued]:
-        """``enqueue_many_in`` for an async connection or session."""
-        return await self._submit_in_async(where, self._new_each(calls), tell)
-
-    def _pop_tell(self, kwargs: dict[str, Any]) -> bool:
-        """Take the option ``tell`` (whether workers are notified) out of a call, unless the handler has a parameter of that name."""
-        return True if "tell" in self._first.signature.parameters else bool(kwargs.pop("tell", True))
-
-    def _submit_in(self, where: Any, jobs: Sequence[NewJob], notify: bool) -> list[Enqueued]:
-        if isinstance(where, JobTransaction | ChunkTransaction):
-            return [where.enqueue_checked(job) for job in jobs]
-        return self._app.serving().transaction_submitter.submit(where, jobs, notify=notify)
-
-    async def _submit_in_async(self, where: Any, jobs: Sequence[NewJob], notify: bool) -> list[Enqueued]:
-        if isinstance(where, JobTransaction):
-            return await where.run(lambda: [where.enqueue_checked(job) for job in jobs])
-        if isinstance(where, ChunkTransaction):
-            where.announce()
-            made: list[Enqueued] = await where.run_here(lambda: [where.enqueue_checked(job) for job in jobs])
-            return made
-        return await self._app.serving().transaction_submitter.submit_async(where, jobs, notify=notify)
-
-    def _new(self, home: OwningApp, args: Sequence[Any], kwargs: dict[str, Any]) -> NewJob:
-        return new_job(self._first, args, kwargs, self._options, home.authority)
-
-    def _new_each(self, calls: Iterable[Mapping[str, Any]]) -> list[NewJob]:
-        return each_job(self._first, calls, self._options, self._app.serving().authority)
-
-
-class JobKind(Submittable, Generic[P, R]):
-    """A handler that can be called as before, and enqueued."""
+    ``P`` are the parameters of ``enqueue`` and ``R`` is the result; ``C`` are the parameters of a plain call (with the context, where it
+    stands first) and ``V`` is what the call returns: the result, or a coroutine of it.
+    """
 
     def __init__(
-        self, app: OwningApp, handler: Callable[P, R], phase: Phase, options: Mapping[str, Any] | None = None
+        self,
+        app: OwningApp,
+        handler: Callable[C, V],
+        phase: Phase,
+        options: Mapping[str, Any] | None = None,
     ) -> None:
         functools.update_wrapper(
             self, handler
@@ -140,51 +42,97 @@ class JobKind(Submittable, Generic[P, R]):
         super().__init__(app, options)
         self._handler = handler
         self.windlass_phase = phase
+        self.__dict__.pop("_first", None)  # a cached one of another app
         self.windlass_wrap = app.container.wrap
         self.windlass_authority = app.authority
+        self.windlass_use_database = app.use_database
 
     @property
     def name(self) -> str:
+        """The name of the kind."""
         return self.windlass_phase.kind
 
     @property
+    def windlass_kind(self) -> Kind | None:
+        """The kind with all its phases; ``ctx.parents`` reads results by it."""
+        return self.windlass_phase.owner
+
+    @cached_property
     def _first(self) -> Phase:
         return self.windlass_phase
 
-    def with_options(self, **options: Any) -> JobKind[P, R]:
-        """A copy of this kind with options for each job that is enqueued through it."""
-        return JobKind(
-            self._app, self._handler, self.windlass_phase, {**self._options, **known_options(options)}
-        )
+    def _with(self, options: Mapping[str, Any]) -> Self:
+        return type(self)(self._app, self._handler, self.windlass_phase, options)
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, *args: C.args, **kwargs: C.kwargs) -> V:
         return self._handler(*args, **kwargs)
 
 
-class Pipeline(Submittable):
-    """A kind of several phases; a job goes through them in the order they were defined."""
+class JobDecorator(Protocol):
+    """Makes a handler a kind; the parameters of ``enqueue`` are those of the handler, without a context that stands first."""
 
-    def __init__(self, app: OwningApp, name: str, options: Mapping[str, Any] | None = None) -> None:
+    @overload
+    def __call__(
+        self, handler: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /
+    ) -> JobKind[P, R, Concatenate[Context, P], Coroutine[Any, Any, R]]: ...
+
+    @overload
+    def __call__(
+        self, handler: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> JobKind[P, R, P, Coroutine[Any, Any, R]]: ...
+
+    @overload
+    def __call__(
+        self, handler: Callable[Concatenate[Context, P], R], /
+    ) -> JobKind[P, R, Concatenate[Context, P], R]: ...
+
+    @overload
+    def __call__(self, handler: Callable[P, R], /) -> JobKind[P, R, P, R]: ...
+
+
+class Pipeline(Submittable[..., Any]):
+    """A kind of several phases; a job goes through them in the order they were defined.
+
+    ``pipeline.enqueue`` takes the arguments of the first phase, and no type checker checks them; the first phase's own ``enqueue`` is typed.
+    """
+
+    def __init__(
+        self,
+        app: OwningApp,
+        name: str,
+        options: Mapping[str, Any] | None = None,
+        *,
+        title: str | None = None,
+    ) -> None:
         super().__init__(app, options)
         self.name = name
+        self._title = title
 
-    def phase(self, label: str, **options: Any) -> Callable[[Callable[P, R]], PipelinePhase[P, R]]:
+    @property
+    def windlass_kind(self) -> Kind | None:
+        """The kind with all its phases; ``ctx.parents`` reads results by it."""
+        return self._first.owner
+
+    def phase(self, label: str, **options: Any) -> PhaseDecorator:
         """Define the next phase."""
-        check_options(options)
+        if callable(label):
+            raise ConfigError("phase", place_of(label), because='give it a name: @pipeline.phase("fetch")')
+        check_definition(options)
 
-        def define(handler: Callable[P, R]) -> PipelinePhase[P, R]:
+        def define(handler: Callable[..., Any]) -> Any:
             phase = self._app.registry.define(
                 self.name,
                 handler,
                 label=label,
                 injected=self._app.is_injected,
+                title=self._title if self._app.registry.kind(self.name) is None else None,
                 **options,
             )
             return PipelinePhase(self._app, handler, phase)
 
         return define
 
-    @property
+    @cached_property
     def _first(self) -> Phase:
         kind = self._app.registry.kind(self.name)
         if kind is None:
@@ -193,20 +141,31 @@ class Pipeline(Submittable):
             )
         return kind.first
 
-    def with_options(self, **options: Any) -> Pipeline:
-        """A copy of this pipeline with options for each job that is enqueued through it."""
-        return Pipeline(self._app, self.name, {**self._options, **known_options(options)})
+    def _with(self, options: Mapping[str, Any]) -> Self:
+        return type(self)(self._app, self.name, options, title=self._title)
 
 
-class PipelinePhase(Generic[P, R]):
-    """A phase's handler; it can be called as before."""
+class PipelinePhase(JobKind[P, Any, C, V]):
+    """A phase's handler; it can be called as before. A job of the pipeline is submitted through the first phase, with its parameters."""
 
-    def __init__(self, app: OwningApp, handler: Callable[P, R], phase: Phase) -> None:
-        functools.update_wrapper(self, handler)  # first, as above
-        self._handler = handler
-        self.windlass_phase = phase
-        self.windlass_wrap = app.container.wrap
-        self.windlass_authority = app.authority
+    @cached_property
+    def _first(self) -> Phase:
+        phase = self.windlass_phase
+        kind = self._app.registry.kind(phase.kind)
+        if kind is not None and kind.first is not phase:
+            raise ConfigError(
+                "phase", phase.label, f"{kind.first.label!r}: a job of {phase.kind} begins in its first phase"
+            )
+        return phase
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        return self._handler(*args, **kwargs)
+
+class PhaseDecorator(Protocol):
+    """Makes a handler a phase; the parameters of ``enqueue`` are those of the handler, without a context that stands first."""
+
+    @overload
+    def __call__(
+        self, handler: Callable[Concatenate[Context, P], V], /
+    ) -> PipelinePhase[P, Concatenate[Context, P], V]: ...
+
+    @overload
+    def __call__(self, handler: Callable[P, V], /) -> PipelinePhase[P, P, V]: ...

@@ -27,31 +27,11 @@ from uuid import UUID
 from pydantic_core import from_json, to_json
 
 from windlass.arguments.json_checks import HAS_EXPONENT, INT_BOUND, Path, TreeInspector, explain
+from windlass.arguments.limits import DEFAULT_LIMITS, LARGEST, Limits
 from windlass.arguments.value_checks import ValueInspector
-from windlass.errors import ConfigError, PayloadError, PayloadTooLargeError
+from windlass.errors import PayloadError, PayloadTooLargeError
 
-MAX_BYTES: Final = 64 * 1024 * 1024
 _INERT: Final = frozenset({str, bool, type(None), datetime, date, time, timedelta, UUID})
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How large and how deep one payload may be; ``max_bytes`` counts UTF-8 JSON, ``max_depth`` nested brackets."""
-
-    max_bytes: int = 256 * 1024
-    max_depth: int = 64
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.max_bytes <= MAX_BYTES:
-            raise ConfigError(
-                "max_bytes", self.max_bytes, "1 byte to 64 MiB; larger data belongs in a file or table"
-            )
-        if not 1 <= self.max_depth <= 128:
-            raise ConfigError("max_depth", self.max_depth, "1 to 128; the JSON parser itself stops at 200")
-
-
-DEFAULT_LIMITS: Final = Limits()
-RESULT_LIMITS: Final = Limits(max_bytes=1024 * 1024)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -153,10 +133,10 @@ def decode(
     """Read JSON; ``PayloadError`` when it is broken or holds what ``encode`` would refuse.
 
     A key that appears twice in one object is refused: readers disagree on which one counts. Without ``limits`` only the
-    depth is checked, so that a lowered size limit does not make stored rows unreadable. ``verdict`` is for text that was
+    largest depth is checked, so that lowered limits do not make stored rows unreadable. ``verdict`` is for text that was
     stored already.
     """
-    inspector = TreeInspector(what, (limits or DEFAULT_LIMITS).max_depth, verdict=verdict)
+    inspector = TreeInspector(what, (limits or LARGEST).max_depth, verdict=verdict)
     if not isinstance(text, str | bytes):
         inspector.refuse((), f"is {type(text).__name__}, not JSON text", "pass str or bytes")
     size = len(text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")) if limits else 0

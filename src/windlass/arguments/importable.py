@@ -26,6 +26,9 @@ PHASE = "windlass_phase"
 WRAP = "windlass_wrap"
 """The attribute with the function that wraps a handler, so that its parameters that are provided by type are supplied."""
 
+USE_DATABASE = "windlass_use_database"
+"""The attribute with the function that makes the handler's app open a database with these options."""
+
 AUTHORITY = "windlass_authority"
 """The attribute with the ``Authority`` that says what its jobs may do."""
 

@@ -11,57 +11,25 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
-import re
+import json
 import typing
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn, NotRequired
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
-from pydantic.errors import PydanticUserError
+from pydantic import ValidationError
 from pydantic.fields import FieldInfo
-from pydantic_core import ErrorDetails, SchemaError
-from typing_extensions import TypedDict  # pydantic takes typing's own only from 3.12 on
 
-from windlass.arguments.encoding import (
-    DEFAULT_LIMITS,
-    MAX_BYTES,
-    RESULT_LIMITS,
-    Limits,
-    Writer,
-    decode,
-    encode,
-)
+from windlass.arguments.encoding import decode, encode
+from windlass.arguments.injected import Injected
 from windlass.arguments.json_checks import Path, TreeInspector, a_type, explain, one_line
+from windlass.arguments.limits import LARGEST, PAYLOAD_LIMITS, PayloadLimits
+from windlass.arguments.schemas import Schema, args_schema, result_schema
 from windlass.arguments.value_checks import AWAITED, node_at
 from windlass.errors import ConfigError
 
-# Called with fields known only at run time, which type checkers do not follow.
-_make_typed_dict: Any = TypedDict
-_TYPES = re.compile(r"'type': '([\w-]+)'").findall
-INERT = frozenset(
-    [
-        "typed-dict",
-        "typed-dict-field",
-        "int",
-        "float",
-        "str",
-        "bool",
-        "none",
-        "nullable",
-        "union",
-        "literal",
-        "list",
-        "tuple",
-        "dict",
-        "datetime",
-        "date",
-        "time",
-        "timedelta",
-        "uuid",
-    ]
-)
-"""The types of a schema that call nothing of the application's."""
+if typing.TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,17 +44,18 @@ class Signature:
     handler: str
     parameters: tuple[str, ...]
     injected: Mapping[str, Any]
-    limits: Limits
-    result_limits: Limits
+    _find_limits: Callable[[], PayloadLimits]
     _positional: tuple[str, ...]
     _typed: frozenset[str]
-    _args: _Schema
-    _result: _Schema | None
+    _args: Schema
+    _result: Schema | None
     _defaults: Mapping[str, Any]
     stored_defaults: dict[str, Any]
     """Defaults that are stored like given arguments; others are left to the handler, so that they may change with it."""
     accepts_none: bool
     """Whether None is a result that fits, so that the usual result of a job need not be checked each time."""
+    _limits: PayloadLimits | None = None
+    """Found when they are first needed: they may come from a configuration, which is not read at import."""
 
     @classmethod
     def of(
@@ -95,13 +64,14 @@ class Signature:
         *,
         injected: Callable[[Any], bool] = lambda annotation: False,
         localns: Mapping[str, Any] | None = None,
-        limits: Limits = DEFAULT_LIMITS,
-        result_limits: Limits = RESULT_LIMITS,
+        limits: Callable[[], PayloadLimits] = lambda: PAYLOAD_LIMITS,
     ) -> Signature:
         """Read a handler's annotations once; ``ConfigError`` when its arguments could not be stored by name.
 
-        ``injected`` says by annotation which parameters are supplied at run time. ``localns`` holds names that string
-        annotations may use besides the handler's module, for handlers defined inside a function.
+        ``injected`` says by annotation which parameters are supplied at run time, beside those with the default
+        ``injected()``. ``localns`` holds names that string
+        annotations may use besides the handler's module, for handlers defined inside a function. ``limits`` is called when a payload
+        is first written.
         """
         function = _function_of(handler)
         name = f"{function.__module__}.{function.__qualname__}"
@@ -112,7 +82,7 @@ class Signature:
         defaults: dict[str, Any] = {}
         for parameter in inspect.signature(handler).parameters.values():
             annotation = hints.get(parameter.name, Any)
-            if injected(annotation):
+            if injected(annotation) or isinstance(parameter.default, Injected):
                 supplied[parameter.name] = annotation
                 continue
             _check_parameter(parameter, name)
@@ -122,21 +92,39 @@ class Signature:
                 defaults[parameter.name] = parameter.default
             if parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
                 positional.append(parameter.name)
-        result = _result_schema(hints.get("return", Any))
+        result = result_schema(hints.get("return", Any))
         return cls(
             handler=name,
             parameters=tuple(fields),
             injected=supplied,
-            limits=limits,
-            result_limits=result_limits,
+            _find_limits=limits,
             _positional=tuple(positional),
             _typed=frozenset(key for key in fields if hints.get(key, Any) not in (Any, object)),
-            _args=_args_schema(name, fields, hints),
+            _args=args_schema(name, fields, hints),
             _result=result,
             _defaults=defaults,
             stored_defaults={},
             accepts_none=result is None or hints.get("return") is type(None),
         )
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """The stored arguments without a default."""
+        return tuple(name for name in self.parameters if name not in self._defaults)
+
+    @property
+    def limits(self) -> PayloadLimits:
+        """How large and how deep arguments, results and outputs may be."""
+        return self._limits or self._found_limits()
+
+    def _found_limits(self) -> PayloadLimits:
+        found = self._find_limits()
+        object.__setattr__(self, "_limits", found)
+        return found
+
+    def with_limits(self, limits: Callable[[], PayloadLimits]) -> Signature:
+        """The same signature with other limits."""
+        return replace(self, _find_limits=limits, _limits=None)
 
     @property
     def is_inert(self) -> bool:
@@ -148,7 +136,7 @@ class Signature:
         """Validate a call for enqueue: the given arguments by name, as annotated types; defaults are left out, but for those that are
         stored."""
         if args:
-            kwargs = self._name_positional(args, kwargs)
+            kwargs = self.by_name(args, kwargs)
         if self.stored_defaults:
             kwargs = {**self.stored_defaults, **kwargs}
         try:
@@ -169,7 +157,7 @@ class Signature:
     def _takes_default(self, name: str) -> bool:
         value = {name: self._defaults[name]}
         try:
-            encode(value, what="default", limits=self.limits)
+            encode(value, what="default", limits=LARGEST)
             self._args.validate(value)
         except ValidationError as error:  # of others, which are missing here, or of this one
             return all(
@@ -183,7 +171,8 @@ class Signature:
         """Validate a call and write its arguments as the JSON text to store."""
         bound = self.bind(*args, **kwargs)
         what = f"args of {self.handler}"
-        return encode(bound, what=what, limits=self.limits, writer=self._args.writer, typed=self._typed)
+        limits = (self._limits or self._found_limits()).args  # no call for the usual job
+        return encode(bound, what=what, limits=limits, writer=self._args.writer, typed=self._typed)
 
     def decode_args(self, text: str | bytes) -> dict[str, Any]:
         """Read stored arguments as the annotated types, ready for ``handler(**arguments)``.
@@ -199,38 +188,54 @@ class Signature:
     def encode_result(self, value: Any) -> str:
         """Write what the handler returned, validated by its return annotation; by runtime type when it has none."""
         what = f"result of {self.handler}"
+        limits = (self._limits or self._found_limits()).result
         if self._result is None:
-            return encode(value, what=what, limits=self.result_limits)
+            return encode(value, what=what, limits=limits)
         try:
             fitted = self._result.validate(value)
         except Exception as error:  # noqa: BLE001  a user's validator may raise anything
             self._refuse("result", value, error)
-        return encode(fitted, what=what, limits=self.result_limits, writer=self._result.writer, typed=True)
+        return encode(fitted, what=what, limits=limits, writer=self._result.writer, typed=True)
+
+    def decode_result(self, text: str | bytes) -> Any:
+        """Read a stored result as the handler's return annotation; ``PayloadError`` if it does not fit that any more."""
+        if self._result is None:
+            return json.loads(text)
+        try:
+            return self._result.validate_json(text)
+        except Exception as error:  # noqa: BLE001  a user's validator may raise anything
+            self._refuse("result", json.loads(text), error, is_stored=True)
 
     def _read_args(self, text: str | bytes) -> Any:
-        # Any size: arguments that were stored stay readable when the limit is lowered.
-        largest = replace(self.limits, max_bytes=MAX_BYTES)
-        return decode(text, what=f"args of {self.handler}", limits=largest, verdict="cannot be read")
+        # Arguments that were stored stay readable when a limit is lowered.
+        return decode(text, what=f"args of {self.handler}", limits=LARGEST, verdict="cannot be read")
 
-    def _name_positional(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        inspector = TreeInspector(f"args of {self.handler}", self.limits.max_depth)
+    def by_name(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments of a call by name; ``PayloadError`` for too many, or for one that is given twice."""
+        inspector = TreeInspector(f"args of {self.handler}", LARGEST.max_depth)
         if len(args) > len(self._positional):
             takes = ", ".join(self._positional) or "none"
             inspector.refuse(
-                (), f"has {len(args)} positional arguments", f"the handler takes by position: {takes}"
+                (),
+                f"has {len(args)} positional arguments",
+                f"the handler takes {len(self._positional)}: {takes}",
             )
         named = dict(zip(self._positional, args, strict=False))
         for twice in named.keys() & kwargs.keys():
             inspector.refuse((twice,), "is given twice, by position and by name", "give it once")
-        return named | kwargs
+        return {**named, **kwargs}
 
     def _refuse(self, root: str, value: Any, error: Exception, *, is_stored: bool = False) -> NoReturn:
         """Raise ``PayloadError`` for the first field pydantic complains about; never shows the value itself.
 
         Stored arguments fitted once, or fitted another phase: there the code is to be changed, not the value.
         """
-        verdict = "do not fit the handler as it is now" if is_stored else "cannot be stored"
-        inspector = TreeInspector(f"{root} of {self.handler}", self.limits.max_depth, verdict=verdict)
+        if is_stored and root == "result":  # the job has completed: nothing is to be run again
+            verdict, give_default, deploy = "does not fit the handler's return type as it is now", _FIT, _FIT
+        else:
+            verdict = "do not fit the handler as it is now" if is_stored else "cannot be stored"
+            give_default, deploy = _GIVE_DEFAULT, _DEPLOY
+        inspector = TreeInspector(f"{root} of {self.handler}", LARGEST.max_depth, verdict=verdict)
         if not isinstance(error, ValidationError):
             inspector.refuse(
                 (), f"could not be validated ({explain(error)})", "correct the validator that raised"
@@ -241,7 +246,7 @@ class Signature:
         path, detail = min(found, key=lambda pair: pair[1]["type"] != "extra_forbidden")
         if detail["type"] == "missing":
             cure = "give it, or give it a default where it is declared"
-            inspector.refuse(path, "is missing", _GIVE_DEFAULT if is_stored else cure)
+            inspector.refuse(path, "is missing", give_default if is_stored else cure)
         if detail["type"] == "extra_forbidden" and root == "args" and len(path) == 1:
             self._refuse_unknown(str(path[0]), inspector, is_stored=is_stored)
         given = node_at(value, path)
@@ -250,7 +255,7 @@ class Signature:
         messages = dict.fromkeys(one_line(other["msg"]) for where, other in found if where == path)
         problem = f"does not fit its annotation ({' or '.join(messages)})"[:400]
         cure = "change the value, or the annotation if it is wrong"
-        inspector.refuse(path, problem, _DEPLOY if is_stored else cure)
+        inspector.refuse(path, problem, deploy if is_stored else cure)
 
     def _refuse_unknown(self, name: str, inspector: TreeInspector, *, is_stored: bool) -> NoReturn:
         if name in self.injected:
@@ -263,39 +268,11 @@ class Signature:
         inspector.refuse((name,), "is not a parameter of the handler", cure)
 
 
-_GIVE_DEFAULT = "give the parameter a default, then retry the job: app.store.jobs.retry(id)"
-_DEPLOY = "deploy a handler that takes what was stored, then retry the job: app.store.jobs.retry(id)"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Schema:
-    """pydantic's compiled functions for one type, without the adapter's Python layer (0.3 µs a call)."""
-
-    validate: Callable[[Any], Any]
-    validate_json: Callable[[str | bytes], Any]
-    writer: Writer
-    is_inert: bool
-    """Whether all of it is pydantic's own: nothing of the application's is called."""
-
-    @classmethod
-    def of(cls, annotation: Any) -> _Schema:
-        adapter = TypeAdapter[Any](annotation)
-        if not adapter.pydantic_complete:
-            raise PydanticUserError("a class it refers to is not defined yet", code=None)
-        described = repr(adapter.core_schema)
-        # Written by field name and read by name or alias, so that models with aliases come back.
-        return cls(
-            validate=functools.partial(adapter.validator.validate_python, by_alias=True, by_name=True),
-            validate_json=functools.partial(adapter.validator.validate_json, by_alias=True, by_name=True),
-            writer=Writer(
-                # Without warnings: a value changed after validation is stored as it is and refused when it is read.
-                functools.partial(
-                    adapter.serializer.to_json, by_alias=False, round_trip=True, warnings=False
-                ),
-                is_bare="'serialization'" not in described,
-            ),
-            is_inert="'serialization'" not in described and INERT.issuperset(_TYPES(described)),
-        )
+_FIT = (
+    "deploy a handler whose return type fits what was stored, or read it as JSON: app.handle(id).job().result"
+)
+_GIVE_DEFAULT = "give the parameter a default, then retry the job: app.handle(id).retry()"
+_DEPLOY = "deploy a handler that takes what was stored, then retry the job: app.handle(id).retry()"
 
 
 def _function_of(handler: Callable[..., Any]) -> Any:
@@ -335,34 +312,6 @@ def _check_parameter(parameter: inspect.Parameter, name: str) -> None:
             f"{parameter.name} = Field(...)",
             because=f"write {parameter.name}: Annotated[..., Field(...)], with an ordinary default",
         )
-
-
-def _args_schema(name: str, fields: dict[str, Any], hints: dict[str, Any]) -> _Schema:
-    # A TypedDict rather than a model: it keeps only what was given, takes any parameter name, and returns the dict.
-    try:
-        arguments: Any = _make_typed_dict("Arguments", fields)
-        arguments.__pydantic_config__ = ConfigDict(extra="forbid")
-        return _Schema.of(arguments)
-    except (PydanticUserError, SchemaError) as whole:
-        for key in fields:
-            try:
-                _Schema.of(hints.get(key, Any))
-            except (PydanticUserError, SchemaError) as error:
-                raise ConfigError(
-                    f"parameter {key} of {name}",
-                    getattr(hints[key], "__name__", hints[key]),
-                    because=f"it is neither injected nor a type pydantic can validate ({explain(error)})",
-                ) from error
-        raise ConfigError(f"the parameters of {name}", tuple(fields), because=explain(whole)) from whole
-
-
-def _result_schema(annotation: Any) -> _Schema | None:
-    if annotation in (Any, object, typing.NoReturn, typing.Never):
-        return None
-    try:
-        return _Schema.of(annotation)
-    except (PydanticUserError, SchemaError):
-        return None  # not a type pydantic knows: the result is judged by what it is
 
 
 def _real_path(detail: ErrorDetails, value: Any) -> Path:

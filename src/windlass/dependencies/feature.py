@@ -9,7 +9,7 @@ from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 
 from windlass.dependencies.linking import Dependencies, Ended, counts, settle
-from windlass.errors import ConfigError, DependencyCycleError, StoreError
+from windlass.errors import ActRefusedError, ConfigError, DependencyCycleError, StoreError
 from windlass.model import After, DependencyPolicy, Flag, NewJob, State
 from windlass.store.database import Database, Transaction
 from windlass.store.feature import (
@@ -57,7 +57,9 @@ class DependenciesFeature(Feature):
             return jobs
         jobs = [_with_parents(job, call.instead) for job in jobs]
         parents = call.inserter.parents_of(call, jobs)
-        return _with_correlations(jobs, {job: correlation for job, (correlation, _) in parents.items()})
+        jobs = _with_correlations(jobs, {job: correlation for job, (correlation, _) in parents.items()})
+        call.notes[self.name] = linked = _children_of_this_call(jobs)
+        return _flagged(jobs, {after.parent for job in linked for after in job.job.after})
 
     def after_insert(self, call: Insertion, jobs: Sequence[CheckedJob]) -> None:
         edges = [
@@ -67,6 +69,8 @@ class DependenciesFeature(Feature):
         ]
         if edges:
             call.tx.run("enqueue.edges", edges=array(edges))
+        if linked := call.notes.get(self.name):
+            call.tx.run("link.own", ids=sorted(job.id for job in linked))
 
     def on_recorded(
         self, call: Recording, ended: Sequence[EndedJob], moved: Sequence[MovedJob]
@@ -78,11 +82,11 @@ class DependenciesFeature(Feature):
         living = [job.id for job in jobs if not job.is_waiting]
         if not living:
             return  # children of a retried parent: their own children come with the next generation, below
-        children = [row[0] for row in call.tx.run("retry.edges", ids=living)]
+        children = _reopen(call.tx, living)
         while call.dependents and children:  # one generation after the other, down the graph
             revived = _revive(call.tx, children)
             retry(call, revived)
-            children = [row[0] for row in call.tx.run("retry.edges", ids=[job.id for job in revived])]
+            children = _reopen(call.tx, [job.id for job in revived])
 
     def duties(self, db: Database, inserter: Inserter, every: float) -> Sequence[FeatureDuty]:
         dependencies = Dependencies(db, inserter)
@@ -101,8 +105,23 @@ class DependenciesFeature(Feature):
     def will_queue(self, agenda: Agenda, *, has_waiting: bool) -> bool:
         return agenda.has("unlinked") or agenda.has("settling")
 
+    def on_deleted(self, tx: Transaction, jobs: Sequence[EndedJob]) -> None:
+        states = {job.id: job.state for job in jobs}
+        for parent, count in tx.run("delete.readers", ids=sorted(states)):
+            many = (
+                "1 job that has not ended needs" if count == 1 else f"{count} jobs that have not ended need"
+            )
+            why = f"{many} its result; let them end, or cancel them"
+            raise ActRefusedError(parent, "delete", states[parent], why)
+
     def on_pruned(self, db: Database) -> None:
         db.run("prune.edges")
+
+
+def _reopen(tx: Transaction, parents: Sequence[str]) -> list[str]:
+    """Have children wait again for parents that live again; returns those that are to come back if they were cancelled."""
+    tx.run("retry.reopen", ids=sorted(parents))
+    return [row[0] for row in tx.run("retry.edges", ids=sorted(parents))]
 
 
 def _revive(tx: Transaction, children: Sequence[str]) -> list[RetriedJob]:
@@ -164,6 +183,17 @@ def _with_correlations(jobs: Sequence[CheckedJob], known: Mapping[str, str]) -> 
         replace(job, job=replace(job.job, correlation_id=found[job.id])) if job.job.after else job
         for job in jobs
     ]
+
+
+def _children_of_this_call(jobs: Sequence[CheckedJob]) -> list[CheckedJob]:
+    """The children whose parents are all stored by the same call. They need no linker: no session has seen their parents yet."""
+    own = {job.id for job in jobs}
+    return [job for job in jobs if job.job.after and all(after.parent in own for after in job.job.after)]
+
+
+def _flagged(jobs: Sequence[CheckedJob], parents: set[str]) -> list[CheckedJob]:
+    flag = int(Flag.DEPENDENTS)
+    return [replace(job, flags=job.flags | flag) if job.id in parents else job for job in jobs]
 
 
 def _unique(parents: Sequence[After]) -> list[After]:

@@ -9,6 +9,13 @@ The two orders in which linking and ending can meet:
     linker locks the parent first → the end waits a moment, then sees the flag and the edges
     the end holds the parent first → the linker skips it, finds it neither flagged nor ended, and tries again later
 
+The orders in which linking and pruning can meet:
+
+    the child is stored before the prune checks its locked page → the parent stays
+    the prune has checked its page first → the linker skips the locked parent, and finds it gone later: it counts as cancelled
+
+Whole days of history are dropped in the same way: the mark of the day has the part of the row locks.
+
 A transaction settles at most ``PAGE`` children. The rest is noted in ``settling`` by the same commit and is done by upkeep, page by
 page, on any instance: the parent has ended, and a child that is not settled yet waits. A retry of such a parent settles the rest first.
 
@@ -124,6 +131,7 @@ def promote(tx: Transaction, due: Sequence[str]) -> None:
     """Move children that nothing holds back into their queues."""
     if due:
         tx.run("settle.promote", ids=sorted(due))
+        lines.let_go(tx, sorted(due))
 
 
 def cancel_children(tx: Transaction, doomed: set[str]) -> list[EndedJob]:

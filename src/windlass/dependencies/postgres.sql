@@ -45,6 +45,16 @@ FROM parent AS p
 WHERE l.id = ANY(ARRAY[p.id])
 RETURNING l.id;
 
+-- name: link.ended
+-- Parents that ended already; a statement of its own, so that it sees every parent that ended before the flags were set. The lock
+-- keeps a retry by hand from reviving the parent before its end is noted on the edges, and a prune from removing it. A parent whose
+-- partition is about to be dropped is left out: its child is linked when that is decided, to a parent that is gone or stays.
+SELECT d.id, d.state, d.finished_at
+FROM windlass.job_done AS d
+WHERE d.id = ANY(:parents::uuid[])
+    {{stays(d)}}
+FOR KEY SHARE SKIP LOCKED;
+
 -- name: link.mark
 -- Notes the end of parents on the edges of children that are being linked; one whose time is not known any more ends now.
 WITH edge AS MATERIALIZED (
@@ -184,7 +194,7 @@ WITH given AS MATERIALIZED (
         FROM windlass.job_later AS w
         WHERE w.id = g.id
             AND w.reason = 'waiting'
-        FOR UPDATE
+        FOR UPDATE -- belt: the update locks them in the same order; this one keeps the look-up from becoming a join
     ) AS l
 ), counted_down AS (
     UPDATE windlass.job_later AS l
@@ -196,8 +206,8 @@ WITH given AS MATERIALIZED (
 ), {{due_now(counted_down)}};
 
 -- name: settle.promote
--- Moves given children that are due into their queues and notifies waiting instances; one whose run_at is still to come stays, and one
--- with a limit is parked.
+-- Moves given children that are due into their queues and notifies waiting instances; one whose run_at is still to come stays, and upkeep is
+-- notified of it; one with a limit is parked.
 WITH clock AS MATERIALIZED (
     SELECT {{now}} AS at
 ), moved AS (
@@ -230,7 +240,83 @@ WITH clock AS MATERIALIZED (
     FROM parked AS p
     GROUP BY p.phase
 )
-{{notified(SELECT m.phase FROM moved AS m UNION ALL SELECT '@later' FROM parked AS p)}};
+{{notified(
+    SELECT m.phase FROM moved AS m
+    UNION ALL
+    SELECT '@later' FROM parked AS p
+    UNION ALL
+    SELECT '@later'
+    FROM windlass.job_later AS l
+    WHERE l.id = ANY(:ids::uuid[])
+        AND l.run_at > (SELECT at FROM clock)
+)}};
+
+-- name: retry.reopen
+-- Parents that live again are waited for again by children that any end satisfies (policy run) and that still wait for another parent: the
+-- edges are open again, and the children count one parent more each. The children are locked in order; one that is let go meanwhile keeps
+-- its edge. The edges need no lock before: the retried parents are locked, and no other session changes what their ends left.
+WITH consumed AS MATERIALIZED (
+    SELECT o.tid, o.child
+    FROM unnest(:ids::uuid[]) AS g (id)
+    CROSS JOIN LATERAL (
+        SELECT e.ctid AS tid, e.child
+        FROM windlass.job_dep AS e
+        WHERE (e.parent, e.child) >= (g.id, '00000000-0000-0000-0000-000000000000')
+            AND e.parent <= g.id
+            AND e.policy = 'run'
+            AND e.parent_state IS NOT NULL -- belt: the end of a parent consumed the edges of all children that wait
+        ORDER BY e.parent, e.child
+        OFFSET 0
+    ) AS o
+), child AS MATERIALIZED (
+    SELECT l.id
+    FROM (SELECT DISTINCT o.child FROM consumed AS o ORDER BY o.child) AS c
+    CROSS JOIN LATERAL (
+        SELECT w.id
+        FROM windlass.job_later AS w
+        WHERE w.id = c.child
+            AND w.reason = 'waiting'
+        FOR UPDATE
+    ) AS l
+), reopened AS (
+    UPDATE windlass.job_dep AS d
+    SET parent_state = NULL,
+        parent_ended_at = NULL
+    FROM consumed AS o
+    WHERE d.ctid = o.tid
+        AND o.child IN (SELECT c.id FROM child AS c)
+    RETURNING d.child
+)
+UPDATE windlass.job_later AS l
+SET pending = l.pending + r.edges
+FROM (SELECT o.child, count(*)::integer AS edges FROM reopened AS o GROUP BY o.child) AS r
+WHERE l.id = ANY(ARRAY[r.child]);
+
+-- name: parents.read
+-- Ended jobs by their ids, in the order given, and as many as :bytes of results and errors allow, one at least; those that are not found
+-- have no kind. They are searched for only in the history between two times, because each day of history that may have them is planned.
+WITH RECURSIVE walked AS (
+    SELECT 0 AS place, NULL::uuid AS id, NULL::text AS kind, NULL::text AS state, NULL::text AS result, NULL::text AS error,
+        NULL::timestamptz AS finished_at, 0::bigint AS bytes
+    UNION ALL
+    SELECT w.place + 1, g.id, d.kind, d.state, d.result, d.error, d.finished_at,
+        w.bytes + COALESCE(octet_length(d.result), 0) + COALESCE(octet_length(d.error), 0)
+    FROM walked AS w
+    CROSS JOIN LATERAL (SELECT (:ids::uuid[])[w.place + 1] AS id) AS g
+    LEFT JOIN LATERAL (
+        SELECT e.kind, e.state, e.result::text AS result, e.error::text AS error, e.finished_at
+        FROM windlass.job_done AS e
+        WHERE e.id = g.id
+            AND e.finished_at BETWEEN :oldest::timestamptz AND :newest::timestamptz -- belt: prunes partitions
+        LIMIT 1 -- belt: a job is there once; keeps the look-up from becoming a join
+    ) AS d ON TRUE
+    WHERE w.place < cardinality(:ids::uuid[])
+        AND w.bytes < :bytes::bigint
+)
+SELECT w.id, w.kind, w.state, w.result, w.error, w.finished_at
+FROM walked AS w
+WHERE w.place > 0
+ORDER BY w.place;
 
 -- name: revive.edges
 -- What the edges of these children say now. The lock makes a parent that ends meanwhile wait, and then find the child waiting;
@@ -291,11 +377,11 @@ FROM taken AS t;
         ),
 
 -- fragment: needed(table)
--- The same for a whole table of history: whether a child waits for one of its jobs.
+-- The same for a whole table of history: whether a child waits for one of its jobs, or may read it.
 OR EXISTS (
     SELECT FROM windlass.job_dep AS e
     JOIN {table} AS d ON d.id = e.parent
-    WHERE {{is_waited_for(e)}}
+    WHERE {{is_readable(e)}}
 )
 
 -- fragment: pruned
@@ -318,3 +404,18 @@ counted AS (
 SELECT d.id
 FROM {children} AS d
 WHERE d.pending = 0
+
+-- name: delete.readers
+-- How many children of each of these jobs have not ended: they wait for the job, or may still read what it left. (The order, which only the
+-- primary key has, keeps plans that were made while there were few edges from reading all edges in the index by child.)
+SELECT e.parent, count(*)
+FROM unnest(:ids::uuid[]) AS g (id)
+CROSS JOIN LATERAL (
+    SELECT d.parent, d.child
+    FROM windlass.job_dep AS d
+    WHERE {{found_by(d.parent, g.id)}}
+    ORDER BY d.parent, d.child
+    OFFSET 0
+) AS e
+WHERE {{is_readable(e)}}
+GROUP BY e.parent;

@@ -30,6 +30,12 @@ SET flags = flags | {DEPENDENTS}
 WHERE id IN (SELECT g.value FROM json_each(:parents) AS g)
 RETURNING id;
 
+-- name: link.ended
+-- Parents that ended already.
+SELECT d.id, d.state, d.finished_at
+FROM windlass_job_done AS d
+WHERE d.id IN (SELECT g.value FROM json_each(:parents) AS g);
+
 -- name: link.mark
 -- Notes the end of parents on the edges of children that are being linked; one whose time is not known any more ends now.
 UPDATE windlass_job_dep
@@ -151,6 +157,52 @@ WHERE id IN (SELECT g.value FROM json_each(:ids) AS g)
     AND reason = 'scheduled'
     AND run_at <= :now; -- what is left of them has a limit
 
+-- name: retry.reopen
+-- Parents that live again are waited for again by children that any end satisfies (policy run) and that still wait for another parent: the
+-- edges are open again, and the children count one parent more each.
+UPDATE windlass_job_later
+SET pending = pending + g.edges
+FROM (
+    SELECT d.child, count(*) AS edges
+    FROM windlass_job_dep AS d
+    WHERE d.parent IN (SELECT g.value FROM json_each(:ids) AS g)
+        AND d.policy = 'run'
+        AND d.parent_state IS NOT NULL -- belt: the end of a parent consumed the edges of all children that wait
+    GROUP BY d.child
+) AS g
+WHERE windlass_job_later.id = g.child
+    AND windlass_job_later.reason = 'waiting';
+UPDATE windlass_job_dep
+SET parent_state = NULL,
+    parent_ended_at = NULL
+WHERE parent IN (SELECT g.value FROM json_each(:ids) AS g)
+    AND policy = 'run'
+    AND EXISTS (SELECT 1 FROM windlass_job_later AS l WHERE l.id = windlass_job_dep.child AND l.reason = 'waiting');
+
+-- name: parents.read
+-- Ended jobs by their ids, in the order given, and as many as :bytes of results and errors allow, one at least; those that are not found
+-- have no kind.
+WITH RECURSIVE given AS MATERIALIZED (
+    SELECT g.key AS place, g.value AS id
+    FROM json_each(:ids) AS g
+), walked (place, bytes) AS (
+    SELECT 0, 0
+    UNION ALL
+    SELECT w.place + 1, w.bytes + COALESCE((
+            SELECT COALESCE(length(CAST(d.result AS BLOB)), 0) + COALESCE(length(CAST(d.error AS BLOB)), 0)
+            FROM windlass_job_done AS d
+            WHERE d.id = g.id
+        ), 0)
+    FROM walked AS w
+    CROSS JOIN given AS g ON g.place = w.place
+    WHERE w.bytes < :bytes
+)
+SELECT g.id, d.kind, d.state, d.result, d.error, d.finished_at
+FROM walked AS w
+CROSS JOIN given AS g ON g.place = w.place - 1
+LEFT JOIN windlass_job_done AS d ON d.id = g.id
+ORDER BY w.place;
+
 -- name: revive.edges
 -- What the edges of these children say now.
 SELECT d.child, d.policy, d.parent_state
@@ -205,3 +257,11 @@ RETURNING id, kind, flags, args, key;
 -- The edges of a pruned child go with it.
 DELETE FROM windlass_job_dep
 WHERE child IN (SELECT g.value FROM json_each(:ids) AS g);
+
+-- name: delete.readers
+-- How many children of each of these jobs have not ended: they wait for the job, or may still read what it left.
+SELECT e.parent, count(*)
+FROM windlass_job_dep AS e
+WHERE {{one_of(e.parent, :ids)}}
+    AND {{is_readable(e)}}
+GROUP BY e.parent;

@@ -16,12 +16,14 @@ from typing import Any, NamedTuple
 from windlass.arguments.json_checks import explain
 from windlass.engine.job_errors import describe, undescribable
 from windlass.engine.processes.forks import exit_child, exit_stray_child
-from windlass.engine.running_attempt import RunningAttempt, Stop
+from windlass.engine.running_attempt import OVERDUE, RunningAttempt, Stop
 from windlass.engine.spared import SparedAttempts
 from windlass.engine.stats import Stats
 from windlass.errors import LeaseLost, NotAllowedError, PayloadError, StoreBusyError
 from windlass.forking import Process
-from windlass.handlers.context import Context, Probe
+from windlass.handlers.attempt_context import AttemptContext, Probe
+from windlass.handlers.chunk_defaults import CHUNK_DEFAULTS, ChunkDefaults
+from windlass.handlers.context import Context
 from windlass.handlers.registry import Phase
 from windlass.model import (
     ON_REQUEST,
@@ -37,7 +39,7 @@ from windlass.model import (
     Retried,
     has_flag,
 )
-from windlass.model.retry import as_delay, exponential
+from windlass.model.retry import as_delay, exponential, next_delay, why_stopped
 from windlass.model.signals import STOPPED, BadResult, Cancel, Fail, Retry
 from windlass.observe import events
 from windlass.observe.emit import emit
@@ -45,7 +47,7 @@ from windlass.principals.authority import Authority, gated
 from windlass.store.attempt_store import AttemptStore
 
 STAND_IN = exponential()
-"""The delays of an attempt whose own retry policy raises."""
+"""The delays of an attempt whose own retry policy gives none: it raises, or wants to end a job that it may not end."""
 
 Wrapper = Callable[[Callable[..., Any], Mapping[str, Any]], Callable[..., Any]]
 
@@ -68,7 +70,7 @@ BUSY_SPARED = 10
 SELF_STOPS_SPARED = 3
 """How often one worker does not count an attempt because the database was locked, or because the lease could not be renewed."""
 
-ONCE = "it has one attempt and is not repeated automatically: check how far it got, then retry it: app.store.jobs.retry(id)"
+ONCE = "it has one attempt and is not repeated automatically: check how far it got, then retry it: app.handle(id).retry()"
 
 
 def is_once(lease: Lease) -> bool:
@@ -90,8 +92,10 @@ class AttemptRunner:
         authority: Authority | None = None,
         probe: Probe | None = None,
         stats: Stats | None = None,
+        chunk_defaults: ChunkDefaults = CHUNK_DEFAULTS,
     ) -> None:
         self._store_of = store_of
+        self.chunk_defaults = chunk_defaults
         self._wrap = wrap
         self._authority = authority or Authority()
         self._probe = probe
@@ -143,9 +147,9 @@ class AttemptRunner:
         self._handlers[phase.name] = handler
         return handler
 
-    def _context(self, running: RunningAttempt, phase: Phase) -> Context:
+    def _context(self, running: RunningAttempt, phase: Phase) -> AttemptContext:
         touch = running.processor.touch
-        context = Context(
+        context = AttemptContext(
             running.lease,
             phase,
             self._store_of(running),
@@ -153,6 +157,7 @@ class AttemptRunner:
             probe=self._probe,
             authority=self._authority,
             on_duplicate=partial(self.duplicate, running.lease),
+            chunk_defaults=self.chunk_defaults,
         )
         running.context = context
         if running.stop is not None:
@@ -225,7 +230,7 @@ class AttemptRunner:
             outcome = self._by_exception(lease, phase, error)
         return self.timed(running, outcome)
 
-    def _log_after_end(self, running: RunningAttempt, context: Context, error: BaseException) -> None:
+    def _log_after_end(self, running: RunningAttempt, context: AttemptContext, error: BaseException) -> None:
         """Log an error that was raised after the job's end: the job does not change, and the error must not be lost."""
         if isinstance(error, STOPPED) and (running.stop is not None or context.should_stop):
             return
@@ -244,8 +249,8 @@ class AttemptRunner:
         lease, phase = running.lease, running.phase
         if running.stop is Stop.CANCELLED:
             return self.timed(running, Cancelled(lease, ON_REQUEST))
-        if phase is not None and running.stop is Stop.TIME_LIMIT:
-            return self.timed(running, self._overdue(lease, phase))
+        if phase is not None and running.stop in OVERDUE:
+            return self.timed(running, self._overdue(lease, phase, running.stop))
         # The lease may still be renewed, and then no other instance gives these jobs back.
         if phase is not None and running.stop is Stop.LEASE_LOST and running.begun:
             return self.timed(running, self._self_stopped(lease, phase))
@@ -289,8 +294,8 @@ class AttemptRunner:
         match reason:
             case Stop.CANCELLED:
                 return Cancelled(lease, ON_REQUEST)
-            case Stop.TIME_LIMIT:
-                return self._overdue(lease, phase)
+            case Stop.TIME_LIMIT | Stop.TOTAL_TIME_LIMIT:
+                return self._overdue(lease, phase, reason)
             case Stop.SHUTDOWN | Stop.LEASE_LOST | Stop.NOT_BEGUN:
                 if error is not None and not isinstance(error, (*STOPPED, LeaseLost)):
                     return self._by_exception(lease, phase, error)
@@ -298,12 +303,16 @@ class AttemptRunner:
                     return self._self_stopped(lease, phase)
                 return _cut_off(lease, is_begun=error is not None)
 
-    def _overdue(self, lease: Lease, phase: Phase) -> Outcome:
-        limit = f"{phase.timeout:g} s" if phase.timeout else "what its phase allows"
-        message = f"ran longer than its time limit of {limit} without a sign of progress"
-        return self._retried(
-            lease, phase, JobError(type="TimeLimit", code="time_limit", message=message), None
-        )
+    def _overdue(self, lease: Lease, phase: Phase, reason: Stop | None) -> Outcome:
+        if reason is Stop.TOTAL_TIME_LIMIT:
+            limit = f"{phase.total_timeout:g} s" if phase.total_timeout else "what its phase allows"
+            message = f"ran longer than its total time limit of {limit}, whatever progress it made"
+            failed = JobError(type="TotalTimeLimit", code="total_time_limit", message=message)
+        else:
+            limit = f"{phase.timeout:g} s" if phase.timeout else "what its phase allows"
+            message = f"ran longer than its time limit of {limit} without a sign of progress"
+            failed = JobError(type="TimeLimit", code="time_limit", message=message)
+        return self._retried(lease, phase, failed, None)
 
     def _self_stopped(self, lease: Lease, phase: Phase) -> Outcome:
         """Return the outcome of a job that was stopped because its instance could not renew the lease. An outage of the database is not
@@ -338,21 +347,29 @@ class AttemptRunner:
         *,
         counted: bool = True,
     ) -> Outcome:
+        """Return the outcome of a failed attempt by the phase's policy.
+
+        A policy that returns None ends the job. It cannot end a job whose handler asked for a retry, or whose attempt is not counted
+        because it was not the job's fault.
+        """
         if counted and lease.attempt >= lease.max_attempts:  # a failure: there is no delay
             return Retried(lease, failed, timedelta(0), counted=counted)
         try:
-            delay = as_delay(phase.retry.delay(lease.attempt, error))
+            delay = next_delay(phase.retry, lease.attempt, error)
+            if delay is None and counted and not isinstance(error, Retry):
+                stopped = {**failed.details, "retry": why_stopped(phase.retry, error)}
+                return Failed(lease, replace(failed, details=stopped))
         except BaseException as broken:  # noqa: BLE001  the policy may be the user's own
             emit(events.POLICY_BROKEN, lease=lease, reason=explain(broken))
-            delay = STAND_IN.delay(lease.attempt)
+            delay = None
             failed = replace(failed, details={**failed.details, "retry_policy": explain(broken)})
-        return Retried(lease, failed, delay, counted=counted)
+        return Retried(lease, failed, delay or as_delay(STAND_IN.delay(lease.attempt)), counted=counted)
 
 
 def _unknown_kind(lease: Lease) -> JobError:
     message = (
         f"no handler is defined for kind {lease.kind!r} in phase {lease.phase!r}; deploy it, then retry this job: "
-        "app.store.jobs.retry(id)"
+        "app.handle(id).retry()"
     )
     return JobError(type="UnknownKind", code="unknown_kind", message=message)
 

@@ -1,4 +1,4 @@
-"""Decides which phase to claim from next, and how many jobs; without a database, for the step thread.
+"""Decides which phases to claim from next, and how many jobs; without a database, for the step thread.
 
 A phase is scanned
 
@@ -13,16 +13,20 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 from windlass.engine.workload import Room
-from windlass.model import Want
+from windlass.model import Lease, Want
 from windlass.settings import Settings
 
 AGAIN = 0.012  # enqueuers notify at most every 5 ms per phase, and their commits take a while
 FOREVER = float("inf")
 RATE_WINDOW = 0.1
+MOST_PHASES = 100
+"""Phases that one step claims from: each costs its statement up to ten descents of the index."""
 
 
 class _PhaseScan:
@@ -100,30 +104,62 @@ class Discovery:
         """Whether a hint or a full claim gives a reason to expect work."""
         return self._scans[phase].is_hot
 
-    def next(self, room: Callable[[str], Room]) -> Want | None:
-        """The next claim to make; phases take turns."""
+    def goes_on(self, phases: Iterable[str]) -> None:
+        """Note that the next step moves jobs to these phases, and that its claims will see them."""
         now = self._monotonic()
-        count = len(self._order)
         with self._lock:
+            for phase in phases:
+                if scan := self._scans.get(phase):
+                    scan.due_at, scan.is_hot = max(now, scan.not_before), True
+
+    def wants(self, room: Callable[[str], Room], most: int = MOST_PHASES) -> list[Want]:
+        """The claims of the next step: of at most so many phases, and a page of jobs in all. Phases take turns: the next step begins with the
+        phase for which this page had too little left, else behind the last phase of a full page, else behind the first phase. With a limit of
+        concurrent calls, which is the room of all phases together, a step claims from one phase."""
+        if self._settings.max_concurrent_calls is not None:
+            most = 1
+        now = self._monotonic()
+        count, left = len(self._order), self._settings.page
+        wants: list[Want] = []
+        with self._lock:
+            first = self._first
             for step in range(count):
-                place = (self._first + step) % count
+                place = (first + step) % count
                 phase = self._order[place]
                 scan = self._scans[phase]
                 if min(scan.due_at, scan.again_at) > now or phase in self._held:
                     continue
                 want = self._want(phase, scan, room(phase))
-                if want is not None:
-                    self._first = place + 1
-                    return want
-        return None
+                if want is None:
+                    continue
+                self._first = place + 1
+                if want.limit > left:
+                    self._first = place
+                    want = replace(want, limit=left, starting=min(left, want.starting or 0))
+                wants.append(want)
+                left -= want.limit
+                if not left or len(wants) == most:
+                    return wants
+            if wants:  # each had its turn
+                self._first = self._order.index(wants[0].phase) + 1
+        return wants
 
     def _want(self, phase: str, scan: _PhaseScan, room: Room) -> Want | None:
         ahead = int(scan.rate * self._settings.prefetch)
-        limit = min(self._settings.batch, room.size + ahead - room.busy - room.waiting, room.left)
+        limit = min(self._settings.page, room.size + ahead - room.busy - room.waiting, room.left)
         if limit < 1:
             return None
         quiet = timedelta(seconds=self._settings.quiet)
         return Want(phase, limit, min(limit, room.starting), quiet, room.suspects)
+
+    def claimed_all(self, wants: Sequence[Want], claimed: Sequence[Lease], began: float) -> None:
+        """Note what the claims of one step returned."""
+        if len(wants) == 1:
+            self.claimed(wants[0], len(claimed), began)
+            return
+        counts = Counter(lease.phase for lease in claimed)
+        for want in wants:
+            self.claimed(want, counts[want.phase], began)
 
     def claimed(self, want: Want, count: int, began: float | None = None) -> None:
         """Note how many jobs a claim returned. It ``began`` then, so it has not seen jobs that were hinted at since."""

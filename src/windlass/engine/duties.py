@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 
+from windlass.engine.board import BoardPublisher
 from windlass.engine.executors.choice import Executors
 from windlass.engine.heartbeat import Heartbeat
 from windlass.engine.instance import Instance
+from windlass.engine.job_locks import CHECK_EVERY
+from windlass.engine.job_log_writer import JobLogWriter
 from windlass.engine.recorder import Recorder
 from windlass.engine.stats import Stats
 from windlass.engine.step import Stepper
@@ -24,6 +28,7 @@ from windlass.upkeep.agenda import Agenda
 from windlass.upkeep.backpressure import Pressure, Unserved
 from windlass.upkeep.history import History
 from windlass.upkeep.loop import NEVER, Duty, UpkeepLoop
+from windlass.upkeep.pruner import Pruner
 from windlass.upkeep.recoverer import Recoverer
 from windlass.upkeep.rollup_writer import RollupWriter
 from windlass.upkeep.troubles import Troubles
@@ -36,7 +41,8 @@ HISTORY_EVERY = 3600.0
 
 
 class Duties:
-    """The duties of one instance, on two threads: one for schedules, which must be on time, and one for all others."""
+    """The duties of one instance, on two threads: one for schedules, which must be on time, and one for all others; on a third one it does
+    operations, if an app said how, and on a fourth one it prunes, if there is a retention."""
 
     def __init__(
         self,
@@ -51,17 +57,22 @@ class Duties:
         executors: Executors,
         heartbeat: Heartbeat,
         stepper: Stepper,
+        job_logs: JobLogWriter,
         report: Callable[[], EngineReport],
+        operations: Callable[[str], float | None] | None = None,
+        requests: Callable[[], None] = lambda: None,
     ) -> None:
         store = instance.store
         self._store = store
         self._settings = settings
         self._phases = phases
         self._stats = stats
+        self._job_logs = job_logs
         self._stepper = stepper
         self._recorder = recorder
         self._workload = workload
         self._heartbeat = heartbeat
+        self._requests = requests
         self._recoverer = Recoverer(
             store,
             instance=instance,
@@ -79,12 +90,24 @@ class Duties:
             on_promoted=self._promoted,
             on_tick=lambda seconds: self.ticker.ask("tick", seconds),
             on_resumed=self.check_everything,
+            on_requests=lambda: self.ask("requests"),
+            on_operations=lambda: self.operations.ask("operations"),
+            on_watched=self.watched,
             troubles=troubles,
         )
         self.rollups = RollupWriter(
             store, stats, lambda: instance.id, every=settings.rollup, keep_days=settings.rollup_days
         )
         self._pressure = Pressure(store, phases, hold=stepper.hold)
+        self.board = BoardPublisher(
+            instance,
+            settings,
+            workload,
+            self._pressure,
+            stepper.locks,
+            lambda: report().state,
+            lambda: stats.report().shared(),
+        )
         self.unserved = Unserved(
             store,
             registry,
@@ -100,10 +123,42 @@ class Duties:
             [Duty("tick", ticker.run, NEVER, jitter=0.0)], "windlass-ticker", troubles=troubles
         )
         self.loop = UpkeepLoop(self.all(), troubles=troubles)
+        self.loops = [self.ticker, self.loop]
+        acts = [] if operations is None else [Duty("operations", lambda: operations(instance.id), NEVER)]
+        self.operations = UpkeepLoop(acts, "windlass-operations", troubles=troubles)
+        if acts:  # on a thread of its own: a page may wait for the transaction of a handler
+            self.loops.append(self.operations)
+        self._pruning: UpkeepLoop | None = None
+        over = threading.Event()
+        self.pruner = Pruner(store, settings, is_stopping=over.is_set)
+        if self.pruner.is_needed:  # on a thread of its own: dropping a day of history may wait for readers
+            prune = Duty("prune", self.pruner.run, self.pruner.every, at_start=True)
+            self._pruning = UpkeepLoop(
+                [prune], "windlass-pruner", troubles=troubles, over=over, at_end=self.pruner.close
+            )
+            self.loops.append(self._pruning)
 
     def ask(self, name: str) -> None:
         """Have a duty done now; from any thread."""
         self.loop.ask(name)
+
+    def stop(self, left: Callable[[float], float]) -> None:
+        """Stop all threads, and wait for those that write for jobs. ``left`` returns the seconds that are left, at most those given."""
+        for loop in self.loops:
+            loop.end_soon()
+        for loop in self.loops:
+            if loop is not self._pruning:
+                loop.stop(left(0.5))
+
+    def await_pruner(self, seconds: float) -> None:
+        """Wait until the pruner, which was stopped, has finished its page and closed the archive. After that time it is left to do so by itself."""
+        if self._pruning is not None:
+            self._pruning.stop(seconds)
+
+    def watched(self, seconds: float) -> None:
+        """Publish the board now and every second, while people watch."""
+        if self.board.watched(seconds):
+            self.ask("board")
 
     def announce(self) -> None:
         """Register as waiting for these phases, so that enqueues notify."""
@@ -123,13 +178,21 @@ class Duties:
             Duty("agenda", self._agenda.run, settings.recovery, at_start=True),
             Duty("assign", self._stepper.assign, settings.cycle),
             Duty("wake", self.announce, WAKE_EVERY),
-            Duty("maintain", self._store.upkeep.maintain, MAINTAIN_EVERY, at_start=True),
+            Duty("maintain", self.history.make_ahead, MAINTAIN_EVERY, at_start=True),
             Duty("history", self.history.run, HISTORY_EVERY, at_start=True),
             Duty("orphans", self._recoverer.sweep, SWEEP_EVERY),
+            Duty("logs", self._job_logs.flush, NEVER),
             Duty("rollups", self.rollups.run, settings.rollup),
             Duty("summary", lambda: _only(self.summary.log()), SUMMARY_EVERY),
             Duty("health", lambda: _only(self._health_check.check()), settings.health),
             Duty("unserved", self.unserved.run, settings.unserved),
+            Duty("board", self.board.run, settings.heartbeat, at_start=True),
+            Duty("requests", self._requests, NEVER),
+            *(
+                [Duty("locks", locks.check, CHECK_EVERY, at_start=True)]
+                if (locks := self._stepper.locks)
+                else []
+            ),
             *self._erasing(settings.erase_principal_after),
             *(
                 [Duty("pressure", pressure.run, settings.pressure, at_start=True)]

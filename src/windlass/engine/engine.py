@@ -11,27 +11,36 @@ import os
 import platform
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Protocol
 
-from windlass.engine.attempt import AttemptRunner, Wrapper
+from windlass.audit.deploys import note_version
+from windlass.engine.announcer import Announcer
+from windlass.engine.around import refuse_late, runner_for
+from windlass.engine.attempt import Wrapper
 from windlass.engine.discovery import Discovery
 from windlass.engine.duties import Duties
+from windlass.engine.engine_state import EngineState
 from windlass.engine.executors.choice import Executors
 from windlass.engine.executors.contract import Ended
 from windlass.engine.heartbeat import Heartbeat
 from windlass.engine.instance import Instance
+from windlass.engine.job_locks import JobLocks
+from windlass.engine.job_log_writer import JobLogWriter
 from windlass.engine.listener import Listening
 from windlass.engine.places import Places
 from windlass.engine.recorder import Recorder
+from windlass.engine.reporter import Reporter
+from windlass.engine.requests import InstanceRequests
 from windlass.engine.running_attempt import RunningAttempt, Stop
 from windlass.engine.running_job_store import RunningJobStore
-from windlass.engine.served import served
+from windlass.engine.served import resolved, served
+from windlass.engine.starts import REFUSED_PAUSE
 from windlass.engine.stats import Stats
-from windlass.engine.step import REFUSED_PAUSE, Stepper
+from windlass.engine.step import Stepper
 from windlass.engine.stopper import Stopper
 from windlass.engine.watchdog import Watchdog
 from windlass.engine.workload import Workload
@@ -44,16 +53,15 @@ from windlass.observe import events
 from windlass.observe.current_job import current_job
 from windlass.observe.emit import emit
 from windlass.observe.logger import thread, use
-from windlass.observe.report import EngineReport, PhaseReport
 from windlass.principals.authority import Authority
 from windlass.ranges import is_number
 from windlass.settings import Settings
-from windlass.store.jobs.holder import Holder
 from windlass.upkeep.troubles import Troubles
 
 # Seconds that a stop waits at most:
 STOP_WAIT = 2.0  # for jobs that were asked to stop, after the grace time
 LAST_WRITES_WAIT = 2.0  # for the last outcomes to be written, and then for the instance to leave
+DRAIN_CHECK = 0.05  # between two checks whether a drained instance still runs jobs
 END_WAIT = 4.0  # for everything after the grace time, even if a handler or the database hangs
 
 
@@ -63,7 +71,7 @@ class _Part(Protocol):
     def start(self) -> None: ...
 
 
-class Engine:
+class Engine(EngineState):
     """Runs the jobs of a registry from a store. It starts once and stops once; every start of a process makes a new instance."""
 
     def __init__(
@@ -79,10 +87,14 @@ class Engine:
         degraded: Callable[[], Iterable[str]] = tuple,
         places: Places | None = None,
         logger: logging.Logger | None = None,
+        locks: JobLocks | None = None,
+        operations: Callable[[str], float | None] | None = None,
     ) -> None:
         self._logger = logger
+        self._operations = operations
+        self._locks = locks
         self._places = places
-        self.settings = settings = settings or Settings()
+        self.settings = settings = resolved(registry, settings or Settings())
         self._store = store
         self._registry = registry
         self._info = dict(info or {})
@@ -93,6 +105,9 @@ class Engine:
         self._started_at = datetime.now(UTC)
         self.on_ready: Callable[[], None] = lambda: None
         """Called when nothing can refuse the start any more, before the first claim."""
+        self.on_drained: Callable[[], None] = lambda: None
+        """Called when a drain that was asked for from elsewhere is over and the engine has stopped."""
+        self._is_draining = False
         self._life_lock = threading.Lock()
         self._unsubscribe_places: Callable[[], None] = lambda: None
         self._hurry = threading.Event()
@@ -103,11 +118,16 @@ class Engine:
 
     def _make_parts(self) -> None:
         settings, stats, phases, registry = self.settings, self.stats, self.phases, self._registry
-        instance, recorder, troubles = Instance(self._store, settings.lease), Recorder(stats), Troubles()
+        instance, troubles = Instance(self._store, settings.lease), Troubles()
+        announcer = Announcer(instance)
+        recorder = Recorder(stats, announcer)
         workload = Workload(phases, settings, places=self._places)
         discovery = Discovery(phases, settings)
+        job_logs = JobLogWriter(self._store, workload, lambda after: duties.loop.ask("logs", after))
         store_of = partial(RunningJobStore, instance)
-        runner = AttemptRunner(store_of, wrap=self._wrap, authority=self._authority, stats=stats)
+        runner = runner_for(
+            registry, store_of, settings, wrap=self._wrap, authority=self._authority, stats=stats
+        )
         with use(self._logger):  # also for their threads
             executors = Executors(
                 runner,
@@ -118,6 +138,7 @@ class Engine:
                 on_unstarted=self._unstarted,
                 on_recorded=lambda lease: instance.holder.forget([lease]),
                 on_crash=lambda: stats.count("crashes"),
+                on_log=job_logs.add,
             )
             heartbeat = Heartbeat(
                 instance,
@@ -128,24 +149,26 @@ class Engine:
                 on_good=lambda is_restored: stepper.hint() if is_restored else None,
             )
             stepper = Stepper(
-                instance, settings, stats, troubles, workload, discovery, recorder, executors, heartbeat
-            )
+                instance, settings, stats, troubles, workload, discovery, recorder, executors, heartbeat, self._locks,
+            )  # fmt: skip
             stopper = Stopper(instance, workload, executors, runner, stepper, stats)
             watchdog = Watchdog(phases, settings, stats, workload, executors, heartbeat, stopper)
+            requests = InstanceRequests(instance, workload, stepper, executors, self.drain)
             duties = Duties(
                 instance, registry, phases, settings, stats, troubles,
-                workload, recorder, executors, heartbeat, stepper, self.report,
+                workload, recorder, executors, heartbeat, stepper, job_logs, self.report, self._operations, requests.run,
             )  # fmt: skip
-            self._listening = Listening(instance, stats, stepper, stopper, duties)
+            self._listening = Listening(instance, stats, stepper, stopper, duties, announcer)
         self._instance, self._runner, self._executors = instance, runner, executors
-        self._workload, self._discovery, self._recorder, self._troubles = (
-            workload,
-            discovery,
-            recorder,
-            troubles,
-        )
+        self._announcer = announcer
+        self._workload, self._discovery = workload, discovery
+        self._recorder, self._troubles = recorder, troubles
         self._heartbeat, self._watchdog, self._stepper, self._stopper = heartbeat, watchdog, stepper, stopper
-        self._duties = duties
+        self._duties, self._job_logs, self._requests = duties, job_logs, requests
+        self._reporter = Reporter(
+            self._store, settings, workload, heartbeat, stepper, self._listening, executors, watchdog, duties, troubles,
+            self._locks, self._degraded, self._started_at,
+        )  # fmt: skip
 
     # ------------------------------------------------------------------ start
 
@@ -167,6 +190,7 @@ class Engine:
     def _start(self, undo: ExitStack) -> None:
         """Start the parts; ``undo`` ends those that were started if a later one fails."""
         phases = sorted(self.phases)
+        refuse_late(self._registry, self._runner)
         self._runner.pid = Process.pid  # an engine may be made before a fork and started after it
         self._instance.info = {"pid": os.getpid(), "host": platform.node(), "phases": phases, **self._info}
         self._heartbeat.join()
@@ -175,13 +199,14 @@ class Engine:
         self._executors.start()
         self._duties.announce()
         self._define()
+        undo.callback(self._announcer.stop)
         ends: list[tuple[_Part, Callable[[], object]]] = [
+            (self._job_logs, self._job_logs.stop),
             (self._watchdog, self._watchdog.stop),
             (self._heartbeat, self._heartbeat.stop),
             (self._listening, self._listening.stop),
             (self._stepper, lambda: self._stepper.finish(time.monotonic() + LAST_WRITES_WAIT)),
-            (self._duties.ticker, lambda: self._duties.ticker.stop(1.0)),
-            (self._duties.loop, lambda: self._duties.loop.stop(1.0)),
+            *((loop, partial(loop.stop, 1.0)) for loop in self._duties.loops),
         ]
         self.on_ready()
         for part, end in ends:
@@ -191,13 +216,18 @@ class Engine:
             self._unsubscribe_places = self._places.on_free(lambda: self._duties.ask("assign"))
             undo.callback(self._unsubscribe_places)
         self.state = "running"
-        served = sorted(phases)
-        emit(events.INSTANCE_STARTED, ", ".join(served) or "no phase", instance=self.id, phases=served)
+        events.instance_started(self.id, phases, [item.name for item in self._registry.middleware])
+        self._duties.pruner.announce()
 
     def _define(self) -> None:
         """Store the schedules, rules and limits of the code in the database."""
         synced = sync(self._store, self._registry)
         events.defined(synced.schedules, synced.rules)
+        if (version := self._info.get("version")) is not None:
+            others = [
+                one for one in self._store.instances.list() if one.dead_at is None and one.id != self.id
+            ]
+            note_version(self._store.db, version, [str(one.info.get("version")) for one in others])
         self._store.limits.define(phase.flow for phase in self.phases.values() if phase.flow)
 
     # ------------------------------------------------------------------ what executors report
@@ -263,6 +293,35 @@ class Engine:
             emit(events.INSTANCE_STOPPED, instance=self.id)
             self._stopped.set()
 
+    def drain(self, grace: float | None = None) -> bool:
+        """Claim nothing more, let running jobs finish (for ``grace`` seconds at most, None for as long as they take), then stop; returns at once.
+        False if the engine does not run, or drains already. A ``stop`` meanwhile counts its own grace time."""
+        if not self._life_lock.acquire(
+            timeout=1.0
+        ):  # a stop holds it, which waits for the thread that calls this
+            return False
+        try:
+            if self.state != "running" or self._is_draining:
+                return False
+            self._is_draining = True
+        finally:
+            self._life_lock.release()
+        self._stepper.stop_claiming()
+        self._stepper.give_back(self._workload.clear())
+        with use(self._logger):
+            thread(partial(self._drain, grace), "windlass-drain").start()
+        return True
+
+    def _drain(self, grace: float | None) -> None:
+        deadline = None if grace is None else time.monotonic() + grace
+        while self.state == "running" and self._workload.running():
+            if deadline is not None and time.monotonic() >= deadline:
+                break
+            time.sleep(DRAIN_CHECK)
+        if self.state == "running":
+            self.stop(0.0)
+            self.on_drained()
+
     def hurry(self) -> None:
         """Do not wait for running jobs any longer."""
         self._hurry.set()
@@ -292,13 +351,14 @@ class Engine:
             return max(0.05, min(most, deadline - time.monotonic()))
 
         self._unsubscribe_places()
-        self._duties.ticker.stop(left(0.5))
-        self._duties.loop.stop(left(0.5))
+        self._duties.stop(left)
         was_written = self._stepper.finish(time.monotonic() + left(LAST_WRITES_WAIT))
         self._listening.stop(left(2.0))
+        self._announcer.stop(left(0.5))
         self._heartbeat.stop(left(2.0))
         self._watchdog.stop(left(2.0))
         self._executors.close()
+        self._job_logs.stop()
         self._duties.summary.log(is_last=True)
         if was_written:
             leaving = thread(self._leave, "windlass-leave")
@@ -306,81 +366,17 @@ class Engine:
             leaving.join(
                 left(LAST_WRITES_WAIT)
             )  # the database may hang; other instances then remove this one
+        self._duties.await_pruner(left(2.0))
 
     def _leave(self) -> None:
         try:
+            self._job_logs.flush()
             self._duties.rollups.run()
+            self._requests.finish()
         except WindlassError as error:
             events.store_unreachable(error)
         else:
             self._instance.leave()
-
-    # ------------------------------------------------------------------ state
-
-    @property
-    def id(self) -> str:
-        """The instance's id; empty before the start."""
-        return self._instance.id
-
-    @property
-    def holder(self) -> Holder:
-        """The holder that claims and records for the instance; a lost lease replaces it."""
-        return self._instance.holder
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing is held: no job waits in memory or runs, and no outcome is unwritten."""
-        return self._workload.is_empty and not len(self._recorder)
-
-    def report(self) -> EngineReport:
-        """The state of this instance, for health and metrics."""
-        has_begun = self.state != "starting"
-        return EngineReport(
-            instance=self.id if has_begun else "",
-            started_at=self._started_at,
-            state=self.state,
-            phases={
-                name: PhaseReport(pool.idle, pool.busy, len(pool.in_error), waiting, list(pool.in_error))
-                for name, (pool, waiting) in self._workload.report().items()
-            },
-            lease_left=self._heartbeat.left if has_begun else 0.0,
-            last_step_seconds_ago=time.monotonic() - self._stepper.stepped_at if has_begun else 0.0,
-            step_limit=max(90.0, 3 * self.settings.scan),
-            store_reachable=has_begun and self._stepper.is_reachable,
-            listening=has_begun and self._listening.is_listening,
-            degraded=[*self._degraded(), *(self._faults() if has_begun else ())],
-            loop_lag=self._watchdog.loop_lag,
-            loop_limit=self.settings.blocked_after,
-        )
-
-    def _faults(self) -> Iterator[str]:
-        """Faults of the parts, one line each."""
-        if not self._stepper.is_reachable:
-            yield "store: the database does not answer or refuses writes; outcomes wait in memory"
-        if not self._listening.is_listening:
-            yield "listener: no notifications; polling instead"
-        if not self._heartbeat.has_lease:
-            yield "lease: not renewed in time; no jobs are claimed"
-        for name, count in self._duties.unserved.phases.items():
-            yield f"phase {name}: {events.jobs_wait(count)}, and no instance serves it"
-        for name, reason in self._executors.faults():
-            yield f"executor {name}: {reason}"
-        yield from self._troubles.lines()
-        yield from self._duties.history.lines()
-        for name, reason in self._store.schedules.left().items():
-            yield f"schedule {name}: {reason}"
-        if self._watchdog.loop_lag >= self.settings.blocked_after:
-            yield "loop: a handler blocks the event loop"
-
-    def report_unserved(self) -> None:
-        """Log which jobs wait in phases that no instance serves."""
-        with use(self._logger):
-            self._duties.unserved.run()
-
-    def processors(self) -> list[tuple[str, str, str | None, float]]:
-        """Each processor: name, state (idle, busy, error), the job it runs, and for how many seconds. One whose job outran its time limit
-        is in error until the job has stopped, and is listed beside the processor of the same name that replaced it."""
-        return self._workload.processors()
 
 
 def _seconds(grace: object) -> float:

@@ -17,7 +17,8 @@ from windlass.observe import events
 from windlass.observe.emit import emit
 from windlass.observe.logger import get_logger, thread
 from windlass.settings import Settings
-from windlass.store.jobs.holder import UNKNOWN_GRACE, CancelRequest
+from windlass.store.jobs.holder import UNKNOWN_GRACE
+from windlass.store.jobs.holder_results import CancelRequest
 
 log = get_logger("windlass.engine")
 

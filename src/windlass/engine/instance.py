@@ -43,6 +43,7 @@ class Instance:
     def leave(self) -> None:
         """Leave the database; if it cannot be reached, other instances remove this one later."""
         try:
+            self.store.boards.drop(self.id)
             self.holder.leave()
         except WindlassError as error:
             events.store_unreachable(error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+from windlass.engine.announcer import Announcer
 from windlass.engine.duties import Duties
 from windlass.engine.instance import Instance
 from windlass.engine.stats import Stats
@@ -11,8 +12,8 @@ from windlass.engine.step import Stepper
 from windlass.engine.stopper import Stopper
 from windlass.errors import StoreError
 from windlass.observe.logger import get_logger, thread
-from windlass.store.database import CANCEL, LATER, NUDGE, RECONNECTED, Listener
-from windlass.store.jobs.holder import CancelRequest
+from windlass.store.database import CANCEL, LATER, NUDGE, RECONNECTED, WAITERS, WATCHERS, Listener
+from windlass.store.jobs.holder_results import CancelRequest
 
 log = get_logger("windlass.engine")
 
@@ -21,7 +22,7 @@ TRY_AGAIN = 1.0
 
 
 class Listening:
-    """Receives notifications (a phase has work, a job is due later, a job should stop) and forwards each to the part that acts on it."""
+    """Receives notifications (a phase has work, a job is due later, a job should stop, callers wait, people watch) and forwards each to the part that acts on it."""
 
     def __init__(
         self,
@@ -30,14 +31,17 @@ class Listening:
         stepper: Stepper,
         stopper: Stopper,
         duties: Duties,
+        announcer: Announcer,
     ) -> None:
         self._instance = instance
         self._stepper = stepper
         self._stopper = stopper
         self._duties = duties
+        self._announcer = announcer
         self._stats = stats
         self._has_listened = False
         self._over = threading.Event()
+        self._listener: Listener | None = None
         self.is_listening = False
         self._thread = thread(self._run, "windlass-listener")
 
@@ -46,12 +50,14 @@ class Listening:
 
     def stop(self, wait: float = LISTEN_FOR + 1) -> None:
         self._over.set()
+        if (listener := self._listener) is not None:
+            listener.interrupt()
         self._thread.join(wait)
 
     def _run(self) -> None:
         while not self._over.is_set():
             try:
-                listener = self._instance.store.listen()
+                self._listener = listener = self._instance.store.listen()
             except StoreError:
                 self._set_listening(False)
                 self._over.wait(TRY_AGAIN)
@@ -86,6 +92,10 @@ class Listening:
             self._duties.ask("agenda")
         elif hint == LATER:
             self._duties.ask("agenda")
+        elif hint == WAITERS:
+            self._announcer.ask()
+        elif hint.startswith(WATCHERS):
+            self._duties.watched(float(hint.removeprefix(WATCHERS)))
         elif hint.startswith(NUDGE):
             phase = hint.removeprefix(NUDGE)
             self._instance.holder.nudge(phase)

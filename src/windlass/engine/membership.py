@@ -13,7 +13,8 @@ from windlass.engine.stats import Stats
 from windlass.features import Store
 from windlass.observe.report import EngineReport
 from windlass.settings import Settings
-from windlass.store.jobs.holder import CancelRequest, Holder
+from windlass.store.jobs.holder import Holder
+from windlass.store.jobs.holder_results import CancelRequest
 
 
 class Membership:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -19,10 +20,13 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Self, TypeVar
 
+from windlass import forking
 from windlass.arguments.asyncness import is_async
+from windlass.engine.around import MiddlewareRunner
 from windlass.engine.attempt import AttemptRunner, Call, Wrapper
+from windlass.engine.job_locks import Guard, OwnedGuard
 from windlass.engine.membership import Membership
 from windlass.engine.places import Places
 from windlass.engine.recorder import Recorder
@@ -32,8 +36,22 @@ from windlass.engine.stats import Stats
 from windlass.errors import JobNotFoundError, LeaseLost, WindlassError
 from windlass.features import Store
 from windlass.forking import Process
+from windlass.handlers.chunk_defaults import ChunkDefaults
 from windlass.handlers.registry import Registry
-from windlass.model import Advanced, Completed, Flag, Job, Lease, Outcome, Retried, State, Verdict, has_flag
+from windlass.locks.contract import Owner
+from windlass.model import (
+    UNBEGUN,
+    Advanced,
+    Completed,
+    Flag,
+    Job,
+    Lease,
+    Outcome,
+    Retried,
+    State,
+    Verdict,
+    has_flag,
+)
 from windlass.observe import events
 from windlass.observe.current_job import current_job, lease_fields
 from windlass.observe.emit import emit
@@ -79,14 +97,6 @@ class Processed:
         return self.found
 
 
-class Guard(Protocol):
-    """A lock for each request; the locks of ``windlass.locks`` have this form."""
-
-    def acquire(self, request_id: str) -> AbstractContextManager[Any]:
-        """The lock, held until its block ends and true; or a false value if another process holds it."""
-        ...
-
-
 class NoGuard:
     """No lock: the claim alone decides."""
 
@@ -116,22 +126,36 @@ class OneJobRunner:
         self._settings = settings or Settings()
         self._registry = registry
         self._locks = locks or NoGuard()
+        self._wrap, self._authority, self._degraded = wrap, authority, degraded
+        limit = self._settings.max_concurrent_calls
+        self._make_semaphore = None if limit is None else partial(semaphore, limit)
+        self.places = None if self._make_semaphore is None else Places(self._make_semaphore())
+        self._sleep = sleep
+        self._begin()
+        forking.watch(self)
+
+    def _begin(self) -> None:
         self.stats = Stats()
-        with use(logger):  # also for its thread
-            self._membership = Membership(store, self._settings, self.stats, degraded)
-        self._runner = AttemptRunner(
+        with use(self._logger):  # also for its thread
+            self._membership = Membership(self._store, self._settings, self.stats, self._degraded)
+        self._runner = MiddlewareRunner(
             partial(RunningJobStore, self._membership),
-            wrap=wrap,
-            authority=authority,
+            self._registry.middleware,
+            wrap=self._wrap,
+            authority=self._authority,
             stats=self.stats,
+            chunk_defaults=ChunkDefaults.of(self._settings),
         )
         self._recorder = Recorder(self.stats)
         self._recorder_lock = threading.Lock()
-        limit = self._settings.max_concurrent_calls
-        self.places = Places(semaphore(limit)) if limit is not None else None
-        self._sleep = sleep
         self._known: dict[str, Mapping[str, Any]] = {}
         self._threads = ThreadPoolExecutor(thread_name_prefix="windlass-request")
+
+    def after_fork_in_child(self) -> None:
+        """Be another instance: the lease, its heartbeat and the threads are the parent's, and so are the places of its running jobs."""
+        self._begin()
+        if self.places is not None and self._make_semaphore is not None:
+            self.places.begin(self._make_semaphore())
 
     def process(self, request_id: str, correlation_id: str | None = None) -> Processed:
         """Run a job to its end, as drawn above. A job that does not exist is logged."""
@@ -144,7 +168,7 @@ class OneJobRunner:
                 return Processed(Status.UNKNOWN, request_id, None)
 
     def _locked(self, request_id: str, correlation_id: str | None) -> Processed:
-        with self._locks.acquire(request_id) as lock:
+        with self._acquire(request_id) as lock:
             if not lock:  # counted and logged by the locks
                 return Processed(Status.LOCK_HELD, request_id, self._store.jobs.get(request_id))
             try:
@@ -152,6 +176,12 @@ class OneJobRunner:
                     return self._process(request_id, correlation_id)
             finally:
                 self._known.pop(request_id, None)
+
+    def _acquire(self, request_id: str) -> AbstractContextManager[Any]:
+        """The lock of a request, in the name of this instance: once the database has declared it dead, workers may take the lock over."""
+        if isinstance(self._locks, OwnedGuard):
+            return self._locks.acquire_for(request_id, Owner(self._membership.holder.id))
+        return self._locks.acquire(request_id)
 
     def about(self, request_id: str) -> Mapping[str, Any]:
         """The fields of log lines about a job: as it runs here, else as the database has it, else none."""
@@ -185,6 +215,8 @@ class OneJobRunner:
         attempts = 0
         while (lease := self._membership.holder.claim_one(request_id, correlation_id)) is not None:
             events.claimed([lease])
+            if has_flag(lease.flags, UNBEGUN) and not self._membership.holder.start([lease]):
+                break  # it expired
             outcome = self._found_by_probe(lease)
             if outcome is None:
                 attempts += 1
@@ -242,20 +274,26 @@ class OneJobRunner:
             del self._membership.running[lease.id]
 
     def _run(self, running: RunningAttempt, call: Call) -> Outcome | None:
-        """Call the handler in a thread, so that its time limit can be enforced."""
+        """Call the handler in a thread, so that its time limits can be enforced."""
         limit = running.phase.timeout if running.phase else None
+        total = running.phase.total_timeout if running.phase else None
+        ends_at = math.inf if total is None else running.started + total
         running.processor.touch(running.started)
         future: Future[Outcome | None] = self._threads.submit(
             _logging_to, self._logger, _call, self._runner, running, call
         )
         while True:
-            left = None if limit is None else running.processor.progress_at + limit - time.monotonic()
+            silent_at = math.inf if limit is None else running.processor.progress_at + limit
+            nearest = min(silent_at, ends_at)
             try:
-                return future.result(left if left is None else max(0.0, left))
+                return future.result(None if nearest == math.inf else max(0.0, nearest - time.monotonic()))
             except OutOfTime:
-                if limit is not None and time.monotonic() - running.processor.progress_at < limit:
+                is_over = time.monotonic() >= ends_at
+                if not is_over and (
+                    limit is None or time.monotonic() - running.processor.progress_at < limit
+                ):
                     continue  # it showed a sign of life meanwhile
-                running.stop = Stop.TIME_LIMIT
+                running.stop = Stop.TOTAL_TIME_LIMIT if is_over else Stop.TIME_LIMIT
                 if running.context is not None:
                     running.context.ask_to_stop()
                 return self._runner.given_up(running)

@@ -25,11 +25,15 @@ class Places:
                 semaphore,
                 "a factory of semaphores: objects with acquire(blocking=…) and release()",
             )
-        self._semaphore = semaphore
-        self._lock = threading.Lock()
+        self.begin(semaphore)
         self._callbacks: tuple[
             Callable[[], None], ...
         ] = ()  # replaced, never changed: it is read without the lock
+
+    def begin(self, semaphore: Any) -> None:
+        """Use this semaphore, all of whose places are free; also in a forked child, where no job of the parent runs."""
+        self._semaphore = semaphore
+        self._lock = threading.Lock()
 
     def on_free(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call ``callback`` whenever a place becomes free; it must not block. The returned function ends that."""

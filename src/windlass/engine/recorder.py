@@ -1,7 +1,7 @@
 """Collects the outcomes of attempts until the step thread writes them, then counts and logs them.
 
-Executors add outcomes from their threads; the step thread takes up to a batch of them whenever it is free. Under low load each outcome
-is written at once, under high load in batches. When the database is slow or away, outcomes wait here, and since the same thread claims,
+Executors add outcomes from their threads; the step thread takes up to a page of them whenever it is free. Under low load each outcome
+is written at once, under high load in pages. When the database is slow or away, outcomes wait here, and since the same thread claims,
 no new job begins meanwhile.
 """
 
@@ -13,6 +13,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from windlass.engine.announcer import Announcer
 from windlass.engine.running_attempt import RunningAttempt
 from windlass.engine.stats import Stats
 from windlass.model import (
@@ -58,8 +59,9 @@ class Delayed:
 class Recorder:
     """Outcomes that are not written yet."""
 
-    def __init__(self, stats: Stats) -> None:
+    def __init__(self, stats: Stats, announcer: Announcer | None = None) -> None:
         self._stats = stats
+        self._announcer = announcer
         self._waiting: deque[Outcome] = deque()
         self._elsewhere: deque[tuple[Lease, str, Run]] = deque()
         self._expected: set[tuple[str, int]] = set()
@@ -93,6 +95,8 @@ class Recorder:
         reasons: Mapping[str, str] | None = None,
     ) -> Counter[str]:
         """Count and log written outcomes; returns how many jobs of each phase ended. ``reasons`` has the reasons of cancels, by job id."""
+        if (announcer := self._announcer) is not None and announcer.is_asked:
+            announcer.recorded(outcomes)
         ended: Counter[str] = Counter()
         plain: dict[str, list[Run | None]] = {}
         is_debug = records.enabled(logging.DEBUG)
@@ -101,7 +105,7 @@ class Recorder:
             if type(outcome) is Completed and verdict is Verdict.RECORDED and not is_debug:
                 plain.setdefault(phase, []).append(outcome.run)
                 continue
-            name = _name(outcome, verdict)
+            name = outcome_name(outcome, verdict)
             if self._expected and self._was_expected(outcome.lease) and verdict is Verdict.ALREADY_RECORDED:
                 name = "completed"
             self._stats.ended_many(phase, name, [outcome.run])
@@ -119,14 +123,16 @@ class Recorder:
             ended[phase] += len(runs)
         return ended
 
-    def count_elsewhere(self) -> Counter[str]:
-        """Count the jobs that were recorded elsewhere since; step thread only."""
-        ended: Counter[str] = Counter()
+    def count_elsewhere(self) -> list[Lease]:
+        """Count the jobs that were recorded elsewhere since, and return them; step thread only."""
+        ended: list[Lease] = []
         while self._elsewhere:
             lease, name, run = self._elsewhere[0]
             self._stats.ended_many(lease.phase, name, [run])
             events.ended_elsewhere(lease, name, run)
-            ended[lease.phase] += 1
+            ended.append(lease)
+            if self._announcer is not None and self._announcer.is_asked:
+                self._announcer.ended([lease.id])
             self._elsewhere.popleft()  # last: until it is counted, the recorder is not empty
         return ended
 
@@ -160,7 +166,7 @@ class Recorder:
         return len(self._waiting) + self._taken + len(self._elsewhere) + len(self.delayed)
 
 
-def _name(outcome: Outcome, verdict: Verdict) -> str:
+def outcome_name(outcome: Outcome, verdict: Verdict) -> str:
     """The name of an outcome as the database recorded it."""
     if verdict is Verdict.LOST:
         return "lost"

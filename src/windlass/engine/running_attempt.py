@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
-from windlass.handlers.context import Context
+from windlass import forking
+from windlass.handlers.attempt_context import AttemptContext
 from windlass.handlers.registry import Phase
 from windlass.model import Lease, Run
+from windlass.store.attempt_store import AttemptStore
 
 
 class Stop(StrEnum):
@@ -17,9 +21,14 @@ class Stop(StrEnum):
 
     CANCELLED = "cancelled"
     TIME_LIMIT = "time limit"
+    TOTAL_TIME_LIMIT = "total time limit"
     SHUTDOWN = "shutdown"
     LEASE_LOST = "lease lost"
     NOT_BEGUN = "not begun"  # within its time limit: the loop is blocked, or no thread is free
+
+
+OVERDUE = (Stop.TIME_LIMIT, Stop.TOTAL_TIME_LIMIT)
+"""The stops of a job that exceeded one of its time limits."""
 
 
 class ProcessorState(StrEnum):
@@ -51,11 +60,24 @@ class Processor:
 make_run = partial(tuple.__new__, Run)  # takes a third of the constructor's time
 
 
+class _Making:
+    """Several threads of one handler may need its context at once."""
+
+    lock = threading.Lock()
+
+    def after_fork_in_child(self) -> None:
+        _Making.lock = threading.Lock()
+
+
+_making = _Making()
+forking.watch(_making)
+
+
 class RunningAttempt:
     """One running attempt. ``stop`` and ``is_over`` are written under the lock of the workload only."""
 
     __slots__ = (
-        "begun", "claimed", "context", "handle", "is_isolated", "is_over", "lease", "phase", "processor", "started", "stop", "stopped",
+        "begun", "claimed", "context", "counts_from", "handle", "is_isolated", "is_over", "lease", "phase", "processor", "started", "stop", "stopped",
     )  # fmt: skip
 
     def __init__(
@@ -72,11 +94,12 @@ class RunningAttempt:
         self.processor = processor
         self.claimed = claimed
         self.started = started
+        self.counts_from = started  # its total time limit; the watchdog moves it until the job has begun
         self.is_isolated = (
             is_isolated  # a suspect: it runs in its own process, so that a crash ends no other job
         )
         self.begun = False
-        self.context: Context | None = None
+        self.context: AttemptContext | None = None
         self.handle: Any = None  # set by the executor: a task, a child
         self.stop: Stop | None = None
         self.stopped = 0.0
@@ -87,6 +110,20 @@ class RunningAttempt:
         started = self.started
         waited, ran = int((started - self.claimed) * 1000 + 0.5), int((now - started) * 1000 + 0.5)
         return make_run((self.processor.number, waited, ran))
+
+    def ensure_context(self) -> AttemptContext:
+        """Return the context of this attempt. A handler that has asked for none gets one without a store: it says when to stop, and takes
+        signs of life."""
+        with _Making.lock:
+            if self.context is None:
+                touch, no_store = self.processor.touch, cast(AttemptStore, None)
+                phase = cast(Phase, self.phase)
+                self.context = AttemptContext(
+                    self.lease, phase, no_store, touch=lambda: touch(time.monotonic())
+                )
+                if self.stop is not None:  # after the line above: who sets it asks the context that there is
+                    self.context.ask_to_stop()
+            return self.context
 
     def __repr__(self) -> str:
         return f"<{self.lease.phase} job {self.lease.id} on {self.processor.name}>"

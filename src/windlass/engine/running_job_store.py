@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from windlass.engine.running_attempt import RunningAttempt
 from windlass.features import Store
-from windlass.model import Captured, Enqueued, Lease, NewJob, Output, Progress, Run
+from windlass.model import (
+    Captured,
+    Enqueued,
+    Lease,
+    NewJob,
+    Output,
+    ParentCounts,
+    ParentPage,
+    Progress,
+    Run,
+    State,
+)
 from windlass.store.jobs.effects import EffectTransaction, Fence
 from windlass.store.jobs.held_job import HeldJob
 
@@ -64,6 +75,22 @@ class RunningJobStore:
 
     def principal_of(self, lease: Lease) -> Captured | None:
         return self._access.store.principals.of(lease)
+
+    def parents_of(self, lease: Lease, after: str) -> ParentPage:
+        return self._access.store.parents.page(lease.id, after)
+
+    def count_parents(self, lease: Lease) -> ParentCounts:
+        return self._access.store.parents.count(lease.id)
+
+    def headers_of(self, lease: Lease) -> Mapping[str, str]:
+        return self._access.store.headers.of(lease)
+
+    def ended_as(self, lease: Lease) -> str | None:
+        """How a transaction that the handler committed itself ended the attempt; None if there is no such end."""
+        job = self._access.store.jobs.get(lease.id)
+        if job.generation != lease.generation or job.state.is_final:
+            return str(job.state) if job.state.is_final else str(State.COMPLETED)
+        return "advanced" if job.phase != lease.phase else None
 
     @property
     def _holder(self) -> HeldJob:

@@ -1,4 +1,4 @@
-"""Writes outcomes one by one: outcomes of a batch that the database refused, and outcomes whose write it aborted."""
+"""Writes outcomes one by one: outcomes of a page that the database refused, and outcomes whose write it aborted."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class SingleWrites:
         self._lease = lease
 
     def write(self, outcomes: Sequence[Outcome]) -> bool:
-        """Write the outcomes of a refused batch; False if one of them has to be tried again later."""
+        """Write the outcomes of a refused page; False if one of them has to be tried again later."""
         is_written = True
         for number, outcome in enumerate(outcomes):
             try:

@@ -67,20 +67,19 @@ class Stats:
             self._is_changed = True
 
     def claimed(self, leases: Sequence[Lease]) -> None:
-        """Count claimed jobs of one phase, with the time each spent in its queue, by the database's clock."""
+        """Count claimed jobs, those of a phase behind each other, with the time each spent in its queue, by the database's clock."""
         with self._lock:
-            phase = leases[0].phase
-            totals = self._phases.get(phase)
-            if totals is None:
-                totals = self._phases[phase] = _Totals()
-            queue, bounds, find = totals.queue, BOUNDS_MS, bisect_left
-            queue_ms = 0.0
+            phases, bounds, find = self._phases, BOUNDS_MS, bisect_left
+            totals, phase = phases.get(leases[0].phase), leases[0].phase
             for lease in leases:
+                if totals is None or lease.phase != phase:
+                    phase = lease.phase
+                    if (totals := phases.get(phase)) is None:
+                        totals = phases[phase] = _Totals()
                 stood = (lease.claimed_at - lease.ready_at) / MS
-                queue[find(bounds, stood)] += 1
+                totals.queue[find(bounds, stood)] += 1
                 if stood > 0:  # jobs of one call are ready a microsecond apart
-                    queue_ms += stood
-            totals.queue_ms += queue_ms
+                    totals.queue_ms += stood
 
     def count(self, name: str, n: int = 1, label: str = "") -> None:
         """Count a rarer event; observe/metrics.py has the names."""
@@ -88,6 +87,12 @@ class Stats:
             self._counts[name, str(label)] += n
 
     # ------------------------------------------------------------------ reading
+
+    @property
+    def ended(self) -> int:
+        """How many attempts have ended, in any way."""
+        with self._lock:
+            return sum(sum(totals.outcomes.values()) for totals in self._phases.values())
 
     def report(self) -> StatsReport:
         """All counters at this moment."""

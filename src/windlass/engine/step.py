@@ -3,8 +3,7 @@
 No other thread waits for it: executors add outcomes and continue, and this thread writes all that are there. When the database does not
 answer, it keeps the outcomes, tries again with growing pauses, and claims nothing meanwhile.
 
-An instance has one step thread. A second one, with its own connection, made a single process a fifth faster at rates that real handlers
-do not reach, and two processes no faster; docs/decisions/0003-engine.md has the figures.
+An instance has one step thread (docs/decisions/0003-engine.md has the figures of a second one).
 """
 
 from __future__ import annotations
@@ -12,30 +11,33 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from windlass.engine.discovery import Discovery
+from windlass.engine.discovery import MOST_PHASES, Discovery
 from windlass.engine.executors.choice import Executors
 from windlass.engine.heartbeat import Heartbeat
 from windlass.engine.instance import Instance
+from windlass.engine.job_locks import JobLocks
 from windlass.engine.recorder import Recorder
 from windlass.engine.running_attempt import RunningAttempt
 from windlass.engine.single_writes import LONGEST_PAUSE, SHORTEST_PAUSE, SingleWrites
+from windlass.engine.starts import REFUSED_PAUSE, Starts
 from windlass.engine.stats import Stats
 from windlass.engine.workload import Workload, needs_start
 from windlass.errors import FAULTS_OF_THE_STORE, StoreError, WindlassError
-from windlass.model import Lease, Outcome, Released, Want
+from windlass.model import Advanced, Lease, Outcome, Released, Want
 from windlass.observe import events
 from windlass.observe.emit import emit
 from windlass.observe.logger import get_logger, thread
 from windlass.settings import Settings
-from windlass.store.jobs.holder import Step
+from windlass.store.jobs.holder_results import Step
 from windlass.upkeep.troubles import Troubles
 
 log = get_logger("windlass.engine")
 
-REFUSED_PAUSE = 1.0
 ACCEPT_WAIT = 1.0
+ALONE = 5.0  # for how long phases are claimed from one by one after a step with several was refused: which one is to blame?
 MOST_DELAYED = 20
 """If the writes of more outcomes than this were aborted, the outcomes are not the cause: nothing is claimed until some are written."""
 
@@ -54,8 +56,11 @@ class Stepper:
         recorder: Recorder,
         executors: Executors,
         heartbeat: Heartbeat,
+        locks: JobLocks | None = None,
     ) -> None:
         self._instance = instance
+        self.locks = locks
+        self._starts = Starts(instance, stats, workload, discovery, recorder, locks, self.begin)
         self._workload = workload
         self._discovery = discovery
         self._recorder = recorder
@@ -68,12 +73,10 @@ class Stepper:
         self._is_woken = False
         self._troubles = troubles
         self._refused_claims: set[str] = set()
-        self._to_start: list[RunningAttempt] = []
-        self._start_lock = threading.Lock()
         self._is_claiming = True
         self._is_over = False
         self._deadline = math.inf
-        self._pause = self._pause_until = 0.0
+        self._pause = self._pause_until = self._one_by_one_until = 0.0
         self._ending = threading.Event()
         self.is_reachable = True
         self.stepped_at = time.monotonic()
@@ -83,6 +86,8 @@ class Stepper:
     # ------------------------------------------------------------------ from other threads
 
     def start(self) -> None:
+        if self.locks is not None:
+            self.locks.open(self._instance.id)
         self.stepped_at = time.monotonic()
         self._thread.start()
 
@@ -124,12 +129,13 @@ class Stepper:
             self.wake()
 
     def begin(self, batch: Sequence[RunningAttempt]) -> None:
-        """Give jobs to their executors; the step thread first stores the start of jobs that need that."""
-        durable = [running for running in batch if needs_start(running.lease)]
-        if durable:
+        """Give jobs to their executors; the step thread first prepares jobs that need that, which are all where locks are required."""
+        if self.locks is not None:
+            prepared, batch = batch, ()
+        elif prepared := [running for running in batch if needs_start(running.lease)]:
             batch = [running for running in batch if not needs_start(running.lease)]
-            with self._start_lock:
-                self._to_start += durable
+        if prepared:
+            self._starts.add(prepared)
             self.wake()
         if batch:
             events.started(batch)
@@ -149,6 +155,8 @@ class Stepper:
         self._ending.set()
         self.wake()
         self._thread.join(max(0.0, deadline - time.monotonic()))
+        if self.locks is not None:
+            self.locks.close()
         return not self._thread.is_alive() and not len(self._recorder)
 
     # ------------------------------------------------------------------ the thread
@@ -170,9 +178,11 @@ class Stepper:
             if self._is_over and not len(self._recorder):
                 self._remove_empty_claims()
                 return
-            if self._to_start and not self._is_over:
+            if self._starts.waiting and not self._is_over:
                 continue  # their start could not be stored; the pause after that is over
             wait = self._discovery.wait() if self._is_claiming else 60.0
+            if self.locks is not None and self.locks.is_away:
+                wait = min(wait, REFUSED_PAUSE)
             self._sleep(min(wait, 60.0, self._single.next_try(is_over=self._is_over)))
 
     def _sleep(self, seconds: float) -> None:
@@ -184,42 +194,53 @@ class Stepper:
     def _step(self) -> bool:
         """Make one step; False if there was nothing to do."""
         self.stepped_at = time.monotonic()
-        self._start_durably()
+        if self._starts.waiting:
+            self._start_prepared()
         if self._workload.suspects_changed:
             self._balance_suspects()
         if self._recorder.delayed:
             self._try_again()
         if elsewhere := self._recorder.count_elsewhere():
-            self._discovery.finished(elsewhere)
-        want = self._want()
-        outcomes = self._recorder.take(self._settings.batch)
-        if not outcomes and want is None:
+            self._discovery.finished(Counter(lease.phase for lease in elsewhere))
+            if self.locks is not None:
+                self.locks.ended(elsewhere)
+        outcomes = self._recorder.take(self._settings.page)
+        try:
+            wants = self._wants(outcomes)
+        except BaseException:
+            self._recorder.put_back(outcomes)
+            self._recorder.settled(outcomes)
+            raise
+        if self.locks is not None:
+            self.locks.ended(outcome.lease for outcome in outcomes)
+            self.locks.release()  # before they are recorded: the instance that claims the next phase needs the lock
+        if not outcomes and not wants:
             self._sleep_after_failure()
             return False
         began = time.monotonic()
         step: Step | Exception
         try:
-            step = self._instance.holder.step(outcomes, want)
+            step = self._instance.holder.step(outcomes, *wants)
         except Exception as error:  # noqa: BLE001  handled by its type below
             step = error
         try:
-            self._apply(outcomes, want, step, began)
+            self._apply(outcomes, wants, step, began)
         finally:
             self._recorder.settled(outcomes)
         self._sleep_after_failure()
         return True
 
     def _apply(
-        self, outcomes: Sequence[Outcome], want: Want | None, step: Step | Exception, began: float
+        self, outcomes: Sequence[Outcome], wants: Sequence[Want], step: Step | Exception, began: float
     ) -> None:
         """Apply the result of a step: count outcomes, accept claimed jobs, or handle its error."""
         if isinstance(step, StoreError):
-            self._failed(outcomes, want, step)
+            self._failed(outcomes, wants, step)
             return
         if isinstance(step, Exception):
             self._stats.count("step_errors")
             log.error("unexpected error in a step; its outcomes are written one by one", exc_info=step)
-            if want is not None:
+            if wants:
                 self._heartbeat.claim_failed()  # the claim may have been made before the error
             self._slow_down()
             if outcomes:
@@ -230,28 +251,30 @@ class Stepper:
             if outcomes:
                 self._discovery.finished(self._recorder.recorded(outcomes, step.verdicts, step.reasons))
         finally:  # last: from here on the threads of jobs compete for the interpreter
-            if want is not None:
-                if self._refused_claims:
-                    self._claimed_again(want.phase)
-                self._discovery.claimed(want, len(step.claimed), began)
-                if step.claimed:
-                    self._accept(step.claimed)
+            if self._refused_claims:
+                self._claimed_again(wants)
+            self._discovery.claimed_all(wants, step.claimed, began)
+            if step.claimed:
+                self._accept(step.claimed)
 
-    def _want(self) -> Want | None:
+    def _wants(self, outcomes: Sequence[Outcome]) -> Sequence[Want]:
+        """What to claim in the step that records these outcomes."""
         if (
             not self._is_claiming
             or not self._heartbeat.has_lease
             or len(self._recorder.delayed) > MOST_DELAYED
+            or (self.locks is not None and self.locks.is_away)
         ):
-            return None
+            return ()
+        if goes_on := {outcome.phase for outcome in outcomes if outcome.__class__ is Advanced}:
+            self._discovery.goes_on(goes_on)
         due: Sequence[str] = self._discovery.due()
-        if not due:
-            return None
         if len(due) > 1:  # by the clock, not by hints: one scan for all of them
             due = self._scan(due)
         if not due:
-            return None
-        return self._discovery.next(self._workload.room)
+            return ()
+        is_single = self._refused_claims or time.monotonic() < self._one_by_one_until
+        return self._discovery.wants(self._workload.room, 1 if is_single else MOST_PHASES)
 
     def _scan(self, due: Sequence[str]) -> Sequence[str]:
         if any(self._discovery.is_hot(phase) for phase in due):
@@ -260,7 +283,7 @@ class Stepper:
         try:
             found = self._instance.holder.look(due)
         except StoreError as error:
-            self._failed((), None, error)
+            self._failed((), (), error)
             return ()
         self._succeeded()
         self._discovery.found_empty((phase for phase in due if phase not in found), began)
@@ -289,32 +312,13 @@ class Stepper:
             self._instance.holder.nudge(phase)  # claims without suspects have skipped them
             self._discovery.hint(phase)
 
-    def _start_durably(self) -> None:
-        """Store that these jobs start now, then start those that are still held here."""
-        if not self._to_start:
-            return
-        with self._start_lock:
-            durable, self._to_start = self._to_start, []
+    def _start_prepared(self) -> None:
+        """Start the jobs that need a preparation, as far as they are still held here."""
         try:
-            held = self._instance.holder.start([running.lease for running in durable])
+            begun = self._starts.prepare()
         except StoreError as error:
-            with self._start_lock:
-                self._to_start = durable + self._to_start
-            self._failed((), None, error)
+            self._failed((), (), error)
             return
-        except BaseException:
-            with self._start_lock:
-                self._to_start = durable + self._to_start
-            raise
-        now = time.monotonic()
-        for running in durable:
-            running.started = now
-        gone = [running for running in durable if running.lease.id not in held]
-        if gone:
-            self._stats.count("lease_lost", len(gone))
-            _, following = self._workload.end(gone)
-            self.begin(following)
-        begun = [running for running in durable if running.lease.id in held]
         events.started(begun)
         self._executors.dispatch(begun)
 
@@ -339,18 +343,20 @@ class Stepper:
             events.store_back()
         self._pause = self._pause_until = 0.0
 
-    def _failed(self, outcomes: Sequence[Outcome], want: Want | None, error: StoreError) -> None:
+    def _failed(self, outcomes: Sequence[Outcome], wants: Sequence[Want], error: StoreError) -> None:
         self._stats.count("step_errors")
-        if want is not None:
+        if wants:
             self._heartbeat.claim_failed()
-        if isinstance(error, FAULTS_OF_THE_STORE):
+        if len(wants) > 1:
+            self._one_by_one_until = time.monotonic() + ALONE
+        if isinstance(error, FAULTS_OF_THE_STORE) or not (outcomes or wants):
             self._wait_for_the_store(outcomes, error)
         elif outcomes:
             self._one_by_one(outcomes, error)
-        elif want is not None:
-            self._claim_refused(want.phase, error)
+        elif len(wants) == 1:
+            self._claim_refused(wants[0].phase, error)
         else:
-            self._wait_for_the_store((), error)
+            self._slow_down()
 
     def _claim_refused(self, phase: str, error: StoreError) -> None:
         """Pause the claims of a phase that the database refuses; other phases are still served."""
@@ -359,8 +365,8 @@ class Stepper:
         self._discovery.postpone(phase, REFUSED_PAUSE)
         self._slow_down()
 
-    def _claimed_again(self, phase: str) -> None:
-        if phase in self._refused_claims:
+    def _claimed_again(self, wants: Sequence[Want]) -> None:
+        for phase in self._refused_claims.intersection(want.phase for want in wants):
             self._refused_claims.discard(phase)
             self._troubles.worked(f"claims of {phase}")
 
@@ -378,8 +384,8 @@ class Stepper:
             self._pause_until = now + self._pause
 
     def _one_by_one(self, outcomes: Sequence[Outcome], error: Exception) -> None:
-        """Write the outcomes of a refused batch one by one, so that only the refused one is delayed."""
-        log.warning("a batch of %d outcomes was refused (%s); writing them one by one", len(outcomes), error)
+        """Write the outcomes of a refused page one by one, so that only the refused one is delayed."""
+        log.warning("a page of %d outcomes was refused (%s); writing them one by one", len(outcomes), error)
         try:
             if not self._single.write(outcomes):
                 self._slow_down()

@@ -14,7 +14,7 @@ from windlass.engine.workload import Workload
 from windlass.model import ON_REQUEST, Cancelled
 from windlass.observe import events
 from windlass.observe.emit import emit
-from windlass.store.jobs.holder import CancelRequest
+from windlass.store.jobs.holder_results import CancelRequest
 
 
 class Stopper:

@@ -9,6 +9,7 @@ from typing import Any
 
 from windlass.errors import ConfigError
 from windlass.handlers.registry import Phase
+from windlass.handlers.submit_hooks import added_headers
 from windlass.model import Json, NewJob
 from windlass.principals.authority import Authority
 
@@ -35,9 +36,19 @@ def completed_request(job: NewJob, caller: Phase, authority: Authority) -> NewJo
         raise ConfigError("args", type(job.args).__name__, "a mapping of argument names to values")
     given = json.loads(job.args) if isinstance(job.args, Json) else job.args
     args = Json(first.signature.encode_args(**given))
+    if first.submit_hooks:
+        headers = added_headers(
+            first.submit_hooks,
+            first.kind,
+            first.name,
+            headers=job.headers,
+            correlation_id=job.correlation_id,
+            job_id=job.id,
+        )
+        job = replace(job, headers=headers)
     asked: Mapping[str, Any] = {}
     if job.sealed is None:
-        options = {"principal": job.principal, "after": job.after}
+        options = {"principal": job.principal, "after": job.after, "headers": job.headers}
         asked = authority.capture(first, options, args)
     return replace(
         job,

@@ -34,6 +34,10 @@ class ChunkTransaction:
         """Enqueue a job that its kind has checked already."""
         return self._begun.enqueue_checked(job)
 
+    def enqueue_group(self, entries: Any) -> Any:
+        """Enqueue the jobs of a batch or a chain, which were checked already."""
+        return self._begun.enqueue_group(entries)
+
     def put_output(self, name: str, value: Any) -> Output:
         """Store a named output with this chunk."""
         return self._begun.put_output(name, value)

@@ -12,8 +12,8 @@
 The transaction is begun when ``tx`` is first used. A chunk whose effect is elsewhere (a file, another system's API) never uses it: then the
 checkpoint is saved after the effect, and a crash between the two repeats that one chunk.
 
-A chunk that raises is rolled back and comes again by its own retry policy (three tries, after 1, 2 and 3 seconds, unless said otherwise);
-after the last try the exception is the job's. Between chunks the loop checks whether the job should stop. In async handlers it is
+A chunk that raises is rolled back and comes again by its own retry policy (three tries with waits of 1 and 2 seconds between them, unless said otherwise);
+after the last try, or when the policy wants no further one, the exception is the job's. Between chunks the loop checks whether the job should stop. In async handlers it is
 ``async for`` and ``async with``, and ``await tx.execute(...)``.
 """
 
@@ -25,49 +25,21 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any
 
 from windlass.arguments.asyncness import is_async, is_on_a_loop
 from windlass.arguments.json_checks import explain
 from windlass.errors import ConfigError, LeaseLost, NotAllowedError, StoreError, WindlassError
+from windlass.handlers.chunk_host import ChunkHost
 from windlass.handlers.chunk_transaction import ChunkTransaction
-from windlass.handlers.transaction import JobTransaction
-from windlass.model import Lease, Output, Progress, wrap_position
-from windlass.model.retry import RetryPolicy, as_delay
+from windlass.model import Lease, Progress, wrap_position
+from windlass.model.retry import RetryPolicy, next_delay, why_stopped
 from windlass.model.signals import STOPPED, Fail, Signal, Stopped
 from windlass.observe import events
 from windlass.observe.emit import emit
 from windlass.ranges import is_whole
 
-SIZE = 1000
 SKIPPED = "skipped:"
-
-
-class ChunkHost(Protocol):
-    """The part of a context that the loop uses."""
-
-    lease: Lease
-    probe: Callable[[str, int], None] | None
-    has_loop: bool
-
-    @property
-    def is_async(self) -> bool: ...
-
-    def check_stop(self) -> None: ...
-
-    def sleep(self, seconds: float) -> None: ...
-
-    def alive(self) -> None: ...
-
-    def resume(self) -> Progress | None: ...
-
-    def outputs(self) -> list[Output]: ...
-
-    def save(self, position: Any, done: int, total: int | None) -> None: ...
-
-    def put_output(self, name: str, value: Any) -> Output: ...
-
-    def transaction(self, *, ends: bool = True) -> JobTransaction: ...
 
 
 @dataclass(slots=True)
@@ -142,7 +114,7 @@ class Chunks:
                     yield chunk
                     if chunk.is_done:
                         break
-                    await asyncio.sleep(chunk.again_after(self._host.lease))
+                    await self._host.sleep_async(chunk.again_after(self._host.lease))
                     chunk = chunk.again()
                 self._passed(chunk)
             self._edge()
@@ -237,10 +209,12 @@ class Chunks:
 
 
 def _place(saved: Progress) -> tuple[int, Any, bool]:
-    """Number and place of the next chunk, and whether there is none; earlier releases had them in the position itself."""
+    """Number and place of the next chunk, and whether there is none. Earlier releases had them in the position itself, beside nothing else;
+    any other position is the handler's own."""
     if saved.chunk is None and isinstance(saved.position, dict):
         old = saved.position
-        return int(old.get("chunk", 0)), old.get("after"), bool(old.get("last", False))
+        if type(old.get("chunk")) is int and old.keys() <= {"chunk", "after", "last", "rate"}:
+            return old["chunk"], old.get("after"), bool(old.get("last", False))
     return saved.chunk or 0, saved.position if saved.chunk else None, saved.is_last
 
 
@@ -263,6 +237,7 @@ class Chunk:
         self.is_done = False
         self._has_reached = chunks.total is not None
         self._error: BaseException | None = None
+        self._delay = 0.0
         self._tx: ChunkTransaction | None = None
 
     def reached(self, after: Any, *, count: int) -> None:
@@ -290,19 +265,17 @@ class Chunk:
             raise WindlassError(
                 f"chunk {self.number} of job {lease.id} was not used; write `with chunk as tx:` in the loop's body"
             )
-        retry = self._chunks._retry
-        delay = as_delay(retry.delay(self.attempt, self._error)).total_seconds()
         emit(
             events.CHUNK_RETRIED,
             self.attempt,
-            retry.attempts,
+            self._chunks._retry.attempts,
             lease=lease,
             chunk=self.number,
             reason=explain(self._error),
-            delay_seconds=delay,
+            delay_seconds=self._delay,
             exc_info=self._error,
         )
-        return delay
+        return self._delay
 
     # ------------------------------------------------------------------ sync handlers
 
@@ -363,9 +336,14 @@ class Chunk:
             error, Signal | LeaseLost | NotAllowedError | StoreError
         ):
             return False
-        if self.attempt >= self._chunks._retry.attempts:
+        retry = self._chunks._retry
+        if self.attempt >= retry.attempts:
             return False
-        self._error = error
+        delay = next_delay(retry, self.attempt, error)
+        if delay is None:
+            error.add_note(f"chunk {self.number} was {why_stopped(retry, error)}")
+            return False
+        self._error, self._delay = error, delay.total_seconds()
         return True
 
     # ------------------------------------------------------------------ async handlers

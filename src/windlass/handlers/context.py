@@ -7,19 +7,23 @@ change nothing.
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, overload
 
 from pydantic import TypeAdapter
 
-from windlass.arguments.asyncness import is_async
 from windlass.errors import PayloadError
+from windlass.handlers.carried import Carried
 from windlass.handlers.child_jobs import completed_request
-from windlass.handlers.chunks import SIZE, Chunks
+from windlass.handlers.chunk_defaults import ChunkDefaults
+from windlass.handlers.chunks import Chunks
+from windlass.handlers.parents import Parents, TypedKind, parents_of
 from windlass.handlers.registry import Phase
-from windlass.handlers.transaction import JobTransaction, Opener, inherit
+from windlass.handlers.stopping import Stopping
+from windlass.handlers.submit_hooks import EnqueueRule
+from windlass.handlers.taken_over import inherit
+from windlass.handlers.transaction import JobTransaction, Opener
 from windlass.model import (
     Advanced,
     Completed,
@@ -29,13 +33,13 @@ from windlass.model import (
     NewJob,
     Output,
     Progress,
+    Verdict,
     wrap_position,
 )
 from windlass.model.principal import Expiry, Principal
 from windlass.model.retry import RetryPolicy
-from windlass.model.signals import BadResult, Stopped
-from windlass.principals.authority import Authority
-from windlass.principals.rights import Rights
+from windlass.model.signals import BadResult
+from windlass.principals.rights import HandlerRights
 from windlass.store.attempt_store import AttemptStore
 from windlass.transactions.detect import async_caller, sync_caller
 from windlass.transactions.protocols import Caller
@@ -44,109 +48,71 @@ from windlass.transactions.transaction import CallerTransaction, join
 T = TypeVar("T")
 
 
-Probe = Callable[[str, int], None]
-"""Called at the points a job passes (its chunks); for tests that make something go wrong there."""
-
-
-class Context(Rights):
+class Context(Stopping, Carried, HandlerRights):
     """The job that a handler runs, and the calls it may make while it runs."""
 
     _began: tuple[float, int] | None = None
     """When this attempt's progress was first read, and how far the job was then; the class's own value until then."""
 
-    def __init__(
-        self,
-        lease: Lease,
-        phase: Phase,
-        store: AttemptStore,
-        *,
-        touch: Callable[[], None] = lambda: None,
-        probe: Probe | None = None,
-        authority: Authority | None = None,
-        on_duplicate: Callable[[str], None] = lambda name: None,
-    ) -> None:
-        super().__init__(lease, store, authority or Authority())
-        self._phase = phase
-        self._touch = touch
-        self.probe = probe
-        self.has_loop = False
-        self._on_duplicate = on_duplicate
-        self._stopping = threading.Event()
-        self._outputs: Sequence[Output] | None = None
-        self.is_recorded = False
-        """Whether a transaction of the handler has ended the job (or moved it on) already."""
-        self.awaits_commit = False
-        """Whether a transaction that the handler opened itself has the job's end in it; only the database knows if it committed."""
-        self.ended_with: Any = None
-        """The result that one of the two ended the job with."""
+    # What the engine's subclass (``AttemptContext``) sets.
+    _phase: Phase
+    _store: AttemptStore
+    _touch: Callable[[], None]
+    _on_duplicate: Callable[[str], None]
+    _chunk_defaults: ChunkDefaults
+    _outputs: Sequence[Output] | None = None
 
     # ------------------------------------------------------------------ identity
 
     @property
     def job_id(self) -> str:
-        return self.lease.id
+        return self._lease.id
 
     @property
     def kind(self) -> str:
-        return self.lease.kind
+        return self._lease.kind
 
     @property
     def phase(self) -> str:
         return self._phase.label
 
     @property
-    def is_async(self) -> bool:
-        """Whether the handler is a coroutine function."""
-        return is_async(self._phase.handler)
-
-    @property
     def attempt(self) -> int:
         """Which execution of this phase this is: 1, 2, …"""
-        return self.lease.attempt
+        return self._lease.attempt
+
+    @property
+    def is_recovered(self) -> bool:
+        """Whether an instance died with this job before."""
+        return self._lease.is_recovered
 
     @property
     def max_attempts(self) -> int:
-        return self.lease.max_attempts
+        return self._lease.max_attempts
+
+    @property
+    def time_limit(self) -> float | None:
+        """Seconds that this attempt may run without a sign of life; None is no limit."""
+        return self._phase.timeout
 
     @property
     def correlation_id(self) -> str:
-        return self.lease.correlation_id
+        return self._lease.correlation_id
 
     @property
     def key(self) -> str:
         """A key that is the same on every attempt of this phase: give it to external systems that drop repeats."""
-        return f"{self.lease.id}:{self.lease.generation}:{self.lease.phase}"
+        return f"{self._lease.id}:{self._lease.generation}:{self._lease.phase}"
 
     def recheck(self) -> Principal | None:
         """Have the application's check made now, in the middle of long work; raises if it says no."""
-        self._authority.admit(self, Expiry.RECHECK)
+        self._authority.admit(self._attempt, Expiry.RECHECK)
         return self.principal
 
     async def recheck_async(self) -> Principal | None:
         """``recheck`` without blocking the event loop."""
-        await self._authority.admit_async(self, Expiry.RECHECK)
+        await self._authority.admit_async(self._attempt, Expiry.RECHECK)
         return self.principal
-
-    # ------------------------------------------------------------------ being stopped
-
-    @property
-    def should_stop(self) -> bool:
-        """Whether the job was cancelled, ran out of time, or its instance stops; a long handler checks it now and then."""
-        return self._stopping.is_set()
-
-    def check_stop(self) -> None:
-        """Raise ``Stopped`` where the job should stop; let it pass through your clean-up."""
-        if self._stopping.is_set():
-            raise Stopped
-
-    def sleep(self, seconds: float) -> None:
-        """Sleep in a sync handler, and wake (with ``Stopped``) when the job should stop."""
-        if self._stopping.wait(seconds):
-            raise Stopped
-
-    def ask_to_stop(self) -> None:
-        """Called by the engine."""
-        self._stopping.set()
 
     # ------------------------------------------------------------------ progress
 
@@ -158,19 +124,13 @@ class Context(Rights):
         """Save where the job would go on, and how far it is. Durable when this returns; raises ``Stopped`` if it should stop."""
         self._touch()
         position = self._paced(position, done)
-        if self._store.checkpoint(self.lease, done=done, total=total, position=position):
-            self._stopping.set()
+        if self._store.checkpoint(self._lease, done=done, total=total, position=position):
+            self._ask_to_stop()
         self.check_stop()
-
-    def save(self, position: Any, done: int, total: int | None) -> None:
-        """Like ``checkpoint``, for loops that check themselves whether to stop."""
-        self._touch()
-        if self._store.checkpoint(self.lease, done=done, total=total, position=position):
-            self._stopping.set()
 
     def resume(self) -> Progress | None:
         """The position that an earlier attempt saved; None at the beginning."""
-        saved = self._store.resume(self.lease)
+        saved = self._store.resume(self._lease)
         self._began = time.monotonic(), saved.done if saved else 0
         return saved
 
@@ -188,7 +148,7 @@ class Context(Rights):
         self,
         *,
         total: int | None = None,
-        size: int = SIZE,
+        size: int | None = None,
         retry: RetryPolicy | None = None,
         skip_limit: int = 0,
         cleanup: Callable[[], Any] | None = None,
@@ -196,18 +156,22 @@ class Context(Rights):
         """Work through many records in slices that are committed one by one; see chunks.py.
 
         With ``total`` chunks are numbered (``offset``, ``limit``); without it they follow a key (``after``). A chunk that raises comes
-        again by ``retry`` (the phase's ``chunk_retry``). ``skip_limit`` bad records may be left out with ``chunk.skip``. ``cleanup``
+        again by ``retry`` (the phase's ``chunk_retry``). Without ``size`` and policies the settings ``background.chunk`` apply. ``skip_limit`` bad records may be left out with ``chunk.skip``. ``cleanup``
         is called once when the loop ends early because the job should stop: at a chunk's edge, inside a chunk (after it was rolled back)
         or while a chunk waits to be tried again. In an async handler it may be a coroutine function.
 
         A phase has one loop: its place is the job's checkpoint, which a second one would take for its own.
         """
-        policy = retry or self._phase.chunk_retry
-        return Chunks(self, total=total, size=size, retry=policy, skip_limit=skip_limit, cleanup=cleanup)
+        usual = self._chunk_defaults
+        policy = retry or self._phase.chunk_retry or usual.retry
+        size = usual.size if size is None else size
+        return Chunks(
+            self._attempt, total=total, size=size, retry=policy, skip_limit=skip_limit, cleanup=cleanup
+        )
 
     def outputs(self) -> list[Output]:
         """All outputs this job has so far."""
-        return list(self._store.outputs_of(self.lease))
+        return list(self._store.outputs_of(self._lease))
 
     # ------------------------------------------------------------------ outputs
 
@@ -220,20 +184,46 @@ class Context(Rights):
     def output(self, phase: str, as_type: Any = None, *, name: str = "") -> Any:
         """The output of an earlier phase of this job, as the type given."""
         if self._outputs is None:
-            self._outputs = self._store.outputs_of(self.lease)
-        wanted = f"{self.lease.kind}:{phase}"
+            self._outputs = self._store.outputs_of(self._lease)
+        wanted = f"{self._lease.kind}:{phase}"
         for item in self._outputs:
             if item.phase in (phase, wanted) and item.name == name:
                 return item.value if as_type is None else TypeAdapter(as_type).validate_python(item.value)
         have = ", ".join(item.phase.partition(":")[2] or item.phase for item in self._outputs) or "none"
-        raise LookupError(f"job {self.lease.id} has no output {name!r} of phase {phase!r}; it has: {have}")
+        named = f"output {name!r}" if name else "output"
+        raise LookupError(
+            f"job {self._lease.id} has no {named} of the phase {phase!r}; phases with outputs: {have}"
+        )
 
     def put_output(self, name: str, value: Any) -> Output:
         """Store a named output, once: the first value stands, also across attempts."""
-        output = self._store.put_output(self.lease, value, name=name)
+        output = self._store.put_output(self._lease, self._phase.output_json(value), name=name)
         if not output.created:
             self._on_duplicate(name)
         return output
+
+    # ------------------------------------------------------------------ parents
+
+    @overload
+    def parents(self, of: None = None) -> Parents[Any]: ...
+
+    @overload
+    def parents(self, of: type[T]) -> Parents[T]: ...
+
+    @overload
+    def parents(self, of: TypedKind[T]) -> Parents[T]: ...
+
+    @overload
+    def parents(self, of: str) -> Parents[Any]: ...
+
+    def parents(self, of: Any = None) -> Parents[Any]:
+        """The jobs that this one waited for (``after``, a batch, a chain), read page by page: ``for parent in ctx.parents()``, in a coroutine
+        ``async for``.
+
+        ``of`` is a kind (a job, a pipeline or a name), for the parents of that kind with their results as its handler returned them; or a
+        type, for all parents with their results as that type. Without it results are plain JSON values.
+        """
+        return parents_of(self._lease, self._store, of, self._phase.registry)
 
     # ------------------------------------------------------------------ the same for coroutines: in a thread, off the event loop
 
@@ -263,7 +253,12 @@ class Context(Rights):
 
     async def enqueue_async(self, job: NewJob) -> Enqueued:
         """``enqueue`` without blocking the event loop."""
-        return await asyncio.to_thread(self.enqueue, job)
+        rule = self._enqueue_rule
+        if rule is None:
+            return await asyncio.to_thread(self.enqueue, job)
+        request = await asyncio.to_thread(self._requested, job)
+        made = await rule.deferred_async([request])
+        return (await asyncio.to_thread(self._store.enqueue, [request]) if made is None else made)[0]
 
     # ------------------------------------------------------------------ effects
 
@@ -276,10 +271,10 @@ class Context(Rights):
         return JobTransaction(
             self._open,
             self._phase,
-            self.lease,
+            self._lease,
             ends=ends,
             on_end=self._on_end,
-            on_cancel=self.ask_to_stop,
+            on_cancel=self._ask_to_stop,
             touch=self._touch,
             on_duplicate=self._on_duplicate,
             filled=self._filled,
@@ -313,17 +308,17 @@ class Context(Rights):
         await async_caller(where).lend(lambda caller: self._checkpoint_in(caller, position, done, total))
 
     def _end_in(self, caller: Caller, result: Any) -> None:
-        outcome = _outcome_of(self._phase, self.lease, result)
-        fence = self._store.fence(self.lease)
+        outcome = _outcome_of(self._phase, self._lease, result)
+        fence = self._store.fence(self._lease)
         fence.end(self._joined(caller, fence), outcome)
         self._on_end_in(result)
 
     def _checkpoint_in(self, caller: Caller, position: Any, done: int, total: int | None) -> None:
         self._touch()
-        fence = self._store.fence(self.lease)
+        fence = self._store.fence(self._lease)
         position = self._paced(position, done)
         if fence.checkpoint(self._joined(caller, fence), done=done, total=total, position=position):
-            self._stopping.set()
+            self._ask_to_stop()
 
     def _joined(self, caller: Caller, fence: Any) -> CallerTransaction:
         """The handler's transaction, with all that its session kept back sent before the fence."""
@@ -334,7 +329,17 @@ class Context(Rights):
     def enqueue(self, job: NewJob) -> Enqueued:
         """Enqueue another job, of a kind of the same app and checked as by the kind's own ``enqueue``; with this one's correlation id,
         unless it brings its own."""
-        return self._store.enqueue([inherit(self._filled(job), self.lease)])[0]
+        request, rule = self._requested(job), self._enqueue_rule
+        made = None if rule is None else rule.deferred([request])
+        return (self._store.enqueue([request]) if made is None else made)[0]
+
+    def _requested(self, job: NewJob) -> NewJob:
+        return inherit(self._filled(job), self._lease)
+
+    @property
+    def _enqueue_rule(self) -> EnqueueRule | None:
+        registry = self._phase.registry
+        return None if registry is None else registry.enqueue_rule
 
     def _filled(self, job: NewJob) -> NewJob:
         return completed_request(job, self._phase, self._authority)
@@ -343,22 +348,18 @@ class Context(Rights):
     def _open(self) -> Opener:
         return self._store.transaction
 
-    def _on_end(self, result: Any) -> None:
-        self.ended_with = result
-        self.is_recorded = True
+    @property
+    def _attempt(self) -> Any:
+        """This object as the engine knows it."""
+        return self
+
+    def _on_end(self, result: Any, verdict: Verdict) -> None:
+        """A transaction of the handler has ended the job with this result."""
+        raise NotImplementedError
 
     def _on_end_in(self, result: Any) -> None:
-        self.ended_with = result
-        self.awaits_commit = True
-
-    def is_dropped(self, value: Any) -> bool:
-        """Whether a value that the handler returned is lost, because the job was ended with another result before."""
-        if value is None or not (self.is_recorded or self.awaits_commit) or value is self.ended_with:
-            return False
-        try:
-            return not bool(value == self.ended_with)
-        except Exception:  # noqa: BLE001  the value's own __eq__
-            return True
+        """A transaction that the handler opened itself has the job's end in it."""
+        raise NotImplementedError
 
 
 def _outcome_of(phase: Phase, lease: Lease, value: Any) -> Completed | Advanced:

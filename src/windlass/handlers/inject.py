@@ -23,10 +23,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from pydantic import TypeAdapter
-from pydantic.errors import PydanticUserError
-from pydantic_core import SchemaError
-
+from windlass import forking
 from windlass.arguments.asyncness import is_async
 from windlass.errors import ConfigError
 
@@ -58,6 +55,14 @@ class Container:
         self._made: dict[Any, Any] = {}
         self._lock = threading.RLock()
         self._stack = ExitStack()
+        forking.watch(self)
+
+    def after_fork_in_child(self) -> None:
+        """Have made nothing: objects that live as long as the process (pools, sessions) are the parent's, and are not closed here. A thread
+        of the parent may hold the lock."""
+        forking.abandon(self._made)
+        forking.abandon(self._stack)
+        self._made, self._stack, self._lock = {}, ExitStack(), threading.RLock()
 
     def provide(
         self,
@@ -110,7 +115,7 @@ class Container:
             provider = self._providers.get(annotation)
             if provider is None:
                 problems.append(
-                    f"{name}: {_name(annotation)} is not provided; app.provide({_name(annotation)}, factory)"
+                    f"{name}: {_name(annotation)} is not provided; call app.provide({_name(annotation)}, factory)"
                 )
             elif provider.is_async and not for_async:
                 problems.append(
@@ -242,6 +247,10 @@ def is_supplied(annotation: Any) -> bool:
     """Whether a parameter's type is none that could be stored: an ordinary class, which the application has to provide."""
     if not inspect.isclass(annotation) or typing.get_origin(annotation) is not None:
         return False
+    from pydantic import TypeAdapter
+    from pydantic.errors import PydanticUserError
+    from pydantic_core import SchemaError
+
     try:
         return not TypeAdapter(annotation).pydantic_complete
     except (PydanticUserError, SchemaError):

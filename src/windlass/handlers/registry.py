@@ -6,65 +6,30 @@ A kind is a list of phases; a plain job is a pipeline of one. The registry is wh
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum, StrEnum
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any
+from weakref import WeakMethod
 
-from windlass.arguments.asyncness import is_async, is_generator, marked_sync, place_of
+from windlass.arguments.asyncness import is_generator, marked_sync, place_of
 from windlass.arguments.importable import module_of, why_not_importable
-from windlass.arguments.signature import Signature
-from windlass.errors import ConfigError, check_names, did_you_mean
+from windlass.errors import ConfigError, did_you_mean
+from windlass.handlers.phase_defaults import UNSAID, Defaults, FixedDefaults, Unsaid
+from windlass.handlers.phase_options import Where, check_arguments, check_phase, where_to_run
+from windlass.handlers.title import Title
 from windlass.model import Advanced, Completed, Flow, JobLimit, Json, Lease, Rate, Route, Run, as_duration
 from windlass.model import rate as rates
 from windlass.model.principal import Expiry
-from windlass.model.retry import RetryPolicy, exponential, linear
-from windlass.ranges import is_number, is_whole
 from windlass.rules.book import RuleBook
-from windlass.schedules.code import CodeSchedule
-from windlass.settings import LONGEST, PROCESSOR_RANGE, PROCESSORS, TIME_LIMIT
 from windlass.store.validators import NAME_RULE, is_name
 
-CHUNK_RETRY: RetryPolicy = linear(3, step=1.0)
-
-
-class Where(StrEnum):
-    """Where a handler runs: on the event loop, on a thread, or in a process of its own that can be killed."""
-
-    LOOP = "loop"
-    THREAD = "thread"
-    PROCESS = "process"
-
-
-class Unsaid(Enum):
-    """The value of an option that a phase leaves to the configuration; ``None`` is a value of its own."""
-
-    UNSAID = "as configured"
-
-
-UNSAID: Final = Unsaid.UNSAID
-
-
-class Defaults(Protocol):
-    """Defaults of phases that leave options out; read when they are needed, so that they may come from a configuration."""
-
-    @property
-    def retry(self) -> RetryPolicy: ...
-
-    @property
-    def timeout(self) -> float | None: ...
-
-    @property
-    def processors(self) -> int: ...
-
-
-@dataclass(frozen=True, slots=True)
-class FixedDefaults:
-    """The defaults where there is no configuration."""
-
-    retry: RetryPolicy = field(default_factory=exponential)
-    timeout: float | None = TIME_LIMIT
-    processors: int = PROCESSORS
+if TYPE_CHECKING:
+    from windlass.arguments.signature import Signature
+    from windlass.handlers.middleware import Middleware
+    from windlass.handlers.submit_hooks import EnqueueRule, SubmitHook
+    from windlass.model.retry import RetryPolicy
+    from windlass.schedules.code import CodeSchedule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,22 +44,30 @@ class Phase:
     retry: RetryPolicy
     where: Where
     own_timeout: float | Unsaid | None = UNSAID
+    own_total_timeout: float | Unsaid | None = UNSAID
     own_processors: int | Unsaid = UNSAID
     defaults: Defaults = field(default_factory=FixedDefaults, compare=False, repr=False)
     probe: Callable[..., Any] | None = None
-    chunk_retry: RetryPolicy = CHUNK_RETRY
+    chunk_retry: RetryPolicy | None = None  # None: as configured
     max_waiting: int | None = None  # with so many queued, the phase before is held back
     principal_expiry: Expiry = Expiry.RUN  # the policy for a job whose principal has expired
     flow: Flow | None = None  # what it allows over the whole fleet
     supplied: Mapping[str, Any] = field(
         default_factory=dict
     )  # parameters that are provided by type, besides the context
-    _owner: Kind | None = field(default=None, compare=False, repr=False)
+    submit_hooks: Sequence[SubmitHook] = field(default=(), compare=False, repr=False)
+    """Functions that add headers to jobs that are submitted: the registry's list, so that later ones count, too."""
+    owner: Kind | None = field(default=None, compare=False, repr=False)
 
     @property
     def timeout(self) -> float | None:
         """Seconds that an attempt may take without progress; None is no limit."""
         return self.defaults.timeout if self.own_timeout is UNSAID else self.own_timeout
+
+    @property
+    def total_timeout(self) -> float | None:
+        """Seconds that an attempt may take in all, whatever progress it makes; None is no limit."""
+        return self.defaults.total_timeout if self.own_total_timeout is UNSAID else self.own_total_timeout
 
     @property
     def processors(self) -> int:
@@ -104,22 +77,22 @@ class Phase:
     @property
     def is_limited(self) -> bool:
         """Whether this phase or one after it is."""
-        return self._owner is not None and bool(self._owner.limited)
+        return self.owner is not None and bool(self.owner.limited)
 
     def limits(self, args_json: str, key: str | None = None) -> list[JobLimit]:
         """The limits that are stored with a job of this phase's kind, one for each limited phase."""
-        if self._owner is None or not self._owner.limited:
+        if self.owner is None or not self.owner.limited:
             if key is not None:
                 raise ConfigError(
                     "limit_key", key, because=f"{self.kind} has no limit that it could belong to"
                 )
             return []
-        return self._owner.limits(args_json, key)
+        return self.owner.limits(args_json, key)
 
     @property
     def route(self) -> Route:
         """All phases of a kind that has several."""
-        return self._owner.route if self._owner is not None and len(self._owner.phases) > 1 else ()
+        return self.owner.route if self.owner is not None and len(self.owner.phases) > 1 else ()
 
     def ended(self, lease: Lease, value: Json | None, run: Run | None = None) -> Completed | Advanced:
         """The outcome of a phase that ended with this value."""
@@ -129,15 +102,30 @@ class Phase:
         output = Json("null") if value is None else value
         return Advanced(lease, following.name, output, following.retry.attempts, run, self.route)
 
+    def output_json(self, value: Any) -> Json:
+        """An output as it is stored, within the limits of results."""
+        if isinstance(value, Json):
+            return value
+        from windlass.arguments.encoding import encode  # late: it loads pydantic
+
+        return Json(encode(value, what="output", limits=self.signature.limits.result))
+
     @property
     def registry(self) -> Registry | None:
         """The kinds that this phase's kind was defined among; None for a phase without a registry."""
-        return self._owner.registry if self._owner is not None else None
+        return self.owner.registry if self.owner is not None else None
+
+    def in_registry(self, registry: Registry) -> Phase | None:
+        """This phase as a registry has it, perhaps with other defaults; None if it was defined in another app."""
+        if self.registry is registry:
+            return self
+        is_known = self.registry is not None and self.registry.origin is registry.origin
+        return registry.phase(self.name) if is_known else None
 
     @property
     def following(self) -> Phase | None:
         """The phase after this one; None after the last. Found on each access: later phases are defined later."""
-        return self._owner.after(self.name) if self._owner else None
+        return self.owner.after(self.name) if self.owner else None
 
 
 @dataclass(slots=True)
@@ -148,6 +136,7 @@ class Kind:
     phases: list[Phase] = field(default_factory=list)
     limited: list[Phase] = field(default_factory=list)
     registry: Registry | None = field(default=None, compare=False, repr=False)
+    title: Title | None = None  # None: the kind and its first arguments
 
     def limits(self, args_json: str, key: str | None = None) -> list[JobLimit]:
         """The limits that are stored with a job with these arguments, one for each limited phase; ``key`` replaces the phases' own keys."""
@@ -176,9 +165,14 @@ class Registry:
         self._kinds: dict[str, Kind] = {}
         self._phases: dict[str, Phase] = {}
         self._schedules: dict[str, CodeSchedule] = {}
+        self._followers: list[WeakMethod[Callable[[Phase], None]]] = []
         self.rules = RuleBook()
+        self.submit_hooks: list[SubmitHook] = []
+        self.middleware: list[Middleware] = []
         self.around: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None
         """The wrapper of every handler and probe: a web framework's context, say. Set before kinds are defined."""
+        self.enqueue_rule: EnqueueRule | None = None
+        """A web framework's rule for jobs that ``ctx.enqueue`` stores at once."""
 
     def define(
         self,
@@ -189,18 +183,22 @@ class Registry:
         injected: Callable[[Any], bool] = lambda annotation: False,
         retry: RetryPolicy | None = None,
         timeout: float | Unsaid | None = UNSAID,
+        total_timeout: float | Unsaid | None = UNSAID,
         processors: int | Unsaid = UNSAID,
         executor: str | None = None,
         probe: Callable[..., Any] | None = None,
-        chunk_retry: RetryPolicy = CHUNK_RETRY,
+        chunk_retry: RetryPolicy | None = None,
         max_waiting: int | None = None,
         principal_expiry: str = Expiry.RUN,
         limit: int | None = None,
         limit_key: str | None = None,
         rate: Rate | None = None,
         age: float | None = None,
+        title: str | None = None,
     ) -> Phase:
         """Add a phase to a kind (the only one, without a ``label``); config mistakes surface here, at definition."""
+        from windlass.arguments.signature import Signature  # late: it loads pydantic
+
         if not callable(handler):
             raise ConfigError("handler", handler, "a function; with options write @app.job(name=...)")
         name = kind if label is None else f"{kind}:{label}"
@@ -209,26 +207,21 @@ class Registry:
         if not is_name(name) or label == "":
             raise ConfigError("phase", name, NAME_RULE)
         if name in self._phases:
-            raise self._taken("phase", name, self._phases[name], "phase")
+            raise self._taken("phase" if label else "kind", name, self._phases[name])
         if not label and kind in self._kinds:
-            raise self._taken("kind", kind, self._kinds[kind].first, "kind")
+            raise self._taken("kind", kind, self._kinds[kind].first)
         if label and (taken := self._kinds.get(kind)) is not None and taken.phases[0].name == kind:
-            raise self._taken("pipeline", kind, taken.first, "kind")
-        if timeout is not None and timeout is not UNSAID and not (is_number(timeout, 0, LONGEST) and timeout):
-            raise ConfigError(
-                "timeout", timeout, f"a number of seconds above 0, up to {LONGEST:,}, or None for no limit"
-            )
-        if max_waiting is not None and not (is_whole(max_waiting, 1) and label):
-            raise ConfigError(
-                "max_waiting", max_waiting, "a whole number of 1 or more, for a phase of a pipeline"
-            )
-        if processors is not UNSAID:
-            PROCESSOR_RANGE.check("processors", processors)
-        for option, policy in (("retry", retry), ("chunk_retry", chunk_retry)):
-            if policy is not None and not (hasattr(policy, "attempts") and hasattr(policy, "delay")):
-                raise ConfigError(option, policy, "a policy, for example windlass.fixed(attempts=3, wait=1)")
-        if principal_expiry not in tuple(Expiry):
-            raise ConfigError("principal_expiry", principal_expiry, "run, fail or recheck")
+            raise self._taken("pipeline", kind, taken.first)
+        check_phase(
+            label,
+            timeout=timeout,
+            total_timeout=total_timeout,
+            max_waiting=max_waiting,
+            processors=processors,
+            retry=retry,
+            chunk_retry=chunk_retry,
+            principal_expiry=principal_expiry,
+        )
         flow = rates.checked(
             Flow(phase=name, limit=limit, limit_key=limit_key, rate=rate, age=as_duration(age))
         )
@@ -236,7 +229,7 @@ class Registry:
             handler = marked_sync(handler)
         if self.around is not None:
             handler, probe = self.around(handler), self.around(probe) if probe is not None else None
-        where = _where(handler, executor)
+        where = where_to_run(handler, executor)
         if where is Where.PROCESS and (why := why_not_importable(handler)) is not None:
             raise ConfigError("executor", executor, f"a handler that another process can find: {why}")
         if is_generator(handler):
@@ -246,7 +239,11 @@ class Registry:
                 because="a generator function does nothing when it is called; return a list, or write ctx.chunks(...) for slices",
             )
         owner = self._kinds.get(kind) or Kind(kind, registry=self)
-        signature = Signature.of(handler, injected=injected)
+        signature = Signature.of(handler, injected=injected, limits=self._defaults.payload)
+        if title is not None:
+            owner.title = Title(title, signature.parameters)
+        if owner.phases:
+            check_arguments(name, signature, owner.first.name, owner.first.signature)
         rates.check_path(limit_key, signature.parameters)
         supplied = {key: item for key, item in signature.injected.items() if item is not _context()}
         phase = Phase(
@@ -259,6 +256,7 @@ class Registry:
             retry=retry or self._defaults.retry,
             where=where,
             own_timeout=timeout,
+            own_total_timeout=total_timeout,
             own_processors=processors,
             defaults=self._defaults,
             probe=probe,
@@ -266,15 +264,34 @@ class Registry:
             max_waiting=max_waiting,
             principal_expiry=Expiry(principal_expiry),
             flow=flow,
-            _owner=owner,
+            submit_hooks=self.submit_hooks,
+            owner=owner,
         )
-        owner.phases.append(phase)
-        if flow.limit is not None or flow.rate is not None:
-            owner.limited.append(phase)
-        self._kinds[kind] = owner
-        self._phases[name] = phase
+        self._add(phase, owner)
         self.store_defaults([kind])
+        for follower in list(self._followers):
+            if (follow := follower()) is not None:
+                follow(phase)
         return phase
+
+    def _add(self, phase: Phase, owner: Kind) -> None:
+        owner.phases.append(phase)
+        if phase.flow is not None and (phase.flow.limit is not None or phase.flow.rate is not None):
+            owner.limited.append(phase)
+        self._kinds[phase.kind] = owner
+        self._phases[phase.name] = phase
+
+    @property
+    def origin(self) -> Registry:
+        """The registry in which the phases are defined: this one, unless it follows another one."""
+        return self
+
+    def on_defined(self, follow: Callable[[Phase], None]) -> None:
+        """Call the method ``follow`` with every phase, now and when one is defined, for as long as its object lives."""
+        for phase in self._phases.values():
+            follow(phase)
+        method = WeakMethod(follow, self._followers.remove)
+        self._followers.append(method)
 
     def store_defaults(self, kinds: Iterable[str]) -> None:
         """Have jobs of these kinds stored with the defaults that rules read: a rule sees what is stored, not what a handler is called
@@ -284,10 +301,11 @@ class Registry:
                 signature = known.first.signature
                 signature.store_defaults(self.rules.parameters_read(kind, signature.parameters))
 
-    def _taken(self, what: str, name: str, first: Phase, each: str) -> ConfigError:
+    def _taken(self, what: str, name: str, first: Phase) -> ConfigError:
+        cure = ": @app.job(name=...)" if what == "kind" else ""
         where = place_of(first.handler)
         return ConfigError(
-            what, name, f"a name that is not taken: {where} has it; each {each} is defined once"
+            what, name, because=f"{where} has this name already; give one of the two another name{cure}"
         )
 
     def schedule(self, schedule: CodeSchedule) -> None:
@@ -321,6 +339,11 @@ class Registry:
             "kind", kind, f"one of the kinds that are defined: {', '.join(known) or 'none'}{near}"
         )
 
+    def decode_result(self, kind: str, text: str) -> Any:
+        """A stored result of a job as its last handler's return type; plain JSON for a kind that is not defined here."""
+        known = self._kinds.get(kind)
+        return json.loads(text) if known is None else known.phases[-1].signature.decode_result(text)
+
     def phase(self, name: str) -> Phase | None:
         return self._phases.get(name)
 
@@ -342,26 +365,9 @@ class Registry:
 OPTIONS = frozenset(
     name
     for name, parameter in inspect.signature(Registry.define).parameters.items()
-    if parameter.kind is parameter.KEYWORD_ONLY and name not in ("label", "injected")
+    if parameter.kind is parameter.KEYWORD_ONLY and name not in ("label", "injected", "title")
 )
 """The options of a phase beside its name and its handler."""
-
-
-def check_options(options: Iterable[str]) -> None:
-    """Refuse an option that no phase has, with the one that was probably meant."""
-    check_names("option", options, OPTIONS)
-
-
-def _where(handler: Callable[..., Any], executor: str | None) -> Where:
-    if executor is None:
-        return Where.LOOP if is_async(handler) else Where.THREAD
-    if executor not in (Where.THREAD, Where.PROCESS):
-        raise ConfigError(
-            "executor", executor, "thread or process; async handlers run on the event loop by themselves"
-        )
-    if is_async(handler) and executor == Where.THREAD:
-        raise ConfigError("executor", executor, "None or process for an async handler")
-    return Where(executor)
 
 
 def _context() -> Any:

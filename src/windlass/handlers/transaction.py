@@ -8,27 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from windlass.errors import PayloadError
 from windlass.handlers.registry import Phase
-from windlass.model import Enqueued, Json, Lease, NewJob, Output
+from windlass.handlers.taken_over import inherit
+from windlass.model import Enqueued, Json, Lease, NewJob, Output, Verdict
 from windlass.model.signals import BadResult
+from windlass.store.jobs.checked import CheckedJob
 
 T = TypeVar("T")
 Opener = Callable[[Lease], Any]
 _NOTHING: Any = object()
-
-
-def inherit(job: NewJob, lease: Lease) -> NewJob:
-    """The job with the correlation id of the job that enqueues it, unless it brings its own."""
-    return job if job.correlation_id is not None else replace(job, correlation_id=lease.correlation_id)
 
 
 class JobTransaction:
@@ -41,7 +37,7 @@ class JobTransaction:
         lease: Lease,
         *,
         ends: bool,
-        on_end: Callable[[Any], None],
+        on_end: Callable[[Any, Verdict], None],
         on_cancel: Callable[[], None] = lambda: None,
         touch: Callable[[], None] = lambda: None,
         on_duplicate: Callable[[str], None] = lambda name: None,
@@ -81,9 +77,14 @@ class JobTransaction:
         made: list[Enqueued] = self._effect.enqueue([inherit(job, self._lease)])
         return made[0]
 
+    def enqueue_group(self, entries: Sequence[CheckedJob]) -> list[Enqueued]:
+        """Enqueue the jobs of a batch or a chain, which were checked already."""
+        made: list[Enqueued] = self._effect.enqueue_group(entries)
+        return made
+
     def put_output(self, name: str, value: Any) -> Output:
         """Store a named output with this transaction."""
-        put: Output = self._effect.put_output(value, name=name)
+        put: Output = self._effect.put_output(self._phase.output_json(value), name=name)
         if not put.created:
             self._on_duplicate(name)
         return put
@@ -115,7 +116,8 @@ class JobTransaction:
                 raise
         self._effect.__exit__(kind, error, traceback)
         if error is None and self._ends:
-            self._on_end(None if self._result is _NOTHING else self._result)
+            verdict = self._effect.verdict or Verdict.RECORDED
+            self._on_end(None if self._result is _NOTHING else self._result, verdict)
         elif error is None and self._effect.cancel_asked:
             self._on_cancel()
 

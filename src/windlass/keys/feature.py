@@ -13,11 +13,11 @@ from dataclasses import replace
 from datetime import timedelta
 
 from windlass.arguments.encoding import body_hash
-from windlass.errors import ConfigError, KeyConflictError
+from windlass.errors import ActRefusedError, ConfigError, KeyConflictError
 from windlass.keys import debounce as debouncing
 from windlass.model import Flag, Key, KeyScope, NewJob
 from windlass.store.database import Database, Transaction
-from windlass.store.feature import Feature, Insertion, RetriedJob, Retrying, features
+from windlass.store.feature import EditedJob, EndedJob, Feature, Insertion, RetriedJob, Retrying, features
 from windlass.store.jobs.checked import CheckedJob
 from windlass.store.jobs.rows import array
 from windlass.store.validators import LONGEST_DELAY, MAX_LABEL, is_label
@@ -52,8 +52,8 @@ class Keys(Feature):
         for name, holder in sorted(call.notes.get(self.name, {}).items()):
             call.tx.run("debounce.keep", key=name, job=holder)
 
-    def on_cancel(self, tx: Transaction, job_id: str) -> None:
-        tx.run("cancel.throttle", id=job_id)
+    def on_cancel(self, tx: Transaction, job_ids: Sequence[str]) -> None:
+        tx.run("cancel.throttle", ids=list(job_ids))
 
     def on_retried(self, call: Retrying, jobs: Sequence[RetriedJob]) -> None:
         """A retried job needs its live key again; if another job took it meanwhile, the retry is refused."""
@@ -70,6 +70,21 @@ class Keys(Feature):
                 holder = call.tx.run("enqueue.keys", keys=f"[{json.dumps(row)}]")[0][2]
                 if holder != job.id:
                     raise KeyConflictError(str(job.key), holder)
+
+    def on_edited(self, tx: Transaction, job: EditedJob) -> None:
+        """A key is a text that the application made, as a rule of the arguments: only the application can make it anew."""
+        for scope, name in tx.run("keys.of", id=job.id):
+            what = {"live": "unique key", "idempotent": "idempotent key"}.get(scope, f"{scope} key")
+            cure = (
+                "submit the job again with the same key, which replaces its arguments"
+                if scope == debouncing.DEBOUNCE
+                else "cancel the job, and submit a new one with its own key"
+            )
+            why = f"it holds the {what} {name.removeprefix(f'{job.kind}:')!r}, which may have been made of its arguments; {cure}"
+            raise ActRefusedError(job.id, "edit", job.state, why)
+
+    def on_deleted(self, tx: Transaction, jobs: Sequence[EndedJob]) -> None:
+        tx.run("keys.drop", ids=[job.id for job in jobs])
 
     def on_pruned(self, db: Database) -> None:
         db.run("prune.keys")
@@ -122,6 +137,24 @@ class Keys(Feature):
             call.replaced |= {job.id for job in replaced}
         call.notes[self.name] = holders
         return fresh
+
+
+def holders(tx: Transaction, jobs: Sequence[CheckedJob]) -> set[str]:
+    """The jobs that hold the keys of these jobs, other than these; keys that are free are taken for these, as storing them will do. Other
+    sessions wait for the keys until the transaction ends."""
+    rows: dict[tuple[str, str], str] = {}
+    for job in jobs:
+        taken = debouncing.key_of(job.job)
+        if taken is not None:
+            row = taken.row(job.id, body_hash(job.job.kind, job.args))
+            rows.setdefault((taken.scope, taken.name), row)
+        elif job.job.debounce is not None:
+            name = f"{job.job.kind}:{job.job.debounce.key}"
+            rows.setdefault((debouncing.DEBOUNCE, name), debouncing.key_row(name, job.id))
+    if not rows:
+        return set()
+    found = {row[2] for row in tx.run("enqueue.keys", keys=array(rows.values()))}
+    return found - {job.id for job in jobs}
 
 
 def _replace(call: Insertion, holder: str, job: CheckedJob) -> bool:

@@ -31,6 +31,20 @@ INSERT INTO windlass.job_limit (job, phase, key, lim, rate, burst)
 SELECT g.job, g.phase, g.key, g.lim, g.rate, g.burst
 FROM {{given(:limits, g, job uuid, phase text, key text, lim integer, rate double precision, burst integer)}};
 
+-- name: limits.keys
+-- The limits of a job, with their keys.
+SELECT t.phase, t.key
+FROM windlass.job_limit AS t
+WHERE t.job = :id::uuid
+ORDER BY t.phase;
+
+-- name: limits.rekey
+-- Gives a job another key in a phase where it has no place and stands at no gate.
+UPDATE windlass.job_limit AS t
+SET key = :key
+WHERE t.job = :id::uuid
+    AND t.phase = :phase;
+
 -- name: limits.forget
 -- Removes the limits of jobs that have no place.
 DELETE FROM windlass.job_limit AS t
@@ -115,6 +129,55 @@ WHERE g.admitted = 0
 ORDER BY g.phase, g.key
 LIMIT :limit
 FOR UPDATE SKIP LOCKED;
+
+-- name: limits.in_phase
+-- The limit of a job in one phase, what the phase allows now, and how many jobs have a place at its gate.
+SELECT t.key, t.admitted, f.lim, f.rate, f.burst, f.tokens, f.filled_at, g.admitted AS taken
+FROM windlass.job_limit AS t
+LEFT JOIN windlass.flow AS f ON {{found_by(f.phase, t.phase)}}
+LEFT JOIN windlass.gate AS g ON {{found_by(g.phase, t.phase)}} AND g.key = t.key
+WHERE t.job = :id::uuid
+    AND t.phase = :phase::text;
+
+-- name: limits.holders
+-- Jobs that have a place at a gate, those that the actor may see; the first thousand are searched.
+SELECT h.id
+FROM (
+    SELECT t.job AS id
+    FROM windlass.job_limit AS t
+    WHERE t.phase = :phase::text
+        AND t.key = :key::text
+        AND t.admitted
+    LIMIT 1000
+) AS h
+WHERE TRUE -- belt: the slot begins with AND
+    {{in_scope(h)}}
+LIMIT :limit;
+
+-- name: limits.before
+-- How many jobs wait at a gate before a job, counted up to :limit.
+SELECT count(*)
+FROM (
+    SELECT 1
+    FROM windlass.job_later AS l
+    WHERE l.reason = 'limited'
+        AND l.phase = :phase::text
+        AND l.gate = :gate::text
+        AND (l.lane, l.run_at, l.id) < (:lane::smallint, :at::timestamptz, :id::uuid)
+    LIMIT :limit
+) AS w;
+
+-- name: limits.paced_before
+-- How many jobs wait for the rate of a phase before a job, counted up to :limit.
+SELECT count(*)
+FROM (
+    SELECT 1
+    FROM windlass.job_later AS l
+    WHERE l.reason = 'paced'
+        AND l.phase = :phase::text
+        AND (l.lane, l.run_at, l.id) < (:lane::smallint, :at::timestamptz, :id::uuid)
+    LIMIT :limit
+) AS w;
 
 -- column: agenda.flowing
 -- Whether any phase has flow control.

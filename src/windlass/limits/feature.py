@@ -9,12 +9,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast
 
+from windlass.errors import ActRefusedError
 from windlass.limits import store as limits
 from windlass.limits.duty import LimitsDuty
 from windlass.model import Flag, Flow, NewJob
-from windlass.store.database import Database
+from windlass.store.database import Database, Transaction
 from windlass.store.feature import (
     Agenda,
+    EditedJob,
     EndedJob,
     Feature,
     FeatureDuty,
@@ -81,6 +83,23 @@ class LimitsFeature(Feature):
 
     def will_queue(self, agenda: Agenda, *, has_waiting: bool) -> bool:
         return has_waiting and (agenda.has("parked") or agenda.has("paced"))
+
+    def on_edited(self, tx: Transaction, job: EditedJob) -> None:
+        """Give a job the keys that its new arguments lead to. A job that stands at a gate, or has passed one, would have to leave that gate."""
+        if not job.flags & Flag.LIMIT:
+            return
+        was = {limit.phase: limit.key for limit in job.limits_before}
+        now = {limit.phase: limit.key for limit in job.limits}
+        for phase, key in tx.run("limits.keys", id=job.id):
+            if phase not in now or key != was.get(phase) or key == now[phase]:
+                continue  # the key was given by the submitter, or stays the same
+            if phase == job.phase and job.reason in (None, "limited", "paced"):
+                why = (
+                    f"its limit in phase {phase} counts it under the key {key!r}, and the new arguments lead to the key {now[phase]!r}, "
+                    "but it waits for a place there or has one; cancel the job, and submit a new one"
+                )
+                raise ActRefusedError(job.id, "edit", job.state, why)
+            tx.run("limits.rekey", id=job.id, phase=phase, key=now[phase])
 
     def on_retried(self, call: Retrying, jobs: Sequence[RetriedJob]) -> None:
         parked = [job.id for job in jobs if job.flags & Flag.LIMIT and not job.is_waiting]

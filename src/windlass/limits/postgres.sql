@@ -190,7 +190,7 @@ WITH clock AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT l.id, l.lane, l.run_at
         FROM windlass.job_later AS l
-        WHERE l.reason = 'limited' -- belt: implied by the gate; the planner needs it to prove the partial index
+        WHERE l.reason = 'limited' -- implied by the gate; the planner needs it to prove the partial index
             AND l.phase = r.phase
             AND l.gate = r.key
         ORDER BY l.lane, l.run_at, l.id
@@ -218,7 +218,7 @@ WITH clock AS MATERIALIZED (
         gate = NULL
     FROM placed AS p
     WHERE l.id = ANY(ARRAY[p.job])
-        AND p.is_paced
+        AND p.is_paced -- belt: the rows of others are removed by the part after, whose rows are read first
 ), moved AS (
     DELETE FROM windlass.job_later AS l
     USING placed AS p
@@ -375,8 +375,8 @@ ORDER BY 1, 2
 LIMIT :limit;
 
 -- name: gates.repair
--- Frees places at locked gates of jobs that are not there any more (their end left their limits behind), gives one to each
--- job that was admitted without, and counts anew. Each statement sees what was committed before the lock was given.
+-- Removes the limits of jobs at locked gates that are not there any more (their end left their limits behind), gives a place to the jobs
+-- that need one and to no others, and counts anew. Each statement sees what was committed before the lock was given.
 DELETE FROM windlass.job_limit AS t
 USING json_to_recordset(:gates::json) AS w (phase text, key text)
 WHERE t.phase = w.phase
@@ -390,10 +390,8 @@ SET admitted = FALSE
 FROM json_to_recordset(:gates::json) AS w (phase text, key text)
 WHERE t.phase = w.phase
     AND t.key = w.key
-    AND t.admitted
-    AND NOT t.gone
-    AND NOT EXISTS (SELECT FROM windlass.job AS j WHERE j.id = t.job AND j.phase = t.phase)
-    AND NOT EXISTS (SELECT FROM windlass.job_later AS l WHERE l.id = t.job AND l.phase = t.phase AND l.reason = 'paced');
+    AND t.admitted -- belt: saves the write where there is no place
+    AND NOT t.gone;
 UPDATE windlass.job_limit AS t
 SET admitted = TRUE,
     gone = FALSE

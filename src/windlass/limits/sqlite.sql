@@ -285,8 +285,8 @@ ORDER BY c.phase, c.key
 LIMIT :limit;
 
 -- name: gates.repair
--- Frees places at gates of jobs that are not there any more (their end left their limits behind), gives one to each job that
--- was admitted without, and counts anew.
+-- Removes the limits of jobs at gates that are not there any more (their end left their limits behind), gives a place to the jobs that need
+-- one and to no others, and counts anew.
 DELETE FROM windlass_job_limit
 WHERE (phase, key) IN (SELECT w.value ->> '$.phase', w.value ->> '$.key' FROM json_each(:gates) AS w)
     AND admitted
@@ -296,15 +296,8 @@ WHERE (phase, key) IN (SELECT w.value ->> '$.phase', w.value ->> '$.key' FROM js
 UPDATE windlass_job_limit
 SET admitted = 0
 WHERE (phase, key) IN (SELECT w.value ->> '$.phase', w.value ->> '$.key' FROM json_each(:gates) AS w)
-    AND admitted
-    AND NOT gone
-    AND NOT EXISTS (SELECT 1 FROM windlass_job AS j WHERE j.id = windlass_job_limit.job AND j.phase = windlass_job_limit.phase)
-    AND NOT EXISTS (
-        SELECT 1 FROM windlass_job_later AS l
-        WHERE l.id = windlass_job_limit.job
-            AND l.phase = windlass_job_limit.phase
-            AND l.reason = 'paced'
-    );
+    AND admitted -- belt: saves the write where there is no place
+    AND NOT gone;
 UPDATE windlass_job_limit
 SET admitted = 1,
     gone = 0

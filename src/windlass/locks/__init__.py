@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 from windlass.clock import Clock
 from windlass.errors import ConfigError
 from windlass.locks.contract import Held, Locks, LockState, NotHeld, Reason
-from windlass.locks.fallback import FallbackLocks
 from windlass.locks.settings import LockSettings
 
 if TYPE_CHECKING:
     import redis
+
+    from windlass.locks.fallback import FallbackLocks
 
 
 def open_locks(
@@ -34,11 +35,18 @@ def open_locks(
     ``settings.url`` and left open. ``count`` is ``Stats.count``. ``about`` returns the fields of log lines about a request, beside its id; it
     must not raise.
     """
+    from windlass.locks.fallback import FallbackLocks
+
     settings = settings or LockSettings()
     worker = worker or str(uuid.uuid4())
     if not settings.enabled or (settings.url is None and client is None):
         if settings.required:
-            raise ConfigError("required", True, "false without a url, since there is no Redis to require")
+            raise ConfigError(
+                "background.redis_lock_required",
+                True,
+                because="locks are required, but redis.url is not set; set redis.url (WINDLASS_REDIS_URL) to the URL of a Redis, such as "
+                "redis://127.0.0.1:6379/0, or set background.redis_lock_required to false",
+            )
         return FallbackLocks(settings, worker=worker, count=count, about=about, clock=clock)
     try:
         from windlass.locks.redis import RedisKeys, connect

@@ -13,6 +13,7 @@ lease's token and unique keys. Without any lock, work may begin twice, but it ta
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -25,6 +26,19 @@ class Reason(StrEnum):
 
     HELD = "held by another"
     UNREACHABLE = "unreachable"
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Who acquires a lock: the id of an instance (of locks that are not acquired for an instance, any text), and the token of its claim of
+    the job; None if the lock is acquired before the claim."""
+
+    worker: str
+    claim: int | None = None
+
+
+IsOver = Callable[[Owner], bool]
+"""Whether the database says that the owner of a lock has ended, so that its lock may be replaced."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +143,10 @@ class Keys(Protocol):
 
     def extend(self, key: str, value: str, ttl_ms: int) -> bool:
         """Restart the TTL if the key has this value; returns whether it has."""
+        ...
+
+    def replace(self, key: str, old: str, value: str, ttl_ms: int) -> bool:
+        """Set another value and restart the TTL if the key has the value ``old``; returns whether the key has the other value now."""
         ...
 
     def drop(self, key: str, value: str) -> bool:

@@ -21,9 +21,10 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Literal, Self
 
+from windlass import forking
 from windlass.clock import Clock
 from windlass.errors import LockUnavailableError, WindlassError
-from windlass.locks.contract import Held, Keys, LockState, NotHeld, Reason
+from windlass.locks.contract import Held, IsOver, Keys, LockState, NotHeld, Owner, Reason
 from windlass.locks.guard import GuardedKeys
 from windlass.locks.keyed import KeyHeld, KeyLocks
 from windlass.locks.local import LocalKeys
@@ -62,7 +63,6 @@ class FallbackLocks:
         self._about = about
         self._monotonic = monotonic
         self._on_close = on_close
-        self._pid = os.getpid()
         self._local = KeyLocks(
             LocalKeys(monotonic), local, worker=worker, is_shared=False, clock=clock, monotonic=monotonic
         )
@@ -80,28 +80,46 @@ class FallbackLocks:
             self._shared = KeyLocks(
                 self._guard, settings, worker=worker, is_shared=True, clock=clock, monotonic=monotonic
             )
+        self._is_closed = False
+        self._begin()
+        forking.watch(self)
+
+    def _begin(self) -> None:
         self._lock = threading.Lock()
         self._held: dict[int, weakref.ref[_FallbackLock]] = {}
-        self._renew_at = monotonic() + self._renew_every
+        self._renew_at = self._monotonic() + self._renew_every
         self._probe_at = float("inf")
-        self._quiet = Quiet(WARN_EVERY, monotonic)
+        self._quiet = Quiet(WARN_EVERY, self._monotonic)
         self._is_reported = False
-        self._is_closed = False
         self._renewer = Renewer(self._renew_and_probe)
+
+    def after_fork_in_child(self) -> None:
+        """Hold nothing: the locks that are held, and the thread that renews them, are the parent's. Redis still has the parent's locks."""
+        self._begin()
+        self._local.keys = LocalKeys(self._monotonic)
+        if self._guard is not None:
+            self._guard.begin()
 
     # ------------------------------------------------------------------ the contract
 
     def acquire(self, request_id: str) -> Held | NotHeld:
         """Acquire the lock of a request. A lock that another process holds is logged and counted. Raises ``LockUnavailableError`` if Redis
         is required and unreachable."""
-        if self._is_closed or os.getpid() != self._pid:
-            why = "closed" if self._is_closed else "opened before a fork; open others in the child process"
-            raise WindlassError(f"request {request_id} cannot be locked: these locks were {why}")
-        local = self._local.acquire(request_id)
+        return self._acquire(request_id, None, None)
+
+    def acquire_for(self, request_id: str, owner: Owner, is_over: IsOver | None = None) -> Held | NotHeld:
+        """``acquire`` for an instance of the database, whose id and claim are written into the lock. A lock in Redis whose owner ``is_over``
+        is taken over: pass it only if this owner has claimed the job in the database."""
+        return self._acquire(request_id, owner, is_over)
+
+    def _acquire(self, request_id: str, owner: Owner | None, is_over: IsOver | None) -> Held | NotHeld:
+        if self._is_closed:
+            raise WindlassError(f"request {request_id} cannot be locked: these locks were closed")
+        local = self._local.acquire(request_id, owner)
         if not local:
             return self._skipped(local)
         try:
-            shared = self._share(request_id)
+            shared = self._share(request_id, owner, is_over)
         except BaseException:
             local.release()
             raise
@@ -109,13 +127,15 @@ class FallbackLocks:
             local.release()
             return self._skipped(shared)
         if not local.renew():  # the call to Redis took longer than the TTL
-            again = self._local.acquire(request_id)
+            again = self._local.acquire(request_id, owner)
             if not again:
                 if shared is not None:
                     shared.release()
                 return self._skipped(again)
             local = again
-        lock = _FallbackLock(self, local, shared)
+        if shared is not None and shared.replaced is not None:
+            emit(events.LOCK_TAKEN_OVER, holder=shared.replaced.worker, **self._fields(request_id))
+        lock = _FallbackLock(self, owner, local, shared)
         with self._lock:
             self._held[id(lock)] = weakref.ref(lock)
         self._renewer.start()
@@ -148,22 +168,24 @@ class FallbackLocks:
 
     # ------------------------------------------------------------------ acquiring
 
-    def _share(self, request_id: str) -> KeyHeld | NotHeld | None:
+    def _share(
+        self, request_id: str, owner: Owner | None, is_over: IsOver | None
+    ) -> KeyHeld | NotHeld | None:
         """Acquire the lock in Redis; None if Redis does not answer and is not required."""
         if self._shared is None:
             return None
-        got = self._shared.acquire(request_id)
+        got = self._shared.acquire(request_id, owner, is_over)
         if isinstance(got, KeyHeld) or got.reason is Reason.HELD:
             return got
         if self._settings.required:
             raise LockUnavailableError(f"request {request_id}", got.error or "Redis does not answer")
         return None
 
-    def share_later(self, request_id: str) -> KeyHeld | NotHeld | None:
+    def share_later(self, request_id: str, owner: Owner | None) -> KeyHeld | NotHeld | None:
         """Acquire in Redis a lock that is held in memory; None during an outage."""
         if self._shared is None or self._guard is None or self._guard.trouble is not None:
             return None
-        got = self._shared.acquire(request_id)
+        got = self._shared.acquire(request_id, owner)
         return got if isinstance(got, KeyHeld) or got.reason is Reason.HELD else None
 
     def forget(self, lock: _FallbackLock) -> None:
@@ -240,10 +262,13 @@ class FallbackLocks:
 class _FallbackLock:
     """A lock in memory, and the same lock in Redis if there is one."""
 
-    def __init__(self, locks: FallbackLocks, local: KeyHeld, shared: KeyHeld | None) -> None:
+    def __init__(
+        self, locks: FallbackLocks, owner: Owner | None, local: KeyHeld, shared: KeyHeld | None
+    ) -> None:
         self.request_id = local.request_id
         self.key = local.key
         self._locks = locks
+        self._owner = owner
         self._local = local
         self._shared = shared
         self._pid = os.getpid()
@@ -264,8 +289,10 @@ class _FallbackLock:
 
     def renew(self) -> bool:
         """Renew both; the lock in memory even if that in Redis is lost, so that other threads of this process do not begin the same work."""
+        if os.getpid() != self._pid:  # a forked child's copy
+            return False
         with self._lock:
-            if self._is_released or os.getpid() != self._pid:
+            if self._is_released:
                 return False
             self._local.renew()
             if self._shared is not None:
@@ -278,7 +305,7 @@ class _FallbackLock:
             return not self.is_lost
 
     def _put_into_redis(self) -> None:
-        got = self._locks.share_later(self.request_id)
+        got = self._locks.share_later(self.request_id, self._owner)
         if isinstance(got, KeyHeld):
             self._shared = got
         elif got is not None:

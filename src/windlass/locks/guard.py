@@ -49,10 +49,15 @@ class GuardedKeys:
     ) -> None:
         self._keys = keys
         self._ttl = ttl
-        self._probe_key = f"{probe_key}{secrets.token_hex(8)}"
+        self._probe_prefix = probe_key
         self._on_failure = on_failure
         self._clock = clock or SystemClock()
         self._monotonic = monotonic
+        self.begin()
+
+    def begin(self) -> None:
+        """Know of no fault and no key to remove; also in a forked child: its parent removes its own keys."""
+        self._probe_key = f"{self._probe_prefix}{secrets.token_hex(8)}"
         self._lock = threading.Lock()
         self._trouble: Trouble | None = None
         self._unremoved: dict[tuple[str, str], float] = {}  # (key, value): when its TTL is over
@@ -77,6 +82,14 @@ class GuardedKeys:
     def extend(self, key: str, value: str, ttl_ms: int) -> bool:
         self._refuse_in_trouble(key)
         return self._call(self._keys.extend, key, value, ttl_ms)
+
+    def replace(self, key: str, old: str, value: str, ttl_ms: int) -> bool:
+        self._refuse_in_trouble(key)
+        try:
+            return self._call(self._keys.replace, key, old, value, ttl_ms)
+        except LockUnavailableError:
+            self._remember(key, value)
+            raise
 
     def drop(self, key: str, value: str) -> bool:
         try:

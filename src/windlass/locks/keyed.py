@@ -9,9 +9,9 @@ from typing import Literal, Self
 
 from windlass.clock import Clock, SystemClock
 from windlass.errors import LockUnavailableError
-from windlass.locks.contract import Keys, NotHeld, Reason
+from windlass.locks.contract import IsOver, Keys, NotHeld, Owner, Reason
 from windlass.locks.settings import LockSettings
-from windlass.locks.stamp import Stamp, holder_of
+from windlass.locks.stamp import Stamp, read_stamp
 
 
 class KeyLocks:
@@ -31,22 +31,33 @@ class KeyLocks:
         self.settings = settings
         self.is_shared = is_shared
         self.monotonic = monotonic
-        self._worker = worker
+        self._owner = Owner(worker)
         self._clock = clock or SystemClock()
 
-    def acquire(self, request_id: str) -> KeyHeld | NotHeld:
-        """Acquire the lock, or return why not."""
+    def acquire(
+        self, request_id: str, owner: Owner | None = None, is_over: IsOver | None = None
+    ) -> KeyHeld | NotHeld:
+        """Acquire the lock for ``owner``, or return why not. The lock of an owner that ``is_over`` is replaced."""
         key = self.settings.key(request_id)
-        value = Stamp.of(self._worker, self._clock.now()).text
+        value = Stamp.of(owner or self._owner, self._clock.now()).text
         asked_at = self.monotonic()
         try:
             found = self.keys.take(key, value, self.settings.ttl_ms)
+            if found is None:
+                return KeyHeld(self, request_id, key, value, asked_at)
+            holder, since = read_stamp(found)
+            # Exactly the value that was judged is replaced: another process may have acquired the lock meanwhile.
+            if (
+                holder is not None
+                and is_over is not None
+                and is_over(holder)
+                and self.keys.replace(key, found, value, self.settings.ttl_ms)
+            ):
+                return KeyHeld(self, request_id, key, value, asked_at, replaced=holder)
         except LockUnavailableError as error:
             return NotHeld(request_id=request_id, reason=Reason.UNREACHABLE, error=error.problem)
-        if found is None:
-            return KeyHeld(self, request_id, key, value, asked_at)
-        holder, since = holder_of(found)
-        return NotHeld(request_id=request_id, reason=Reason.HELD, holder=holder, since=since)
+        worker = None if holder is None else holder.worker
+        return NotHeld(request_id=request_id, reason=Reason.HELD, holder=worker, since=since)
 
 
 class KeyHeld:
@@ -56,10 +67,19 @@ class KeyHeld:
     lock, even after this process was frozen, or while the server does not reply.
     """
 
-    def __init__(self, locks: KeyLocks, request_id: str, key: str, value: str, asked_at: float) -> None:
+    def __init__(
+        self,
+        locks: KeyLocks,
+        request_id: str,
+        key: str,
+        value: str,
+        asked_at: float,
+        replaced: Owner | None = None,
+    ) -> None:
         self.request_id = request_id
         self.key = key
         self.value = value
+        self.replaced = replaced
         self.is_shared = locks.is_shared
         self._keys = locks.keys
         self._settings = locks.settings

@@ -35,6 +35,14 @@ class LocalKeys:
                 self._found[key] = value, now + ttl_ms / 1000
             return is_ours
 
+    def replace(self, key: str, old: str, value: str, ttl_ms: int) -> bool:
+        with self._lock:
+            now = self._monotonic()
+            is_old = self._value(key, now) == old
+            if is_old:
+                self._found[key] = value, now + ttl_ms / 1000
+            return is_old
+
     def drop(self, key: str, value: str) -> bool:
         with self._lock:
             is_ours = self._value(key, self._monotonic()) == value

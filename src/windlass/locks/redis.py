@@ -1,7 +1,7 @@
-"""Locks in Redis or Valkey: ``SET key value NX PX ttl``; renewed and removed by scripts that compare the value first.
+"""Locks in Redis or Valkey: ``SET key value NX PX ttl``; renewed, replaced and removed by scripts that compare the value first.
 
 Time-outs are short and there are no automatic retries, so that an outage is seen at once. There is one exception: if the reply of a SET
-was lost, the key is read to find out whether the SET took effect.
+or of a replacement was lost, the key is read to find out whether it took effect.
 
 redis-py's own ``Lock`` uses the same three commands, but the holder of a lock and its time would have to be read separately, and its
 scripts are kept on the server: after a restart one call fails, and another loads the script.
@@ -18,13 +18,14 @@ from redis.retry import Retry
 
 from windlass.arguments.json_checks import explain
 from windlass.errors import ConfigError, LockUnavailableError
-from windlass.urls import without_secrets
+from windlass.urls import ENCODED, without_secrets, wrong_url
 
 TIMEOUT = 0.5
 MOST_CONNECTIONS = 10_000
 """Enough for all threads at once: a wait for a connection would be handled as an outage."""
 
 RENEW = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end return 0"
+REPLACE = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3]) return 1 end return 0"
 RELEASE = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
 
 
@@ -39,8 +40,8 @@ def connect(url: str) -> redis.Redis:
             max_connections=MOST_CONNECTIONS,
             protocol=2,  # with 3, redis-py does not notice that a pooled connection was closed by a restart
         )
-    except (ValueError, TypeError) as error:
-        raise ConfigError("url", without_secrets(url), f"a URL that redis-py understands ({error})") from None
+    except (ValueError, TypeError):  # whose text may quote a part of the password
+        raise ConfigError("url", wrong_url(url), f"a URL that redis-py understands, {ENCODED}") from None
 
 
 class RedisKeys:
@@ -70,6 +71,14 @@ class RedisKeys:
 
     def extend(self, key: str, value: str, ttl_ms: int) -> bool:
         return self._compare(RENEW, key, value, ttl_ms)
+
+    def replace(self, key: str, old: str, value: str, ttl_ms: int) -> bool:
+        try:
+            return self._compare(REPLACE, key, old, value, ttl_ms)
+        except LockUnavailableError:
+            if self._read_back(key) == value:
+                return True
+            raise
 
     def drop(self, key: str, value: str) -> bool:
         return self._compare(RELEASE, key, value)

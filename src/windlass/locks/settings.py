@@ -6,13 +6,24 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from windlass.errors import ConfigError, check_names
-from windlass.ranges import Range
-from windlass.urls import without_secrets
+from windlass.ranges import Duration
+from windlass.urls import wrong_url
 
 SCHEMES = ("redis://", "rediss://", "unix://")
 LONGEST_ID = 512
 # With less, a lock could end before the call that acquired it returns.
-TTL_MS = Range(1000, 86_400_000, is_whole=True)
+TTL_MS = Duration(1000, 86_400_000, "milliseconds", is_whole=True)
+
+_ALSO = "process_request; workers if locks are required"
+APPLIES = {
+    "url": _ALSO,
+    "enabled": "process_request",
+    "required": "process_request and workers",
+    "ttl_ms": _ALSO,
+    "fallback_ttl_ms": "process_request, while Redis is away and locks are not required",
+    "prefix": _ALSO,
+}
+"""Where each setting applies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,12 +48,14 @@ class LockSettings:
             TTL_MS.check(name, getattr(self, name))
         if not _is_text(self.prefix, 200) or not self.prefix.isprintable() or " " in self.prefix:
             raise ConfigError("prefix", self.prefix, "1 to 200 characters without spaces, such as bg:req:")
-        if self.url is not None and not str(self.url).startswith(SCHEMES):
-            shown = without_secrets(str(self.url))
-            raise ConfigError("url", shown, "redis://host:port/0, rediss://… or unix:///path")
+        url: object = self.url
+        if url is not None and not (isinstance(url, str) and url.startswith(SCHEMES)):
+            raise ConfigError("url", wrong_url(url), "redis://host:port/0, rediss://… or unix:///path")
         if self.required and not self.enabled:
             raise ConfigError(
-                "required", True, "false while enabled is false, since there is no Redis to require"
+                "required",
+                True,
+                "false while enabled (background.redis_lock_enabled) is false, since there is no Redis to require",
             )
 
     @property

@@ -1,4 +1,4 @@
-"""The value under a lock's key: its worker, its time, and a random token that no other lock has."""
+"""The value under a lock's key: its worker, its time, a random token that no other lock has, and the claim of the job, if there is one."""
 
 from __future__ import annotations
 
@@ -7,38 +7,44 @@ import secrets
 from dataclasses import dataclass
 from datetime import datetime
 
+from windlass.locks.contract import Owner
+
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """``{"worker": …, "token": …, "at": …}``"""
+    """``{"worker": …, "token": …, "at": …, "claim": …}``; without ``claim`` if the owner has not claimed the job."""
 
-    worker: str
+    owner: Owner
     at: datetime
     token: str
 
     @classmethod
-    def of(cls, worker: str, at: datetime) -> Stamp:
+    def of(cls, owner: Owner, at: datetime) -> Stamp:
         """Make a stamp with a new token."""
-        return cls(worker, at, secrets.token_hex(16))
+        return cls(owner, at, secrets.token_hex(16))
 
     @property
     def text(self) -> str:
-        return json.dumps(
-            {"worker": self.worker, "token": self.token, "at": self.at.isoformat(timespec="milliseconds")}
-        )
+        parts: dict[str, object] = {"worker": self.owner.worker, "token": self.token}
+        parts["at"] = self.at.isoformat(timespec="milliseconds")
+        if self.owner.claim is not None:
+            parts["claim"] = self.owner.claim
+        return json.dumps(parts)
 
 
-def holder_of(text: str) -> tuple[str | None, datetime | None]:
-    """Return worker and time of a stamp; None for parts that cannot be read: other programs may have written the value."""
+def read_stamp(text: str) -> tuple[Owner | None, datetime | None]:
+    """Return owner and time of a stamp; None for parts that cannot be read: other programs may have written the value."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
         return None, None
     if not isinstance(found, dict):
         return None, None
-    worker, at = found.get("worker"), found.get("at")
+    worker, at, claim = found.get("worker"), found.get("at"), found.get("claim")
     try:
         since = datetime.fromisoformat(at) if isinstance(at, str) else None
     except ValueError:
         since = None
-    return worker if isinstance(worker, str) else None, since
+    if not isinstance(worker, str) or not (claim is None or type(claim) is int):
+        return None, since
+    return Owner(worker, claim), since

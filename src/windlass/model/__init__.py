@@ -6,10 +6,13 @@ until the value is needed: the hot path never parses what it only carries.
 
 from windlass.model.job import (
     ASIDE,
+    BESIDE_OUTPUTS,
     DEFAULT_MAX_ATTEMPTS,
     DEFAULT_PRIORITY,
+    EXACT,
     HIGHEST_PRIORITY,
     SIDE_ROWS,
+    UNBEGUN,
     Archived,
     Attempt,
     Captured,
@@ -22,6 +25,8 @@ from windlass.model.job import (
     Span,
     State,
     has_flag,
+    is_chunk_place,
+    version_of,
     wrap_position,
 )
 from windlass.model.limit import Flow, Gate, GateDrift, JobLimit, Rate
@@ -33,6 +38,7 @@ from windlass.model.outcome import (
     Failed,
     Lease,
     Outcome,
+    PhaseEnd,
     PlainEnd,
     Recovered,
     Released,
@@ -42,6 +48,7 @@ from windlass.model.outcome import (
     Verdict,
     Want,
 )
+from windlass.model.parent import Parent, ParentCounts, ParentPage, StoredParent
 from windlass.model.request import (
     After,
     CancelResult,
@@ -59,11 +66,14 @@ from windlass.model.view import Counts, JobFilter, MergeStep, Page, PhasePause, 
 
 __all__ = [
     "ASIDE",
+    "BESIDE_OUTPUTS",
     "DEFAULT_MAX_ATTEMPTS",
     "DEFAULT_PRIORITY",
+    "EXACT",
     "HIGHEST_PRIORITY",
     "ON_REQUEST",
     "SIDE_ROWS",
+    "UNBEGUN",
     "Advanced",
     "After",
     "Archived",
@@ -98,6 +108,10 @@ __all__ = [
     "Outcome",
     "Output",
     "Page",
+    "Parent",
+    "ParentCounts",
+    "ParentPage",
+    "PhaseEnd",
     "PhasePause",
     "PlainEnd",
     "Progress",
@@ -112,11 +126,14 @@ __all__ = [
     "Schedule",
     "Span",
     "State",
+    "StoredParent",
     "Throttle",
     "Tick",
     "Verdict",
     "Want",
     "as_duration",
     "has_flag",
+    "is_chunk_place",
+    "version_of",
     "wrap_position",
 ]

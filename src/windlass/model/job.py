@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -48,8 +49,10 @@ class Flag(IntFlag):
     RULES = 64  # its kind is the parent of a rule
     LIMIT = 128  # has rows in `job_limit`: it may have to wait for a place or for its phase's rate, and its end frees the place
     PRINCIPAL = 256  # has a row in `principal`, or had one that was erased
-    EXTRA = 1024  # has rows of a feature that is not Windlass's own
     RECOVERED = 512  # was held by an instance that died: from here on it is noted exactly when it is run
+    EXTRA = 1024  # has rows of a feature that is not Windlass's own
+    EXPIRES = 2048  # has a row in `expiry`, and has not begun: it is cancelled if it has not begun by then
+    HEADERS = 4096  # has a row in `job_headers`
 
 
 def has_flag(flags: int, wanted: int) -> bool:
@@ -60,16 +63,25 @@ def has_flag(flags: int, wanted: int) -> bool:
 # Flags of jobs that have rows in further tables, which their end removes.
 SIDE_ROWS = Flag.CHECKPOINT | Flag.KEY | Flag.OUTPUT
 # A job with one of these cannot be finished by the one-statement path: its end touches further tables.
-ASIDE = SIDE_ROWS | Flag.DEPENDENTS | Flag.RULES | Flag.LIMIT | Flag.EXTRA
+ASIDE = SIDE_ROWS | Flag.DEPENDENTS | Flag.RULES | Flag.LIMIT | Flag.EXTRA | Flag.EXPIRES
+
+# A job with one of these takes the long way at each end of a phase; outputs alone do not lead there.
+BESIDE_OUTPUTS = ASIDE & ~Flag.OUTPUT
 
 # Flags that a job keeps when it is retried by hand; the others are set anew.
-SURVIVES = Flag.KEY | Flag.LIMIT | Flag.PRINCIPAL | Flag.EXTRA
+SURVIVES = Flag.KEY | Flag.LIMIT | Flag.PRINCIPAL | Flag.EXTRA | Flag.HEADERS
 # Flags that come from the request, so that a later request that replaces it sets them anew.
-BROUGHT = Flag.LIMIT | Flag.PRINCIPAL | Flag.EXTRA
+BROUGHT = Flag.LIMIT | Flag.PRINCIPAL | Flag.EXTRA | Flag.EXPIRES | Flag.HEADERS
+# Flags that only a job has that has not begun; its start removes them, and features decide whether it may start.
+UNBEGUN = Flag.EXPIRES
+# Flags of jobs whose start is stored before their handler is entered, so that a claim alone does not count as a start.
+EXACT = Flag.SUSPECT | Flag.RECOVERED | UNBEGUN
 
 MASKS = {name: int(flag) for name, flag in Flag.__members__.items()} | {
     "SURVIVES": int(SURVIVES),
     "BROUGHT": int(BROUGHT),
+    "UNBEGUN": int(UNBEGUN),
+    "EXACT": int(EXACT),
 }
 """The flags that SQL uses by name: ``flags & {LIMIT}``."""
 
@@ -137,12 +149,23 @@ def wrap_position(position: Any, **own: Any) -> Any:
     return {_OWN: kept, "position": position} if kept or _is_wrapped(position) else position
 
 
+def is_chunk_place(position: Any) -> bool:
+    """Whether a chunk loop saved this position, as it is stored."""
+    return _is_wrapped(position) and "chunk" in position[_OWN]
+
+
 def _is_wrapped(position: Any) -> bool:
     return (
         isinstance(position, dict)
         and position.keys() == {_OWN, "position"}
         and isinstance(position[_OWN], dict)
     )
+
+
+def version_of(args_json: str, generation: int, priority: int) -> str:
+    """The version of what can be edited of a job: it changes with the arguments as they are stored, the generation and the priority."""
+    text = f"{generation} {priority} {args_json}"
+    return hashlib.blake2b(text.encode("utf-8", "backslashreplace"), digest_size=8).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,6 +197,20 @@ class Job:
     traceback: str | None = None
     progress: Progress | None = None
     outputs: Sequence[Output] = ()
+    parents: int | None = None
+    """How many jobs it waits for or has waited for, while it waits; ``jobs.get`` alone knows it. ``pending`` are those that are left."""
+    version: str = ""
+    """What ``app.jobs.edit`` is given to change the job as it was read here: another version then is a conflict. Made of the arguments as they
+    are stored, even where ``args_json`` shows them with secrets hidden."""
+    title: str = ""
+    """What people read instead of the id, made of the arguments that the reader may see; of jobs that the control service returns."""
+
+    @property
+    def why(self) -> str | None:
+        """Why the job is not running, for people: ``reason``, and of a job that waits for others how many of how many are left."""
+        if self.reason not in ("waiting", "unlinked"):
+            return self.reason
+        return f"waits for {self.pending}{'' if self.parents is None else f' of {self.parents}'} jobs"
 
     @property
     def args(self) -> Any:

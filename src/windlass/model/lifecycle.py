@@ -33,7 +33,7 @@ MOVES: Mapping[str, Move] = MappingProxyType(
         "admit": Move((State.WAITING,), (State.QUEUED,)),
         "claim": Move((State.QUEUED,), (State.PROCESSING,)),
         "advance": Move((State.PROCESSING,), (State.QUEUED,)),
-        "release": Move((State.PROCESSING,), (State.QUEUED,)),
+        "release": Move((State.PROCESSING,), (State.QUEUED, State.SCHEDULED)),
         "retry later": Move((State.PROCESSING,), (State.SCHEDULED,)),
         "recover": Move((State.PROCESSING,), (State.QUEUED, State.SCHEDULED, *_ENDED)),
         "complete": Move((State.PROCESSING,), (State.COMPLETED,)),

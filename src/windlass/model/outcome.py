@@ -134,14 +134,21 @@ class Advanced:
 @dataclass(frozen=True, slots=True)
 class Released:
     """The claim is given back unrun (or stopped in the middle); ``counted`` keeps the attempt spent. An ``error`` is kept on the job's
-    timeline."""
+    timeline.
+
+    Without a ``delay`` the job goes back to its old place in its queue. With one, the job is put off: it is scheduled, and comes to the end
+    of its queue after the delay. Only a job that has not run under this claim may be put off, and its attempt is not spent.
+    """
 
     lease: Lease
     counted: bool = False
     run: Run | None = None
     error: JobError | None = None
+    delay: timedelta = timedelta(0)
 
 
+PhaseEnd = Completed | Failed | Cancelled | Advanced
+"""An end of a phase of a pipeline: of the job, or a move to the next phase."""
 Outcome = Completed | Failed | Retried | Cancelled | Advanced | Released
 PlainEnd = Completed | Failed | Cancelled
 

@@ -23,7 +23,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, NoReturn
 
-from windlass.arguments.encoding import Limits, decode, encode
+from windlass.arguments.limits import Limits
 from windlass.errors import ConfigError, NotAllowedError, PayloadError
 
 Scalar = str | int | float | bool
@@ -75,6 +75,8 @@ class Principal:
     expires_at: datetime | None = field(default=None, kw_only=True)
     token_id: str | None = field(default=None, kw_only=True)
     is_service: bool = field(default=False, kw_only=True)
+    _stored: str | None = field(default=None, init=False, repr=False, compare=False)
+    """What ``to_json`` made: a server stores many jobs of one principal."""
 
     def __post_init__(self) -> None:
         _text("subject", self.subject)
@@ -207,6 +209,12 @@ class Principal:
 
     def to_json(self) -> str:
         """As JSON text, at most 16 KiB; what is not set is left out."""
+        if self._stored is None:
+            object.__setattr__(self, "_stored", self._written())
+        assert self._stored is not None
+        return self._stored
+
+    def _written(self) -> str:
         facts: dict[str, Any] = {"subject": self.subject}
         for name in ("tenant", "issuer", "token_id"):
             if (value := getattr(self, name)) is not None:
@@ -222,13 +230,17 @@ class Principal:
             facts["expires_at"] = self.expires_at.isoformat()
         if self.is_service:
             facts["is_service"] = True
+        from windlass.arguments.encoding import encode  # late: it loads pydantic
+
         return encode(facts, what="principal", limits=LIMITS)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Principal:
         """Read what ``to_json`` wrote; anything else is refused, also what a later release may have added: it may take rights away."""
+        from windlass.arguments.encoding import decode  # late: it loads pydantic
+
         facts = decode(text, what="principal", limits=LIMITS)
-        known = {item.name for item in fields(cls)}
+        known = {item.name for item in fields(cls) if item.init}
         if not isinstance(facts, dict) or "subject" not in facts or facts.keys() - known:
             raise PayloadError(
                 "principal",

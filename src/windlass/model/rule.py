@@ -4,8 +4,8 @@ A rule with one parent makes a child of every job of that kind. A rule with seve
 where their keys have the same value, and the child is made when each kind has completed for it.
 
 Keys and arguments are paths into a parent: ``args.period``, ``args.address.city``, ``args.items.0``, ``result.total``, ``args`` and
-``result`` as a whole, ``id``, ``correlation_id``, ``state``. What a path does not find is null. Everything here is pure; the store keeps
-rules and fires them.
+``result`` as a whole, ``error``, ``error.message``, ``id``, ``kind``, ``correlation_id``, ``state``. What a path does not find is null.
+Everything here is pure; the store keeps rules and fires them.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import StrEnum
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from typing import Any
@@ -29,16 +30,24 @@ ALL = "*"
 MOST_PARENTS = 100
 MOST_ARGS = 100
 LONGEST_KEY = 300  # an index entry has room for 2,700 bytes, the rule's name included
-_PATH = re.compile(r"(args|result)(\.[^.\s][^.]{0,99}){0,10}|id|correlation_id|state")
+_PATH = re.compile(r"(args|result|error)(\.[^.\s][^.]{0,99}){0,10}|id|kind|correlation_id|state")
 _KEY_PATH = re.compile(r"args(\.[^.\s][^.]{0,99}){1,10}|correlation_id")
 
 Source = str | tuple[str, str]
 """The source of an argument: a path, or the kind of the parent and a path."""
 
 
+class RuleEvent(StrEnum):
+    """Which ends of a parent a rule is about: its completion, or its failure after the last attempt."""
+
+    SUCCESS = "success"
+    FAILURE = "failure"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """When jobs of ``parents`` completed, a job of the kind ``create`` is made and put into the queue of ``phase``.
+    """When jobs of ``parents`` completed, a job of the kind ``create`` is made and put into the queue of ``phase``; for the event ``FAILURE``,
+    when a job of its one parent failed.
 
     ``key`` holds the paths whose values say which parents belong together; a rule with one parent has none. ``args`` says what the child
     gets: its argument's name → where it comes from. ``policy`` is for parents that fail or are cancelled: no child (cancel), none until
@@ -57,13 +66,16 @@ class Rule:
     max_attempts: int = DEFAULT_MAX_ATTEMPTS
     inherit: bool = True
     source: str = "api"
+    event: RuleEvent = RuleEvent.SUCCESS
 
     @property
     def is_fan_in(self) -> bool:
         return len(self.parents) > 1
 
     def is_satisfied_by(self, state: State) -> bool:
-        """Whether an end of this kind is as good as a completion."""
+        """Whether an end of this kind is what the rule waits for, or as good as that."""
+        if self.event is RuleEvent.FAILURE:
+            return state is State.FAILED
         return state is State.COMPLETED or self.policy is DependencyPolicy.RUN
 
 
@@ -122,7 +134,7 @@ def check_paths(rule: Rule) -> None:
             raise ConfigError(
                 f"args of {name}",
                 path,
-                "a path such as args.period, result.total, args, result, id, correlation_id or state",
+                "a path such as args.period, result.total, error.message, args, result, error, id, kind, correlation_id or state",
             )
         if kind is not None and kind not in rule.parents:
             raise ConfigError(f"args of {name}", kind, f"one of the parents: {', '.join(rule.parents)}")
@@ -150,9 +162,19 @@ def default_args(key: Sequence[str]) -> dict[str, Source]:
     return args
 
 
-def default_name(parents: Sequence[str], create: str) -> str:
+FAILURE_PARAMETERS: Mapping[str, str] = {
+    "job_id": "id",
+    "kind": "kind",
+    "error": "error",
+    "args": "args",
+    "correlation_id": "correlation_id",
+}
+"""What a handler for failures is given without ``args``: its parameters of these names, and where they come from."""
+
+
+def default_name(parents: Sequence[str], create: str, event: RuleEvent = RuleEvent.SUCCESS) -> str:
     """The name of a rule that was given none."""
-    name = f"{'+'.join(parents)}->{create}"
+    name = f"{'+'.join(parents)}{' failed' if event is RuleEvent.FAILURE else ''}->{create}"
     if len(name) <= 200:
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:8]
@@ -189,8 +211,14 @@ def find(path: str, facts: Mapping[str, Any]) -> Any:
 def key_of(rule: Rule, facts: Mapping[str, Any]) -> str:
     """The value of a fan-in's key, as text that is equal for equal values. One that is too long for an index is cut, with a
     digest of the whole behind it."""
-    values = [_normal(find(path, facts)) for path in rule.key]
-    text = json.dumps(values, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    return key_text([find(path, facts) for path in rule.key])
+
+
+def key_text(values: Sequence[Any]) -> str:
+    """The text of a key with these values, as ``key_of`` makes it."""
+    text = json.dumps(
+        [_normal(value) for value in values], ensure_ascii=False, sort_keys=True, separators=(",", ":")
+    )
     if len(text) <= LONGEST_KEY:
         return text
     return f"{text[:200]}…#{hashlib.sha256(text.encode()).hexdigest()}"

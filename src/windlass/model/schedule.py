@@ -25,14 +25,17 @@ class Missed(StrEnum):
 class NewSchedule:
     """A request to have jobs made at certain times. ``args`` is a mapping, or JSON text already checked (``Json``).
 
+    The times are those of a cron ``expression``, or come ``every`` so many seconds, counted from the creation of the schedule.
     ``cap`` is how many missed ticks are made up for one by one. ``jitter`` spreads jobs over that time after their tick.
     ``due_as`` names the argument that gets the tick's due time. ``source`` is ``module:qualname`` where code says so. Its jobs are
-    asked for by ``principal``, a service; without one, by a service of the schedule's name that has no rights.
+    asked for by ``principal``, a service; without one, by a service of the schedule's name that has no rights. A job that has not begun
+    ``expires`` after its tick fired is cancelled.
     """
 
     name: str
     kind: str
-    expression: str
+    expression: str | None = None
+    every: timedelta | float | None = None
     tz: str = "UTC"
     args: Mapping[str, Any] | Json = field(default_factory=dict)
     phase: str | None = None
@@ -45,6 +48,7 @@ class NewSchedule:
     due_as: str | None = None
     source: str = "api"
     principal: Principal | None = None
+    expires: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +56,8 @@ class Schedule:
     """A schedule as the database has it.
 
     ``next_at`` is None while it does not fire: it is paused, or the code that defined it is gone. ``skipped`` counts due times
-    that got no job of their own. ``generation`` rises with every change of its definition.
+    that got no job of their own. ``generation`` rises with every change of its definition. ``expression`` is a text such as
+    ``every 90 s`` where it has an interval (``every``).
     """
 
     name: str
@@ -80,6 +85,8 @@ class Schedule:
     pause_reason: str | None
     gone_at: datetime | None
     skipped: int
+    every: timedelta | None = None
+    expires: timedelta | None = None
 
     @property
     def args(self) -> Any:

@@ -14,8 +14,16 @@ from typing import TYPE_CHECKING
 from windlass.arguments.importable import module_of
 from windlass.errors import ConfigError, did_you_mean
 from windlass.model import DEFAULT_MAX_ATTEMPTS, DEFAULT_PRIORITY, DependencyPolicy
-from windlass.model.rule import ALL, Rule, Source, default_args, default_name, refuse_cycles
-from windlass.rules.store import check_rule
+from windlass.model.rule import (
+    ALL,
+    FAILURE_PARAMETERS,
+    Rule,
+    RuleEvent,
+    Source,
+    default_args,
+    default_name,
+    refuse_cycles,
+)
 
 if TYPE_CHECKING:
     from windlass.handlers.registry import Phase, Registry
@@ -28,6 +36,7 @@ class _WrittenRule:
     rule: Rule
     has_own_phase: bool
     has_own_attempts: bool
+    has_own_args: bool
     is_elsewhere: bool
 
 
@@ -55,6 +64,7 @@ class RuleBook:
         inherit: bool = True,
         phase: str | None = None,
         elsewhere: bool = False,
+        on: str = RuleEvent.SUCCESS,
     ) -> None:
         """Add a rule; mistakes that need no other definition to be seen are refused here, a circle of rules with it drawn."""
         if isinstance(key, str):
@@ -63,31 +73,43 @@ class RuleBook:
             chosen = DependencyPolicy(policy)
         except ValueError:
             raise ConfigError("policy", policy, "cancel, wait or run") from None
+        try:
+            event = RuleEvent(on)
+        except ValueError:
+            raise ConfigError("on", on, "success or failure") from None
+        from windlass.rules.store import check_rule  # late: it loads what writes jobs
+
         rule = check_rule(
             Rule(
-                name=default_name(parents, create) if name is None else name,
+                name=default_name(parents, create, event) if name is None else name,
                 parents=tuple(parents),
                 create=create,
                 phase=create if phase is None else phase,
                 key=tuple(key),
-                args=default_args(key) if args is None else args,
+                args=_default_args(key, event) if args is None else args,
                 policy=chosen,
                 priority=priority,
                 max_attempts=DEFAULT_MAX_ATTEMPTS if max_attempts is None else max_attempts,
                 inherit=inherit,
                 source=source,
+                event=event,
             )
         )
         if rule.name in self._written:
             raise ConfigError("name", rule.name, "a name that no other rule has; give one with name=")
         refuse_cycles([*(written.rule for written in self._written.values()), rule])
-        self._written[rule.name] = _WrittenRule(rule, phase is not None, max_attempts is not None, elsewhere)
+        self._written[rule.name] = _WrittenRule(
+            rule, phase is not None, max_attempts is not None, args is not None, elsewhere
+        )
 
     def parameters_read(self, kind: str, parameters: Iterable[str]) -> set[str]:
         """Which of a kind's parameters rules read from its jobs."""
         read: set[str] = set()
-        for rule in (written.rule for written in self._written.values()):
-            if kind in rule.parents:
+        for written in self._written.values():
+            rule = written.rule
+            if kind in rule.parents and not written.has_own_args and rule.event is RuleEvent.FAILURE:
+                read |= set(parameters)  # which of them is known when the child is
+            elif kind in rule.parents:
                 paths = [
                     *rule.key,
                     *(path if isinstance(path, str) else path[1] for path in rule.args.values()),
@@ -119,12 +141,29 @@ def _resolve(written: _WrittenRule, registry: Registry) -> Rule:
         _check_paths(rule, kind, phase)
     if child is None:
         return rule
+    if rule.event is RuleEvent.FAILURE and not written.has_own_args:
+        rule = replace(rule, args=_failure_args(child, parents[rule.parents[0]]))
     _check_args(rule, child, next(iter(parents.values())))
     return replace(
         rule,
         phase=rule.phase if written.has_own_phase else child.name,
         max_attempts=rule.max_attempts if written.has_own_attempts else child.retry.attempts,
     )
+
+
+def _default_args(key: Sequence[str], event: RuleEvent) -> Mapping[str, Source]:
+    return {"job_id": "id", "error": "error"} if event is RuleEvent.FAILURE else default_args(key)
+
+
+def _failure_args(child: Phase, parent: Phase | None) -> Mapping[str, Source]:
+    """What a handler for failures gets when the rule does not say: its parameters by their names, facts of the failed job first, then
+    the failed job's own arguments."""
+    own = parent.signature.parameters if parent is not None else ()
+    return {
+        name: FAILURE_PARAMETERS.get(name, f"args.{name}")
+        for name in child.signature.parameters
+        if name in FAILURE_PARAMETERS or name in own
+    }
 
 
 def _first(registry: Registry, kind: str) -> Phase | None:
@@ -136,7 +175,7 @@ def _unknown(rule: Rule, kind: str, registry: Registry) -> ConfigError:
     known = sorted(item.name for item in registry)
     near = did_you_mean(kind, known)
     return ConfigError(
-        f"kind in rule {rule.name}",
+        f"a kind of the rule {rule.name}",
         kind,
         f"one of the kinds that are defined ({', '.join(known) or 'none'}), or given with elsewhere=True if another application serves it{near}",
     )

@@ -104,6 +104,39 @@ WHERE h.child IS NULL
 ORDER BY h.rule, h.fan_in, h.round, h.parent, h.generation
 LIMIT :limit;
 
+-- name: hit.childless
+-- The ends of a job that rules have made no child of, and of a fan-in its key, its round and since when that is open. (A condition on the
+-- time would lead PostgreSQL to the index of all open fan-ins.)
+SELECT h.rule, h.kind, h.state, h.error, h.at, h.counts, h.round, f.id, f.round AS now_round, f.key, f.opened_at
+FROM windlass.rule_hit AS h
+LEFT JOIN windlass.fan_in AS f ON {{found_by(f.id, h.fan_in)}}
+WHERE h.parent = :id::uuid
+    AND h.child IS NULL
+ORDER BY h.rule, h.generation;
+
+-- name: fan_in.of_key
+-- The fan-in of a rule and a key, and since when its round is open.
+SELECT f.id, f.round, f.opened_at
+FROM windlass.fan_in AS f
+WHERE f.rule = :rule::text
+    AND f.key = :key::text;
+
+-- name: fan_in.arrived
+-- The kinds that have ended in a round of a fan-in, and how.
+SELECT h.kind, h.state, h.parent, h.at
+FROM windlass.rule_hit AS h
+WHERE h.fan_in = :fan_in::bigint
+    AND h.round = :round::integer
+    AND h.counts
+ORDER BY h.at, h.kind;
+-- name: hit.counted
+-- The rules whose fan-ins count an earlier end of a job, under a key that was made of it.
+SELECT DISTINCT h.rule
+FROM windlass.rule_hit AS h
+WHERE h.parent = :id::uuid
+    AND h.fan_in IS NOT NULL
+ORDER BY h.rule;
+
 -- name: prune.hits
 -- Removes hits of jobs that are gone, but those that a fan-in counts on.
 DELETE FROM windlass.rule_hit AS h
@@ -126,4 +159,19 @@ UNION ALL
 SELECT h.parent, h.child, NULL, h.state, h.rule
 FROM windlass.rule_hit AS h
 WHERE h.parent = :id::uuid
+    AND h.child IS NOT NULL
+
+-- fragment: further_parents
+-- The jobs that a rule made these jobs of.
+UNION ALL
+SELECT h.parent, h.child
+FROM windlass.rule_hit AS h
+WHERE {{one_of(h.child, :ids::uuid[])}}
+
+-- fragment: further_children
+-- The jobs that rules made of these jobs.
+UNION ALL
+SELECT h.parent, h.child
+FROM windlass.rule_hit AS h
+WHERE {{one_of(h.parent, :ids::uuid[])}}
     AND h.child IS NOT NULL

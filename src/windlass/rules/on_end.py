@@ -23,7 +23,7 @@ from windlass.errors import WindlassError
 from windlass.model import HIGHEST_PRIORITY, DependencyPolicy, NewJob, State
 from windlass.model import rule as rules
 from windlass.model.principal import NOBODY
-from windlass.model.rule import Rule
+from windlass.model.rule import Rule, RuleEvent
 from windlass.observe.logger import get_logger
 from windlass.store.database import Row, Transaction
 from windlass.store.jobs import lines
@@ -38,7 +38,7 @@ MAX_ERROR = 1000
 
 def to_rule(row: Row) -> Rule:
     """A rule; columns as `rule.list` and `rule.of` return them."""
-    name, parents, kind, phase, key, args, policy, lane, max_attempts, inherit, source = row[:11]
+    name, parents, kind, phase, key, args, policy, lane, max_attempts, inherit, source, event = row[:12]
     return Rule(
         name=name,
         parents=tuple(json.loads(parents)),
@@ -53,6 +53,7 @@ def to_rule(row: Row) -> Rule:
         max_attempts=max_attempts,
         inherit=bool(inherit),
         source=source,
+        event=RuleEvent(event),
     )
 
 
@@ -72,6 +73,7 @@ class _Hit:
     generation: int
     state: State
     asked: bool
+    has_headers: bool
     correlation: str
     facts: Mapping[str, Any]
     key: str = ""
@@ -159,15 +161,27 @@ def fire(
 
 
 def _to_hit(rule: Rule, job: Row) -> _Hit:
-    job_id, kind, generation, state, asked, correlation, args, result = job
+    job_id, kind, generation, state, asked, has_headers, correlation, args, result, error = job
     facts = {
         "id": job_id,
+        "kind": kind,
         "correlation_id": correlation or job_id,
         "state": state,
         "args": json.loads(args),
         "result": None if result is None else json.loads(result),
+        "error": None if error is None else json.loads(error),
     }
-    return _Hit(rule, job_id, kind, generation, State(state), bool(asked), correlation or job_id, facts)
+    return _Hit(
+        rule,
+        job_id,
+        kind,
+        generation,
+        State(state),
+        bool(asked),
+        bool(has_headers),
+        correlation or job_id,
+        facts,
+    )
 
 
 # --- one parent ------------------------------------------------------------------------------------------------------
@@ -178,7 +192,7 @@ def _fire_single(tx: Transaction, hits: Sequence[_Hit]) -> list[CheckedJob]:
     for hit in hits:
         if hit.rule.is_satisfied_by(hit.state):
             share = rules.share_of(hit.rule, hit.kind, hit.facts)
-            entry = _child(hit.rule, share, hit.correlation, [hit.parent] if hit.asked else [])
+            entry = _child(hit, share, [hit.parent] if hit.asked else [])
             if isinstance(entry, str):
                 hit.error = entry
             else:
@@ -200,15 +214,11 @@ def _fire_single(tx: Transaction, hits: Sequence[_Hit]) -> list[CheckedJob]:
 
 
 def _child(
-    rule: Rule,
-    args: Mapping[str, Any],
-    correlation: str,
-    heir_of: Sequence[str],
-    *,
-    is_disowned: bool = False,
+    last: _Hit, args: Mapping[str, Any], heir_of: Sequence[str], *, is_disowned: bool = False
 ) -> CheckedJob | str:
-    """The child, checked; or why it cannot be made, which does not keep its parents from ending. It has the rights that all jobs it
-    inherits from have, and none if the principal of one of them was erased."""
+    """The child, checked; or why it cannot be made, which does not keep its parents from ending. It has the correlation id and the headers of
+    the parent that ended last, and the rights that all jobs it inherits from have: none if the principal of one of them was erased."""
+    rule, correlation = last.rule, last.correlation
     job = NewJob(
         kind=rule.create,
         phase=rule.phase,
@@ -218,6 +228,7 @@ def _child(
         correlation_id=correlation if rule.inherit else None,
         principal=NOBODY if rule.inherit and is_disowned else None,
         heir_of=heir_of if rule.inherit and not is_disowned else (),
+        headers_of=last.parent if rule.inherit and last.has_headers else None,
     )
     try:
         return check([job])[0]
@@ -305,9 +316,8 @@ def _close_rounds(tx: Transaction, complete: Sequence[_LockedFanIn]) -> list[Che
         for kind in rule.parents:
             args |= json.loads(shares[kind][5])
         entry = _child(
-            rule,
+            fan_in.hits[-1],  # the one that completed it
             args,
-            fan_in.hits[-1].correlation,  # of the one that completed it
             [part[2] for part in shares.values() if part[3]],
             is_disowned=any(part[4] for part in shares.values()),
         )

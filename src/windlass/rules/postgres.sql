@@ -28,14 +28,15 @@ SELECT pg_advisory_xact_lock(hashtextextended('windlass.rule', 0))::text AS lock
 
 -- name: rule.put
 -- Adds rules, or changes those of the same names; one that was gone is back.
-INSERT INTO windlass.rule AS r (name, defined_at, changed_at, lane, max_attempts, inherit, policy, kind, phase, source, parents, key, args)
-SELECT g.name, c.at, c.at, g.lane, g.max_attempts, g.inherit, g.policy, g.kind, g.phase, g.source,
+INSERT INTO windlass.rule AS r (name, defined_at, changed_at, lane, max_attempts, inherit, policy, kind, phase, source, event, parents, key,
+    args)
+SELECT g.name, c.at, c.at, g.lane, g.max_attempts, g.inherit, g.policy, g.kind, g.phase, g.source, g.event,
     ARRAY(SELECT p.value FROM json_array_elements_text(g.parents) WITH ORDINALITY AS p (value, place) ORDER BY p.place),
     ARRAY(SELECT p.value FROM json_array_elements_text(g.key) WITH ORDINALITY AS p (value, place) ORDER BY p.place),
     g.args
 FROM json_to_recordset(:rules::json) AS g (
-    name text, lane smallint, max_attempts smallint, inherit boolean, policy text, kind text, phase text, source text, parents json,
-    key json, args jsonb
+    name text, lane smallint, max_attempts smallint, inherit boolean, policy text, kind text, phase text, source text, event text,
+    parents json, key json, args jsonb
 )
 CROSS JOIN (SELECT {{now}} AS at) AS c
 ORDER BY g.name
@@ -49,6 +50,7 @@ SET changed_at = excluded.changed_at,
     kind = excluded.kind,
     phase = excluded.phase,
     source = excluded.source,
+    event = excluded.event,
     parents = excluded.parents,
     key = excluded.key,
     args = excluded.args;
@@ -93,7 +95,8 @@ FROM page;
 
 -- name: rule.ended
 -- Ended jobs as their rules see them.
-SELECT d.id, d.kind, d.generation, d.state, d.flags & {PRINCIPAL} <> 0 AS asked, d.correlation, d.args::text, d.result::text
+SELECT d.id, d.kind, d.generation, d.state, d.flags & {PRINCIPAL} <> 0 AS asked,
+    d.flags & {HEADERS} <> 0 AS has_headers, d.correlation, d.args::text, d.result::text, d.error::text
 FROM windlass.job_done AS d
 WHERE d.id = ANY(:ids::uuid[])
     AND d.finished_at >= COALESCE(:since::timestamptz, (SELECT {{now}} - interval '1 hour')) -- belt: prunes partitions
@@ -271,5 +274,5 @@ page AS MATERIALIZED (
 -- fragment: rule_columns
 -- What is read of a rule.
 r.name, to_jsonb(r.parents)::text AS parents, r.kind, r.phase, to_jsonb(r.key)::text AS key, r.args::text AS args,
-    r.policy, r.lane, r.max_attempts, r.inherit, r.source,
+    r.policy, r.lane, r.max_attempts, r.inherit, r.source, r.event,
     r.defined_at, r.changed_at, r.gone_at

@@ -22,10 +22,11 @@ WHERE FALSE; -- belt: returns nothing by design
 
 -- name: rule.put
 -- Adds rules, or changes those of the same names; one that was gone is back.
-INSERT INTO windlass_rule (name, defined_at, changed_at, lane, max_attempts, inherit, policy, kind, phase, source, parents, key, args)
+INSERT INTO windlass_rule (name, defined_at, changed_at, lane, max_attempts, inherit, policy, kind, phase, source, event, parents, key,
+    args)
 SELECT g.value ->> '$.name', :now, :now, g.value ->> '$.lane', g.value ->> '$.max_attempts', g.value ->> '$.inherit',
-    g.value ->> '$.policy', g.value ->> '$.kind', g.value ->> '$.phase', g.value ->> '$.source', g.value -> '$.parents',
-    g.value -> '$.key', g.value -> '$.args'
+    g.value ->> '$.policy', g.value ->> '$.kind', g.value ->> '$.phase', g.value ->> '$.source', g.value ->> '$.event',
+    g.value -> '$.parents', g.value -> '$.key', g.value -> '$.args'
 FROM json_each(:rules) AS g
 WHERE TRUE -- belt: SQLite's grammar needs a WHERE between SELECT and ON CONFLICT
 ON CONFLICT (name) DO UPDATE
@@ -38,6 +39,7 @@ SET changed_at = excluded.changed_at,
     kind = excluded.kind,
     phase = excluded.phase,
     source = excluded.source,
+    event = excluded.event,
     parents = excluded.parents,
     key = excluded.key,
     args = excluded.args;
@@ -76,7 +78,8 @@ FROM (SELECT l.id FROM windlass_job_later AS l WHERE l.id > :after ORDER BY l.id
 
 -- name: rule.ended
 -- Ended jobs as their rules see them.
-SELECT d.id, d.kind, d.generation, d.state, d.flags & {PRINCIPAL} <> 0 AS asked, d.correlation, d.args, d.result
+SELECT d.id, d.kind, d.generation, d.state, d.flags & {PRINCIPAL} <> 0 AS asked,
+    d.flags & {HEADERS} <> 0 AS has_headers, d.correlation, d.args, d.result, d.error
 FROM windlass_job_done AS d
 WHERE d.id IN (SELECT g.value FROM json_each(:ids) AS g)
 ORDER BY d.id;
@@ -202,5 +205,5 @@ EXISTS (
 
 -- fragment: rule_columns
 -- What is read of a rule.
-r.name, r.parents, r.kind, r.phase, r.key, r.args, r.policy, r.lane, r.max_attempts, r.inherit, r.source, r.defined_at,
+r.name, r.parents, r.kind, r.phase, r.key, r.args, r.policy, r.lane, r.max_attempts, r.inherit, r.source, r.event, r.defined_at,
     r.changed_at, r.gone_at

@@ -23,10 +23,11 @@ from typing import Any
 from windlass.errors import ConfigError, RuleNotFoundError
 from windlass.model import HIGHEST_PRIORITY, Defined, DependencyPolicy, NewJob, State
 from windlass.model import rule as rules
-from windlass.model.rule import MOST_PARENTS, FanIn, Part, Rule, StoredRule
+from windlass.model.rule import MOST_PARENTS, FanIn, Part, Rule, RuleEvent, StoredRule
 from windlass.observe.logger import get_logger
+from windlass.ranges import is_time
 from windlass.rules.on_end import fire, to_rule
-from windlass.store.database import Database, Row, Transaction
+from windlass.store.database import Also, Database, Row, Transaction, nothing
 from windlass.store.ids import SMALLEST
 from windlass.store.jobs.checked import check
 from windlass.store.jobs.enqueue import Inserter
@@ -77,9 +78,9 @@ class Rules:
         self.catch_up()
         return self.get(rule.name)
 
-    def remove(self, name: str) -> int:
+    def remove(self, name: str, *, also: Also = nothing) -> int:
         """Remove a rule, and with it what has arrived for children that are not made; returns how many there were. Jobs it made stay.
-        One that code defines comes back when a worker with that code starts."""
+        One that code defines comes back when a worker with that code starts. ``also`` writes in the same transaction."""
 
         def work(tx: Transaction) -> int:
             tx.run("rule.lock")
@@ -89,8 +90,11 @@ class Rules:
             tx.run("fan_in.undo", rule=name)
             left += len(tx.run("hit.forget", rule=name))
             tx.run("rule.kinds.sync")
+            also(tx)
             return left
 
+        if not is_label(name):
+            raise RuleNotFoundError(name)
         return self._db.transact(work)
 
     def _define(self, tx: Transaction, named: Mapping[str, Rule], modules: Collection[str]) -> Defined:
@@ -180,7 +184,7 @@ class Rules:
 
     def _stored(self, row: Row) -> StoredRule:
         moment = self._db.moment
-        return StoredRule(to_rule(row), moment(row[11]), moment(row[12]), moment(row[13]))
+        return StoredRule(to_rule(row), moment(row[12]), moment(row[13]), moment(row[14]))
 
     # ------------------------------------------------------------------ catching up
 
@@ -219,7 +223,7 @@ class Rules:
     def backfill(self, name: str, since: datetime) -> int:
         """Have a rule count jobs that ended before it was there, from ``since`` on; returns how many children were made. What it has counted
         already counts once, so it may be repeated."""
-        if not _is_aware(since):
+        if not is_time(since):
             raise ConfigError("since", since, "a datetime with a time zone")
         return self._fire_ended(self.get(name).rule.parents, since, unflagged=False, only=name)
 
@@ -260,6 +264,14 @@ def check_rule(rule: Rule) -> Rule:
         )
     if not isinstance(rule.policy, DependencyPolicy):
         raise ConfigError("policy", rule.policy, "cancel, wait or run")
+    if not isinstance(rule.event, RuleEvent):
+        raise ConfigError("on", rule.event, "success or failure")
+    if rule.event is RuleEvent.FAILURE and (rule.is_fan_in or rule.policy is not DependencyPolicy.CANCEL):
+        raise ConfigError(
+            "on",
+            "failure",
+            because="a rule for failures has one parent and no policy: each failed job makes a child",
+        )
     rules.check_paths(rule)
     rules.refuse_cycles([rule])
     check(
@@ -267,10 +279,6 @@ def check_rule(rule: Rule) -> Rule:
     )
     args = {name: path if isinstance(path, str) else (path[0], path[1]) for name, path in rule.args.items()}
     return replace(rule, parents=tuple(rule.parents), key=tuple(rule.key), args=args)
-
-
-def _is_aware(value: object) -> bool:
-    return isinstance(value, datetime) and value.tzinfo is not None
 
 
 def _differences(
@@ -292,7 +300,7 @@ def _differences(
 
 def _deciding_parts(rule: Rule) -> tuple[object, ...]:
     """The part of a rule that decides which parents make a child, and from which arguments."""
-    return rule.parents, rule.key, rule.args, rule.policy
+    return rule.parents, rule.key, rule.args, rule.policy, rule.event
 
 
 def _facts(rule: Rule) -> dict[str, Any]:
@@ -308,4 +316,5 @@ def _facts(rule: Rule) -> dict[str, Any]:
         "max_attempts": rule.max_attempts,
         "inherit": rule.inherit,
         "source": rule.source,
+        "event": rule.event,
     }

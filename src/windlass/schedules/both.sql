@@ -10,15 +10,16 @@ ORDER BY s.name;
 
 -- name: schedule.put
 -- Adds schedules, and changes those whose definition is another one or whose code is back; others are not touched. The next due time
--- stays what it was unless the times themselves are others, so that a changed argument loses no tick; a pause stays.
+-- stays what it was unless the times themselves are others, so that a changed argument loses no tick; a pause stays. Due times of an
+-- interval count from the creation of the schedule, whatever its interval was before.
 INSERT INTO windlass.schedule AS s (name, created_at, updated_at, next_at, jitter, cap, lane, max_attempts, missed, kind, phase,
-    expression, tz, source, definition, correlation, due_as, args, principal)
-SELECT g.name, c.at, c.at, g.next_at, g.jitter, g.cap, g.lane, g.max_attempts, g.missed, g.kind, g.phase,
-    g.expression, g.tz, g.source, g.definition, g.correlation, g.due_as, g.args, g.principal
+    expression, tz, source, definition, correlation, due_as, args, principal, every, expires)
+SELECT g.name, c.at, c.at, COALESCE(g.next_at, {{next_interval(c.at, c.at, g.every)}}), g.jitter, g.cap, g.lane, g.max_attempts, g.missed, g.kind, g.phase,
+    g.expression, g.tz, g.source, g.definition, g.correlation, g.due_as, g.args, g.principal, g.every, g.expires
 FROM {{given(:schedules, g,
     name text, next_at timestamptz, jitter double precision, cap integer, lane smallint, max_attempts smallint,
     missed text, kind text, phase text, expression text, tz text, source text, definition text, correlation text,
-    due_as text, args jsonb, principal jsonb
+    due_as text, args jsonb, principal jsonb, every double precision, expires double precision
 )}}
 CROSS JOIN (SELECT {{now}} AS at) AS c
 ORDER BY g.name
@@ -27,6 +28,7 @@ SET updated_at = excluded.updated_at,
     next_at = CASE
         WHEN s.paused_at IS NOT NULL THEN NULL
         WHEN s.gone_at IS NULL AND s.expression = excluded.expression AND s.tz = excluded.tz THEN s.next_at
+        WHEN excluded.every IS NOT NULL THEN {{next_interval(s.created_at, excluded.updated_at, excluded.every)}}
         ELSE excluded.next_at
     END,
     gone_at = NULL,
@@ -45,7 +47,9 @@ SET updated_at = excluded.updated_at,
     correlation = excluded.correlation,
     due_as = excluded.due_as,
     args = excluded.args,
-    principal = excluded.principal
+    principal = excluded.principal,
+    every = excluded.every,
+    expires = excluded.expires
 WHERE s.definition <> excluded.definition
     OR s.gone_at IS NOT NULL
 RETURNING name, generation;
@@ -124,4 +128,4 @@ LIMIT :limit;
 -- What is read of a schedule.
 {schedule}.name, {schedule}.kind, {schedule}.phase, {schedule}.args, {schedule}.expression, {schedule}.tz, {schedule}.missed, {schedule}.cap, {schedule}.jitter, {schedule}.lane, {schedule}.max_attempts, {schedule}.correlation,
     {schedule}.due_as, {schedule}.source, {schedule}.definition, {schedule}.generation, {schedule}.created_at, {schedule}.updated_at, {schedule}.next_at, {schedule}.last_at, {schedule}.last_job, {schedule}.paused_at,
-    {schedule}.pause_reason, {schedule}.gone_at, {schedule}.skipped, {schedule}.principal
+    {schedule}.pause_reason, {schedule}.gone_at, {schedule}.skipped, {schedule}.principal, {schedule}.every, {schedule}.expires

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from windlass.arguments.importable import function_of, module_of
+from windlass.arguments.limits import PayloadLimits
 from windlass.errors import ConfigError
 from windlass.model import DEFAULT_PRIORITY, Json, NewSchedule, as_duration
 from windlass.schedules.checking import check_schedule
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from windlass.arguments.signature import Signature
     from windlass.handlers.registry import Phase
 
-OPTIONS = ("priority", "max_attempts", "correlation_id", "principal")
+OPTIONS = ("priority", "max_attempts", "correlation_id", "principal", "expires")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,8 @@ def checked(
     name: str,
     kind: str,
     phase: str,
-    expression: str,
+    expression: str | None,
+    every: Any,
     tz: Any,
     missed: Any,
     cap: int,
@@ -63,6 +65,9 @@ def checked(
                 because=f"jobs of a schedule take {', '.join(OPTIONS[:-1])} and {OPTIONS[-1]}",
             )
     given = dict(args or {})
+    signature = signature.with_limits(
+        PayloadLimits
+    )  # the defaults: no configuration is read while modules are imported
     if due_as is not None:
         if due_as not in signature.parameters:
             takes = ", ".join(signature.parameters) or "none"
@@ -81,6 +86,7 @@ def checked(
             kind=kind,
             phase=phase,
             expression=expression,
+            every=every,
             tz=tz.key if isinstance(tz, ZoneInfo) else tz,
             args=Json(text),
             missed=missed,
@@ -90,6 +96,7 @@ def checked(
             max_attempts=options.get("max_attempts", 1),
             correlation_id=options.get("correlation_id"),
             principal=options.get("principal"),
+            expires=as_duration(options.get("expires")),
             due_as=due_as,
             source=_source_of(handler),
         )

@@ -42,7 +42,7 @@ FORM = (
     "five fields (minute hour day month weekday), six with seconds in front, or one of "
     "@hourly, @daily, @weekly, @monthly, @yearly"
 )
-EVERY = "every ten seconds is */10 * * * * *, every five minutes */5 * * * *; "
+EVERY = "an interval is every=90 instead of an expression; "
 ZONES = "the name of a time zone, such as UTC, Europe/Berlin or America/New_York"
 LONGEST = 255
 SECOND, DAY = timedelta(seconds=1), timedelta(days=1)

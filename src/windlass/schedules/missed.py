@@ -16,7 +16,8 @@ from datetime import datetime, timedelta
 from itertools import chain, islice
 
 from windlass.model import Missed
-from windlass.schedules.cron import SECOND, Expression
+from windlass.schedules.cron import SECOND
+from windlass.schedules.times import Times
 
 GRACE = timedelta(seconds=10)
 MOST_COUNTED = 1000
@@ -35,30 +36,30 @@ class Due:
     next_at: datetime
 
 
-def due(expression: Expression, missed: Missed, cap: int, first: datetime, now: datetime) -> Due:
+def due(times: Times, missed: Missed, cap: int, first: datetime, now: datetime) -> Due:
     """The due ticks of a schedule whose first unfired tick is ``first``, at ``now``."""
-    following = expression.next_after(now)
+    following = times.next_after(now)
     edge = now - GRACE
     if first >= edge:
-        late = [first, *expression.between(first, now)]
+        late = [first, *times.between(first, now)]
         return Due([(at, 1) for at in late], 0, False, following)
-    late = list(expression.between(edge - _INSTANT, now))
+    late = list(times.between(edge - _INSTANT, now))
     most = MOST_COUNTED + (cap if missed is Missed.ALL else 0)
-    count = sum(1 for _ in islice(_missed(expression, first, edge), most))
+    count = sum(1 for _ in islice(_missed(times, first, edge), most))
     match missed:
         case Missed.SKIP:
             return Due([(at, 1) for at in late], count, False, following)
         case Missed.ONCE:
             if not late:
-                last = expression.latest(first - SECOND, edge - _INSTANT) or first
+                last = times.latest(first - SECOND, edge - _INSTANT) or first
                 return Due([(last, count)], count - 1, False, following)
             return Due([(late[0], count + 1), *((at, 1) for at in late[1:])], count, False, following)
         case Missed.ALL:
-            made_up = islice(_missed(expression, first, edge), cap)
+            made_up = islice(_missed(times, first, edge), cap)
             ticks = [(at, 1) for at in chain(made_up, late)]
             return Due(ticks, max(0, count - cap), count > cap, following)
 
 
-def _missed(expression: Expression, first: datetime, edge: datetime) -> Iterator[datetime]:
+def _missed(times: Times, first: datetime, edge: datetime) -> Iterator[datetime]:
     yield first
-    yield from expression.between(first, edge - _INSTANT)
+    yield from times.between(first, edge - _INSTANT)

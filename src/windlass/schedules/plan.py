@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from windlass.model import Fired, Json, NewJob, Schedule, Tick
-from windlass.schedules import cron
 from windlass.schedules.missed import GRACE, Due, due
+from windlass.schedules.times import times_of
 from windlass.store.jobs.checked import check
 
 
@@ -43,8 +43,7 @@ class Plan:
 def plan_ticks(schedule: Schedule, now: datetime) -> Plan:
     """The plan for a schedule that is due at ``now``."""
     assert schedule.next_at is not None
-    expression = cron.parse(schedule.expression, schedule.tz)
-    what = due(expression, schedule.missed, schedule.cap, schedule.next_at, now)
+    what = due(times_of(schedule), schedule.missed, schedule.cap, schedule.next_at, now)
     entries = check([job_of(schedule, at, run_at=_jittered(schedule, at, now)) for at, _ in what.ticks])
     ticks = [
         Tick(schedule.name, at, now, entry.id, covers)
@@ -68,6 +67,7 @@ def job_of(schedule: Schedule, at: datetime, *, run_at: datetime | None = None) 
         run_at=run_at,
         correlation_id=schedule.correlation_id or f"{schedule.name}@{moment:%Y-%m-%dT%H:%M:%SZ}",
         principal=schedule.principal,
+        expires=schedule.expires,
     )
 
 

@@ -38,6 +38,12 @@ WITH gone AS (
 SELECT count(*) AS removed
 FROM gone;
 
+-- fragment: next_interval(anchor, at, every)
+-- The first due time after a time, of an interval of so many seconds; in whole microseconds, so that it is the same that Python computes.
+{anchor} + (
+    ((EXTRACT(epoch FROM {at} - {anchor}) * 1000000)::bigint / round({every} * 1000000)::bigint + 1) * round({every} * 1000000)::bigint
+) * interval '1 microsecond'
+
 -- column: agenda.tick_in
 -- Seconds until the next tick is due; NULL if no schedule fires.
 EXTRACT(epoch FROM (SELECT min(s.next_at) FROM windlass.schedule AS s) - clock.at)::double precision

@@ -38,6 +38,10 @@ WHERE (schedule, at) IN (
 );
 SELECT changes() AS removed;
 
+-- fragment: next_interval(anchor, at, every)
+-- The first due time after a time, of an interval of so many seconds; in whole microseconds, so that it is the same that Python computes.
+{anchor} + (({at} - {anchor}) / CAST(round({every} * 1000000) AS INTEGER) + 1) * CAST(round({every} * 1000000) AS INTEGER)
+
 -- column: agenda.tick_in
 -- Seconds until the next tick is due; NULL if no schedule fires.
 ((SELECT min(s.next_at) FROM windlass_schedule AS s) - :now) / 1000000.0

@@ -41,7 +41,8 @@ from windlass.model.principal import Principal
 from windlass.schedules import cron
 from windlass.schedules.checking import check_schedule, definition
 from windlass.schedules.plan import Plan, job_of, plan_ticks
-from windlass.store.database import LATER, Database, Row, Transaction
+from windlass.schedules.times import times_of
+from windlass.store.database import LATER, Also, Database, Row, Transaction, nothing
 from windlass.store.jobs.checked import check
 from windlass.store.jobs.enqueue import Enqueuer
 from windlass.store.jobs.rows import array, clean
@@ -128,7 +129,9 @@ class Schedules:
         """A checked schedule as a JSON row, with its first due time after ``now``."""
         facts = {
             "name": schedule.name,
-            "next_at": self._db.stamp(cron.parse(schedule.expression, schedule.tz).next_after(now)),
+            "next_at": self._first_at(schedule, now),
+            "every": _seconds(schedule.every),
+            "expires": _seconds(schedule.expires),
             "jitter": schedule.jitter.total_seconds(),
             "cap": schedule.cap,
             "lane": HIGHEST_PRIORITY - schedule.priority,
@@ -145,6 +148,12 @@ class Schedules:
         }
         principal = "null" if schedule.principal is None else schedule.principal.to_json()
         return f'{json.dumps(facts)[:-1]},"args":{schedule.args},"principal":{principal}}}'
+
+    def _first_at(self, schedule: NewSchedule, now: datetime) -> Any:
+        """The first due time after ``now``; that of an interval is made by the database, which knows when the schedule was created."""
+        if schedule.every is not None or schedule.expression is None:
+            return None
+        return self._db.stamp(cron.parse(schedule.expression, schedule.tz).next_after(now))
 
     # ------------------------------------------------------------------ reading
 
@@ -185,43 +194,60 @@ class Schedules:
 
     # ------------------------------------------------------------------ acting
 
-    def pause(self, name: str, reason: str) -> Schedule:
-        """Stop a schedule; jobs it made go on. Due times until it is resumed make no jobs."""
+    def pause(self, name: str, reason: str, *, also: Also = nothing) -> Schedule:
+        """Stop a schedule; jobs it made go on. Due times until it is resumed make no jobs. ``also`` writes in the transaction of an act."""
         if not reason.strip():
             raise ConfigError("reason", reason, "a short reason shown to operators")
-        if not is_name(name) or not self._db.run(
-            "schedule.pause", name=name, reason=clean(reason.strip(), MAX_REASON)
-        ):
+
+        def work(tx: Transaction) -> bool:
+            is_paused = bool(tx.run("schedule.pause", name=name, reason=clean(reason.strip(), MAX_REASON)))
+            if is_paused:
+                also(tx)
+            return is_paused
+
+        if not is_name(name) or not self._db.transact(work):
             raise self._unknown(name)
         return self.get(name)
 
-    def resume(self, name: str) -> bool:
+    def resume(self, name: str, *, also: Also = nothing) -> bool:
         """Let a paused schedule fire again, from its next due time on; False when it was not paused."""
         for _ in range(_LOOKS):
             found = self.get(name)
             if found.paused_at is None:
                 return False
-            next_at = cron.parse(found.expression, found.tz).next_after(self._db.now())
-            if self._db.transact(partial(self._resume, name, next_at, found.generation)):
+            next_at = times_of(found).next_after(self._db.now())
+            if self._db.transact(partial(self._resume, name, next_at, found.generation, also)):
                 return True
         raise StoreError(f"schedule {name} is being changed all the time; nothing was changed, try again")
 
-    def _resume(self, name: str, next_at: datetime, generation: int, tx: Transaction) -> bool:
+    def _resume(self, name: str, next_at: datetime, generation: int, also: Also, tx: Transaction) -> bool:
         is_resumed = bool(tx.run("schedule.resume", name=name, next_at=next_at, generation=generation))
+        if is_resumed:
+            also(tx)
         self._db.notify(tx, [LATER])
         return is_resumed
 
-    def run_now(self, name: str) -> Enqueued:
+    def run_now(self, name: str, *, also: Also = nothing) -> Enqueued:
         """Make one job of a schedule now, paused or not; its due times stay as they are."""
         entries = check([job_of(self.get(name), self._db.now())])
-        return self._db.transact(
-            lambda tx: self._enqueuer.insert(tx, entries, inbox=False, is_repeat=False, is_ours=True)
-        )[0]
 
-    def remove(self, name: str) -> None:
+        def work(tx: Transaction) -> Enqueued:
+            also(tx)
+            return self._enqueuer.insert(tx, entries, inbox=False, is_repeat=False, is_ours=True)[0]
+
+        return self._db.transact(work)
+
+    def remove(self, name: str, *, also: Also = nothing) -> None:
         """Remove a schedule and what is known of its ticks; jobs it made stay. One that code defines comes back when a worker
         with that code starts."""
-        if not is_name(name) or not self._db.transact(lambda tx: tx.run("schedule.remove", name=name)):
+
+        def work(tx: Transaction) -> bool:
+            is_removed = bool(tx.run("schedule.remove", name=name))
+            if is_removed:
+                also(tx)
+            return is_removed
+
+        if not is_name(name) or not self._db.transact(work):
             raise self._unknown(name)
 
     # ------------------------------------------------------------------ firing
@@ -301,7 +327,7 @@ class Schedules:
     def _schedule(self, row: Row) -> Schedule:
         (
             name, kind, phase, args, expression, tz, missed, cap, jitter, lane, max_attempts, correlation, due_as, source, _,
-            generation, created, updated, next_at, last_at, last_job, paused, reason, gone, skipped, principal,
+            generation, created, updated, next_at, last_at, last_job, paused, reason, gone, skipped, principal, every, expires,
         ) = row  # fmt: skip
         moment = self._db.moment
         return Schedule(
@@ -332,7 +358,13 @@ class Schedules:
             pause_reason=reason,
             gone_at=moment(gone),
             skipped=skipped,
+            every=None if every is None else timedelta(seconds=every),
+            expires=None if expires is None else timedelta(seconds=expires),
         )
+
+
+def _seconds(span: timedelta | float | None) -> float | None:
+    return span.total_seconds() if isinstance(span, timedelta) else span
 
 
 def _is_gone_from_code(

@@ -22,7 +22,7 @@ PRUNE_EVERY = 600.0
 
 
 class Ticker:
-    """Fires due schedules, a batch at a time."""
+    """Fires due schedules, a page at a time."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Ticker:
         self._prune_at = monotonic() + PRUNE_EVERY
 
     def run(self) -> float | None:
-        """Fire what is due, a batch of it; returns the seconds until there is more, None when no schedule fires."""
+        """Fire what is due, a page of it; returns the seconds until there is more, None when no schedule fires."""
         fired = self._schedules.fire_due(LIMIT)
         for item in fired:
             self._on_fired(item)

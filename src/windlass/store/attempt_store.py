@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from windlass.model import Captured, Enqueued, Lease, NewJob, Output, Progress
+from windlass.model import Captured, Enqueued, Lease, NewJob, Output, ParentCounts, ParentPage, Progress
 
 
 class AttemptStore(Protocol):
@@ -26,5 +26,13 @@ class AttemptStore(Protocol):
     def outputs_of(self, lease: Lease) -> Sequence[Output]: ...
 
     def principal_of(self, lease: Lease) -> Captured | None: ...
+
+    def parents_of(self, lease: Lease, after: str) -> ParentPage: ...
+
+    def count_parents(self, lease: Lease) -> ParentCounts: ...
+
+    def headers_of(self, lease: Lease) -> Mapping[str, str]: ...
+
+    def ended_as(self, lease: Lease) -> str | None: ...
 
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]: ...

@@ -13,13 +13,14 @@ from typing import Any, Protocol, TypeVar
 
 from windlass.clock import Clock
 from windlass.model import MergeStep, PlainEnd, Retention, Want
+from windlass.model.history import PartitionsLeft
 from windlass.store.open_effects import OpenEffect, OpenEffects
 
 Row = tuple[Any, ...]
 T = TypeVar("T")
 
 CHANNEL = "windlass"
-"""The one notification channel. A payload is a phase name, or one of the words below."""
+"""The notification channel of workers. A payload is a phase name, or one of the words below."""
 
 LATER = "@later"
 """Something was put into `job_later`: the promoter and the linker should scan it."""
@@ -30,6 +31,15 @@ NUDGE = "@nudge "
 CANCEL = "@cancel "
 """Followed by a job id: its holder should stop."""
 
+WAITERS = "@waiters"
+"""Callers wait for ends of jobs: workers should announce ends for a while."""
+
+WATCHERS = "@watchers "
+"""Followed by seconds: people watch for so long, and instances should publish their boards every second."""
+
+ENDS_CHANNEL = "windlass_ends"
+"""The channel on which workers announce the ends of jobs while callers wait. A payload is the ids of ended jobs."""
+
 RECONNECTED = "@reconnected"
 """Made by a listener itself: notifications may have been missed, so scan every phase."""
 
@@ -38,12 +48,25 @@ BEATS, STEPS = "beats", "steps"
 """Needs that have a connection of their own."""
 
 
+def never() -> bool:
+    """Returns False: ``is_stopping`` of a caller that never stops."""
+    return False
+
+
 class Transaction(Protocol):
     """An open transaction: verbs run in it are committed or rolled back together."""
 
     def run(self, verb: str, **parameters: object) -> list[Row]:
         """Run a verb; returns the rows of its last statement that returns any."""
         ...
+
+
+Also = Callable[[Transaction], None]
+"""What a caller writes beside an act, in the transaction of the act and only if the act changed something."""
+
+
+def nothing(_: Transaction) -> None:
+    """Write nothing beside an act."""
 
 
 class Effect(Transaction, Protocol):
@@ -71,7 +94,23 @@ class Listener(Protocol):
         """Wait for hints for at most ``timeout`` seconds; empty when none came."""
         ...
 
+    def interrupt(self) -> None:
+        """End the wait of another thread now, and every later wait at once. Any thread may call it, also after ``close``."""
+        ...
+
     def close(self) -> None: ...
+
+
+class EndsBefore(Protocol):
+    """Ends that a step records before it claims, in the same transaction (store/jobs/phase_ends.py)."""
+
+    def record(self, tx: Transaction) -> None:
+        """Write the ends."""
+        ...
+
+    def notify(self, tx: Transaction, claimed: Sequence[Row]) -> None:
+        """Notify others of what the step has left, whose claimed rows these are."""
+        ...
 
 
 class Database(Protocol):
@@ -82,6 +121,9 @@ class Database(Protocol):
     """Whether claims and promotions should start at a low-water mark (see jobs/low_water.py)."""
     notifies: bool
     """Whether enqueues have to notify waiting instances (see jobs/notify_throttle.py)."""
+
+    records_phases: bool
+    """Whether ends of phases have a statement of their own (``record.pipeline``)."""
 
     @property
     def open_effects(self) -> OpenEffects | None:
@@ -103,6 +145,10 @@ class Database(Protocol):
         """
         ...
 
+    def savepoint(self, tx: Transaction) -> AbstractContextManager[Any]:
+        """A part of a transaction: an exception that leaves the block undoes what the block wrote, and nothing else."""
+        ...
+
     def reserved(self, need: str) -> AbstractContextManager[None]:
         """Reserve a connection for this thread until the block ends: for ``BEATS`` or for ``STEPS``."""
         ...
@@ -114,10 +160,11 @@ class Database(Protocol):
         outcomes: Sequence[PlainEnd],
         aside: int,
         emptied: Sequence[int],
-        want: Want | None,
+        wants: Sequence[Want],
         marks: Sequence[datetime | None],
+        ends: EndsBefore | None = None,
     ) -> tuple[Sequence[str] | None, list[Row]]:
-        """Record plain ends and claim the next batch in one commit.
+        """Record plain ends and claim the next batch of each of some phases in one commit. ``marks`` has one for each lane of each phase.
 
         Returns the ids that were finished (None when all were) and the claimed rows.
         """
@@ -150,7 +197,9 @@ class Database(Protocol):
         """Register as waiting for these phases for so many seconds, so that enqueues notify."""
         ...
 
-    def listen(self) -> Listener: ...
+    def listen(self, channel: str = CHANNEL) -> Listener:
+        """Open a listener on a channel, where the database has channels."""
+        ...
 
     def moment(self, value: Any) -> Any:
         """A time column as an aware UTC datetime, or None if it is NULL."""
@@ -174,10 +223,12 @@ class Database(Protocol):
         the verb takes the one write lock."""
         ...
 
-    def drop_history(self, keep: Retention, *, only_empty: bool = False) -> int:
+    def drop_history(
+        self, keep: Retention, *, only_empty: bool = False, is_stopping: Callable[[], bool] = never
+    ) -> int:
         """Remove whole days of history that are past every retention, where the dialect can; returns how many jobs were removed.
 
-        With ``only_empty`` only days that hold no job any more.
+        With ``only_empty`` only days that hold no job any more. No further day is removed once ``is_stopping`` returns True.
         """
         ...
 
@@ -190,8 +241,9 @@ class Database(Protocol):
         """How many partitions history has; 0 where it is one table."""
         ...
 
-    def upkeep(self) -> None:
-        """Do the dialect's own periodic work (history partitions, WAL checkpoints)."""
+    def upkeep(self) -> PartitionsLeft | None:
+        """Do the dialect's own periodic work (history partitions, WAL checkpoints). Where partitions are the work of another role, returns
+        how many are left; None everywhere else."""
         ...
 
     def close(self) -> None: ...

@@ -13,12 +13,13 @@ A feature also has SQL: ``postgres.sql`` and ``sqlite.sql`` in its folder, with 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
-from windlass.model import Flag, NewJob, State
+from windlass.model import Flag, JobLimit, NewJob, State
 from windlass.store.database import Database, Transaction
 from windlass.store.schema import statements
 
@@ -55,6 +56,20 @@ class RetriedJob(NamedTuple):
     is_waiting: bool = False
 
 
+class EditedJob(NamedTuple):
+    """A job that has not begun and is given other arguments. ``reason`` is why it is not in its queue, None for a queued one. ``limits`` are the
+    limits that the new arguments lead to by the code of its kind, ``limits_before`` those that the arguments before led to."""
+
+    id: str
+    kind: str
+    phase: str
+    flags: int
+    state: State
+    reason: str | None
+    limits_before: Sequence[JobLimit] = ()
+    limits: Sequence[JobLimit] = ()
+
+
 @dataclass(slots=True)
 class Insertion:
     """One call that stores jobs. ``instead`` names, for a request that made no job, the job that takes its place; those of its keys that are in
@@ -68,6 +83,13 @@ class Insertion:
     replaced: set[str] = field(default_factory=set)
     notes: dict[str, Any] = field(default_factory=dict)
     """Notes of features from before the insert for after it, by the feature's name."""
+    notify: bool = True
+    """Whether the transaction may notify; one that will be prepared may not."""
+
+    def hint_later(self) -> None:
+        """Hint, when the transaction commits, that upkeep has to do something at a time that it does not know yet."""
+        if self.notify:
+            self.inserter.hint_later(self.tx)
 
     @property
     def stamp(self) -> Callable[[datetime], Any]:
@@ -82,6 +104,8 @@ class Recording:
     inserter: Inserter
     db: Database
     is_foreign: bool = False
+    after_commit: list[Callable[[], None]] = field(default_factory=list)
+    """Functions that features want called once the transaction is committed: log lines. Only the start of jobs calls them."""
 
 
 @dataclass(slots=True)
@@ -98,6 +122,9 @@ class Agenda(Protocol):
 
     def has(self, name: str) -> bool:
         """Whether the column of that name says that there is something to do."""
+
+    def seconds(self, name: str) -> float | None:
+        """The seconds that the column of that name says are left until there is something to do; None if there is nothing."""
 
 
 class FeatureDuty(NamedTuple):
@@ -165,11 +192,23 @@ class Feature:
         """Called when jobs with the flag ended or left their phase; returns jobs that end because of that, for the features behind this one."""
         return ()
 
-    def on_cancel(self, tx: Transaction, job_id: str) -> None:
-        """Called when a job is cancelled: it has ended, or its holder will be notified."""
+    def on_start(self, call: Recording, jobs: Sequence[str]) -> Collection[str]:
+        """Called before the start of held jobs with the flag is stored, if the flag is one of ``UNBEGUN``, in the same transaction and with
+        their rows locked; returns the jobs that must not start, which the feature has ended."""
+        return ()
+
+    def on_cancel(self, tx: Transaction, job_ids: Sequence[str]) -> None:
+        """Called when jobs are cancelled: they have ended, or their holders will be notified."""
 
     def on_retried(self, call: Retrying, jobs: Sequence[RetriedJob]) -> None:
         """Called when jobs are retried by hand, with any flags; raises to refuse that."""
+
+    def on_edited(self, tx: Transaction, job: EditedJob) -> None:
+        """Called before a job that has not begun, whose row is locked, is given other arguments, with any flags: derive anew what was derived
+        from the arguments, or raise ``ActRefusedError`` where that is not possible."""
+
+    def on_deleted(self, tx: Transaction, jobs: Sequence[EndedJob]) -> None:
+        """Called before ended jobs, whose rows are locked, are removed by hand, with any flags; raises to refuse that."""
 
     # ---------------------------------------------------------------- upkeep
 
@@ -197,7 +236,9 @@ def register(*features: Feature) -> None:
 
 
 def features() -> Sequence[Feature]:
-    """All features, in the order of their locks."""
+    """All features, in the order of their locks. They are loaded by the first call: nothing may be checked or stored without them."""
+    if not _registered:
+        import_module("windlass.features")
     return _registered
 
 
@@ -219,6 +260,24 @@ def carry(
             known += feature.on_recorded(call, mine, left)
 
 
+def cancelled(tx: Transaction, job_ids: Sequence[str]) -> None:
+    """Call features for jobs that are cancelled."""
+    for feature in _registered:
+        feature.on_cancel(tx, job_ids)
+
+
+def edited(tx: Transaction, job: EditedJob) -> None:
+    """Call features for a job that is given other arguments."""
+    for feature in _registered:
+        feature.on_edited(tx, job)
+
+
+def deleted(tx: Transaction, jobs: Sequence[EndedJob]) -> None:
+    """Call features for ended jobs that are removed by hand."""
+    for feature in _registered:
+        feature.on_deleted(tx, jobs)
+
+
 def retry(call: Retrying, jobs: Iterable[RetriedJob]) -> None:
     """Call features for jobs that are retried by hand."""
     given = list(jobs)
@@ -228,6 +287,7 @@ def retry(call: Retrying, jobs: Iterable[RetriedJob]) -> None:
 
 __all__ = [
     "Agenda",
+    "EditedJob",
     "EndedJob",
     "Feature",
     "FeatureDuty",
@@ -237,7 +297,10 @@ __all__ = [
     "Recording",
     "RetriedJob",
     "Retrying",
+    "cancelled",
     "carry",
+    "deleted",
+    "edited",
     "features",
     "register",
     "retry",

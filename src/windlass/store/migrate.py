@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from windlass.store.schema.migrations import PATIENCE, Status
+from windlass.store.schema.migrations import CONNECT_TIMEOUT, PATIENCE, Status
 from windlass.urls import dialect_of
 
 
@@ -20,12 +20,12 @@ def migrate(url: str, *, patience: float = PATIENCE) -> list[str]:
     return migrate_postgres(url, patience=patience)
 
 
-def status(url: str) -> Status:
-    """Which migrations the database a URL names has and lacks; changes nothing."""
+def status(url: str, *, timeout: float = CONNECT_TIMEOUT) -> Status:
+    """Which migrations the database a URL names has and lacks; changes nothing. PostgreSQL must accept the connection within ``timeout`` seconds."""
     if dialect_of(url) == "sqlite":
         from windlass.store.sqlite.migrate import status_sqlite
 
         return status_sqlite(url)
     from windlass.store.postgres.migrate import status_postgres
 
-    return status_postgres(url)
+    return status_postgres(url, timeout=timeout)

@@ -10,7 +10,9 @@ from windlass.closing import Closing
 from windlass.errors import ConfigError, did_you_mean
 from windlass.model import Enqueued, Lease, NewJob, Output, Progress
 from windlass.store.database import Database, Listener
+from windlass.store.jobs.ends import Ends
 from windlass.store.jobs.enqueue import Enqueuer
+from windlass.store.jobs.failures import FailureReader
 from windlass.store.jobs.held_job import LEASE, HeldJob
 from windlass.store.jobs.holder import Holder
 from windlass.store.jobs.instances import Instances
@@ -19,16 +21,10 @@ from windlass.store.jobs.phases import Phases
 from windlass.store.jobs.queries import Jobs
 from windlass.store.jobs.recovery import Recovery
 from windlass.store.jobs.rollups import Rollups
+from windlass.store.jobs.search import JobSearch
 from windlass.store.jobs.upkeep import Upkeep
+from windlass.store.opening import OPTIONS
 from windlass.urls import dialect_of
-
-OPTIONS: Mapping[str, frozenset[str]] = {
-    "sqlite": frozenset({"auto_migrate", "busy_timeout", "clock"}),
-    "postgres": frozenset(
-        {"auto_migrate", "clock", "connect_timeout", "direct_url", "max_connections", "pooled"}
-    ),
-}
-"""The options of a database beside its URL."""
 
 
 class CoreStore(Closing):
@@ -36,18 +32,22 @@ class CoreStore(Closing):
 
     def __init__(self, db: Database, options: Mapping[str, Any] | None = None) -> None:
         self.db = db
+        self.is_closed = False
         self.options: Mapping[str, Any] = dict(options or {})
         """How to open this store again in another process: its URL, and what else can be written as JSON."""
         self.enqueuer = Enqueuer(db)
         self.enqueue_checked = self.enqueuer.enqueue_checked
         self.enqueue_alike = self.enqueuer.enqueue_alike
         self.jobs = Jobs(db, self.enqueuer)
+        self.search = JobSearch(db)
+        self.ends = Ends(db)
         self.outputs = Outputs(db)
         self.phases = Phases(db)
         self.instances = Instances(db)
         self.recovery = Recovery(db, self.enqueuer)
         self.upkeep = Upkeep(db)
         self.rollups = Rollups(db)
+        self.failures = FailureReader(db)
 
     @classmethod
     def open(cls, url: str, **options: Any) -> Self:
@@ -100,4 +100,5 @@ class CoreStore(Closing):
         return self.db.now()
 
     def close(self) -> None:
+        self.is_closed = True
         self.db.close()

@@ -14,18 +14,23 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
+from queue import SimpleQueue
+from typing import TYPE_CHECKING
 
 from windlass import forking
 from windlass.errors import FAULTS_OF_THE_STORE, EnqueueUnknownError, StoreUnreachableError, WindlassError
-from windlass.features import Store
 from windlass.model import Enqueued, NewJob
 from windlass.store.jobs.checked import ALONE, CheckedJob, check
 from windlass.store.jobs.copy import SameKindJobs
+from windlass.waiting.waiter import Waiter
+
+if TYPE_CHECKING:
+    from windlass.features import Store
 
 MOST = 1000
 INTERRUPTED = (
     "the thread that stored this job together with its own was stopped by an exception of its own: whether the job is stored is unknown. "
-    "Check app.store.jobs, or repeat the call; with a key, or an id of the job's own, a repeat makes no second job"
+    "Read the job with app.handle(id), or repeat the call; with a key, or an id of the job's own, a repeat makes no second job"
 )
 NOT_SENT = (
     "the database could not be reached while jobs of other callers were stored one by one; this job was not sent, and is not stored. "
@@ -72,11 +77,42 @@ class _Request:
         return self.enqueued
 
 
+class _WriterThread:
+    """The thread that writes for coroutines. Not an executor: its futures, locks and conditions cost a tenth of an ``enqueue_async``."""
+
+    def __init__(self, write_all: Callable[[_Request], None]) -> None:
+        self._write_all = write_all
+        self._leaders: SimpleQueue[_Request | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._is_closed = False
+        self._thread = threading.Thread(target=self._run, name="windlass-submit", daemon=True)
+        self._thread.start()
+
+    def write_for(self, leader: _Request) -> None:
+        """Have the thread write for all that wait, as long as this request leads. ``RuntimeError`` after ``close``: no thread would write."""
+        with self._lock:
+            if self._is_closed:
+                raise RuntimeError("a job cannot be stored after shutdown: its app was closed")
+            self._leaders.put(leader)
+
+    def close(self) -> None:
+        """End the thread once it has written for all that it was given."""
+        with self._lock:
+            self._is_closed = True
+            self._leaders.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while (leader := self._leaders.get()) is not None:
+            with suppress(BaseException):  # its callers have the error
+                self._write_all(leader)
+
+
 class Submitter:
     """Submits jobs to one store. Safe to share between threads and event loops, and to use in a forked child."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
+        self.store = store
         self._begin()
         forking.watch(self)
 
@@ -86,8 +122,17 @@ class Submitter:
         # The request whose thread writes for all (of a coroutine's request: the thread that was started for it). One attribute, so
         # that an exception of a signal handler finds the lead taken or not, and never half of it.
         self._leader: _Request | None = None
-        self._thread: ThreadPoolExecutor | None = None
+        self._writer: _WriterThread | None = None
         self._others: ThreadPoolExecutor | None = None
+        self._waiter: Waiter | None = None
+
+    @property
+    def waiter(self) -> Waiter:
+        """What waits for ends of jobs in this process; made when it is first used."""
+        with self._lock:
+            if self._waiter is None:
+                self._waiter = Waiter(self.store)
+            return self._waiter
 
     def after_fork_in_child(self) -> None:
         """Begin anew: the threads that lead and wait are the parent's."""
@@ -95,14 +140,14 @@ class Submitter:
 
     def submit(self, job: NewJob) -> Enqueued:
         """Store one job durably; together with others that are being submitted right now."""
-        effects = self._store.db.open_effects
+        effects = self.store.db.open_effects
         if (
             effects is not None and effects.all
         ):  # here: the thread that writes for this caller has another context
             effects.refuse(blocks=True)
         (checked,) = check([job])
         if checked.way == ALONE:
-            return self._store.enqueue_checked([checked])[0]
+            return self.store.enqueue_checked([checked])[0]
         request = _Request(checked)
         try:
             with self._lock:
@@ -120,13 +165,13 @@ class Submitter:
 
     async def submit_async(self, job: NewJob) -> Enqueued:
         """``submit`` without blocking the event loop."""
-        effects = self._store.db.open_effects
+        effects = self.store.db.open_effects
         if effects is not None and effects.all:
             effects.refuse(blocks=False)
         loop = asyncio.get_running_loop()
         (checked,) = check([job])
         if checked.way == ALONE:
-            return (await loop.run_in_executor(self._pool(), self._store.enqueue_checked, [checked]))[0]
+            return (await loop.run_in_executor(self._pool(), self.store.enqueue_checked, [checked]))[0]
         future: asyncio.Future[Enqueued] = loop.create_future()
         request = _Request(checked, future)
         try:
@@ -145,23 +190,37 @@ class Submitter:
     def submit_many(self, jobs: Sequence[NewJob] | SameKindJobs) -> list[Enqueued]:
         """Store many jobs, all or none."""
         if isinstance(jobs, SameKindJobs):
-            return self._store.enqueue_alike(jobs)
-        return self._store.enqueue(jobs)
+            return self.store.enqueue_alike(jobs)
+        return self.store.enqueue(jobs)
 
     async def submit_many_async(self, jobs: Sequence[NewJob] | SameKindJobs) -> list[Enqueued]:
         """``submit_many`` without blocking the event loop."""
-        effects = self._store.db.open_effects
+        effects = self.store.db.open_effects
         if effects is not None and effects.all:
             effects.refuse(blocks=False)
         loop = asyncio.get_running_loop()
         if isinstance(jobs, SameKindJobs):  # validators are the application's: they run where it called
-            return await loop.run_in_executor(self._pool(), self._store.enqueue_alike, jobs.encoded())
-        return await loop.run_in_executor(self._pool(), self._store.enqueue, jobs)
+            return await loop.run_in_executor(self._pool(), self.store.enqueue_alike, jobs.encoded())
+        return await loop.run_in_executor(self._pool(), self.store.enqueue, jobs)
+
+    def submit_group(self, entries: Sequence[CheckedJob]) -> list[Enqueued]:
+        """Store the jobs of a batch or a chain, all or none."""
+        return self.store.enqueuer.enqueue_group(entries)
+
+    async def submit_group_async(self, entries: Sequence[CheckedJob]) -> list[Enqueued]:
+        """``submit_group`` without blocking the event loop."""
+        effects = self.store.db.open_effects
+        if effects is not None and effects.all:
+            effects.refuse(blocks=False)
+        return await asyncio.get_running_loop().run_in_executor(self._pool(), self.submit_group, entries)
 
     def close(self) -> None:
-        for pool in (self._thread, self._others):
-            if pool is not None:
-                pool.shutdown()
+        if self._waiter is not None:
+            self._waiter.close()
+        if self._writer is not None:
+            self._writer.close()
+        if self._others is not None:
+            self._others.shutdown()
 
     # ------------------------------------------------------------------ leading
 
@@ -240,15 +299,15 @@ class Submitter:
 
     def _start(self, request: _Request) -> None:
         with self._lock:
-            if self._thread is None:
-                self._thread = ThreadPoolExecutor(1, thread_name_prefix="windlass-submit")
-        self._thread.submit(self._write_all, request)
+            if self._writer is None:
+                self._writer = _WriterThread(self._write_all)
+        self._writer.write_for(request)
 
     def _write(self, batch: Sequence[_Request]) -> None:
         """Store the jobs of a batch. What is no error of Windlass's is none of theirs, either: it is raised, as a signal handler did."""
         try:
             for request, enqueued in zip(
-                batch, self._store.enqueue_checked([item.job for item in batch]), strict=True
+                batch, self.store.enqueue_checked([item.job for item in batch]), strict=True
             ):
                 request.enqueued = enqueued
         except EnqueueUnknownError as error:
@@ -272,7 +331,7 @@ class Submitter:
         would take hours. Each caller gets its result as soon as its job is decided."""
         for place, request in enumerate(batch):
             try:
-                request.enqueued = self._store.enqueue_checked([request.job])[0]
+                request.enqueued = self.store.enqueue_checked([request.job])[0]
             except FAULTS_OF_THE_STORE as fault:
                 request.error = left = fault
                 if isinstance(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def windlass_sandbox() -> Iterator[Callable[..., Sandbox]]:
-    """Makes sandboxes for apps; they are closed with the test."""
+    """Makes sandboxes: ``box = windlass_sandbox(app)``, with the options of ``Sandbox``. They are closed with the test, the newest first."""
     from windlass.testing.sandbox import Sandbox
 
     made: list[Sandbox] = []
@@ -23,5 +23,5 @@ def windlass_sandbox() -> Iterator[Callable[..., Sandbox]]:
         return made[-1]
 
     yield make
-    for box in made:
+    for box in reversed(made):
         box.close()

@@ -3,64 +3,117 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from datetime import datetime, timedelta
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, TypeVar
 
 from windlass.app.app import App
-from windlass.arguments.asyncness import is_async
-from windlass.arguments.encoding import decode, encode
 from windlass.clock import ManualClock
 from windlass.closing import Closing
-from windlass.config import Config, load
-from windlass.engine.attempt import AttemptRunner, Call
+from windlass.config import Config
+from windlass.engine.around import MiddlewareRunner
+from windlass.engine.attempt import Call
 from windlass.engine.running_attempt import Processor, RunningAttempt
 from windlass.engine.running_job_store import RunningJobStore
-from windlass.errors import LeaseLost
+from windlass.errors import LeaseLost, SandboxError
 from windlass.features import Store, open_store
 from windlass.forking import Process
+from windlass.handlers.chunk_defaults import ChunkDefaults
+from windlass.handlers.registry import Registry
 from windlass.model import Enqueued, Job, JobFilter, Lease, NewJob, Outcome, State
-from windlass.store.jobs.copy import SameKindJobs
 from windlass.store.jobs.holder import Holder
-from windlass.submit.submitter import Submitter
+from windlass.submit.handle import JobHandle
+from windlass.testing import isolation
+from windlass.testing.assertions import Assertions
+from windlass.testing.calling import Access, call_handler
+from windlass.testing.capture import Capture
+from windlass.testing.checks import check_sandbox, checked_step, id_of
 from windlass.testing.faults import Faults, Killed
+from windlass.testing.submitting import SandboxSubmitter, SandboxTransactions
+from windlass.urls import shown_url
 
 LEASE = timedelta(seconds=30)
 MOST_RUNS = 10_000
+T = TypeVar("T")
 
 
-class Sandbox(Closing):
-    """Runs jobs in the caller's thread. ``app`` is the application on the sandbox's database: enqueue through it."""
+class Sandbox(Assertions[Job], Closing):
+    """Runs jobs in the caller's thread, on a database of its own.
+
+    From its creation to ``close``, everything that the application submits is stored here, and opening any other database is refused. ``app``
+    is the application on the sandbox's database, for test doubles (``box.app.provide``) and for jobs by name.
+    """
 
     def __init__(self, app: App, *, url: str | None = None, start: datetime | None = None) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="windlass-test-") if url is None else None
+        check_sandbox(app, url, start)
+        self._original, self._home = app, app.parts.home
+        find = self._home.test_host
+        self._host = find() if url is None and find is not None else None
+        is_own = url is None and self._host is None
+        self._folder = tempfile.TemporaryDirectory(prefix="windlass-test-") if is_own else None
+        if self._host is not None:
+            start = start or datetime.now(UTC)  # jobs of the framework's test may be there
         self.clock = ManualClock(start)
-        self.url = url or f"sqlite:///{Path(self._folder.name if self._folder else '.') / 'jobs.db'}"
-        self.store: Store = open_store(self.url, clock=self.clock)
-        self.config: Config = load({"database.url": self.url}, environ={})
-        self.app = app.bound(config=self.config, store=self.store)
-        self._original = app
-        self._runner = AttemptRunner(
+        self.url = self._url(url)
+        isolation.allow_only(self.url)
+        self._is_open = True
+        try:
+            self.store: Store = (
+                open_store(self.url, clock=self.clock)
+                if self._host is None
+                else self._host.open_store(self.clock)
+            )
+            self.config: Config = self._home.own.code_config(self.url)
+        except BaseException:
+            isolation.forget(self.url)
+            raise
+        self.app = App.of(self._home.bound(config=self.config, store=self.store, url=self.url))
+        self.app.parts.use_submitter(
+            SandboxSubmitter(self, self._host.call if self._host is not None else asyncio.to_thread),
+            SandboxTransactions(self, is_hosted=self._host is not None),
+        )
+        self._home.use_instead(self.app.parts)
+        self._runner = MiddlewareRunner(
             self._store_of,
-            wrap=self.app.wrap,
-            authority=self.app.authority,
+            self._home.registry.middleware,
+            deadly=(Killed,),
+            wrap=self.app.parts.wrap,
+            authority=self.app.parts.authority,
             probe=self._reached,
+            chunk_defaults=ChunkDefaults.of(self.app.settings),
         )
         self._holder: Holder | None = None
         self._lease: Lease | None = None
+        self._prepared_day: date | None = None
+        self._inlined = 0
+        self._is_running = False
+        self._captures: list[Capture] = []
         self.faults = Faults(self._lose_lease)
+
+    def _url(self, given: str | None) -> str:
+        if given is not None:
+            return given
+        if self._folder is None:
+            assert self._host is not None
+            return self._host.url
+        return f"sqlite:///{Path(self._folder.name) / 'jobs.db'}"
 
     # ------------------------------------------------------------------ running
 
     def drain(self, *, advance: bool = False) -> int:
         """Run everything that is due until nothing is; returns how many attempts ran. With ``advance`` the clock is moved to jobs that are
         due later, too (retries, delays), until nothing is left at all."""
+        was, self._is_running = self._is_running, True
+        try:
+            return self.beside_loop(lambda: self._drain(advance))
+        finally:
+            self._is_running = was
+
+    def _drain(self, advance: bool) -> int:
         runs = 0
         while runs < MOST_RUNS:
             self._upkeep()
@@ -75,9 +128,12 @@ class Sandbox(Closing):
             self.clock.advance(max(due, 0.0) + 0.001)
         raise AssertionError(f"{MOST_RUNS} attempts ran, and there is still work; does a job enqueue itself?")
 
-    def run_one(self, job: Enqueued | Job | str) -> Job:
+    def run_one(self, job: JobHandle[Any] | Enqueued | Job | str) -> Job:
         """Run one attempt of one job, which must be due; returns it as it is afterwards."""
-        job_id = job if isinstance(job, str) else job.id
+        job_id = id_of(job)
+        return self.beside_loop(lambda: self._run_one(job_id))
+
+    def _run_one(self, job_id: str) -> Job:
         self._upkeep()
         lease = self._held.claim_one(job_id)
         assert lease is not None, f"job {job_id} is {self.store.jobs.get(job_id).state} and cannot be run now"
@@ -86,22 +142,41 @@ class Sandbox(Closing):
 
     def advance(self, seconds: float | timedelta) -> None:
         """Move the clock."""
-        self.clock.advance(seconds)
+        self.clock.advance(checked_step(seconds))
 
     @contextmanager
     def inline(self) -> Iterator[None]:
-        """While the block runs, what the *original* app enqueues is stored here and run at once, before ``enqueue`` returns."""
-        before = self._original._submitter
-        self._original._submitter = _Inline(self)
+        """While the block runs, jobs are run at once, before ``enqueue`` returns. Jobs of ``enqueue_in`` are run when the transaction is
+        committed, where the sandbox knows of that (Django); else with the next ``enqueue``, or at the end of the block."""
+        self._inlined += 1
         try:
-            yield
+            with nullcontext() if self._host is None else self._host.after_blocks(self.run_inline):
+                yield
+            self.run_inline()
         finally:
-            self._original._submitter = before
+            self._inlined -= 1
+
+    @contextmanager
+    def capture(self) -> Iterator[Capture]:
+        """Collect what is submitted while the block runs: a sequence of ``CapturedJob`` with ``kind``, ``args`` and ``options``, and with
+        ``assert_enqueued`` and ``refute_enqueued``. Nothing runs in the block, also in an ``inline`` block; ``drain`` runs the jobs later."""
+        captured = Capture(
+            self.app.parts.registry,
+            lambda ids: self.beside_loop(lambda: list(self.store.ends.present(ids))),
+        )
+        self._captures.append(captured)
+        try:
+            yield captured
+        finally:
+            self._captures.remove(captured)
 
     # ------------------------------------------------------------------ reading
 
     def jobs(self, kind: str | None = None, *, state: State | None = None) -> list[Job]:
         """All jobs (of a kind, in a state), oldest first."""
+        return self.beside_loop(lambda: self._jobs(kind, state))
+
+    def _jobs(self, kind: str | None, state: State | None) -> list[Job]:
         found: list[Job] = []
         cursor = None
         while True:
@@ -117,38 +192,34 @@ class Sandbox(Closing):
         assert len(found) == 1, f"{len(found)} jobs of kind {kind!r}, not one"
         return found[0]
 
-    def assert_enqueued(self, kind: str, /, *, count: int | None = None, **arguments: Any) -> list[Job]:
-        """Jobs of a kind whose arguments include these; at least one, or exactly ``count``."""
-        matching = self._matching(kind, arguments)
-        wrong = len(matching) != count if count is not None else not matching
-        if wrong:
-            there = "\n".join(f"  {job.kind} {job.args}" for job in self.jobs()) or "  none"
-            wanted = "at least one" if count is None else str(count)
-            raise AssertionError(
-                f"{wanted} wanted of {kind} with {arguments}, {len(matching)} found; jobs:\n{there}"
-            )
-        return matching
+    def _listed(self) -> list[Job]:
+        return self.jobs()
 
-    def refute_enqueued(self, kind: str, /, **arguments: Any) -> None:
-        """No job of a kind has these arguments."""
-        matching = self._matching(kind, arguments)
-        assert not matching, (
-            f"{len(matching)} jobs of {kind} with {arguments}; none wanted: {matching[0].args}"
-        )
+    @property
+    def _registry(self) -> Registry:
+        return self.app.parts.registry
 
-    def _matching(self, kind: str, arguments: dict[str, Any]) -> list[Job]:
-        if self.app.registry.kind(kind) is None and not self.jobs(kind):
-            raise self.app.unknown_kind(
-                kind
-            )  # a spelling mistake would be no job, and none is what a test may want
-        missing = object()
-        # As they are stored: a date is a text there, and would equal none.
-        wanted = decode(encode(arguments, what="arguments"), what="arguments")
-        return [
-            job
-            for job in self.jobs(kind)
-            if all(job.args.get(name, missing) == value for name, value in wanted.items())
-        ]
+    # ------------------------------------------------------------------ for the submitters
+
+    def note(self, jobs: Sequence[NewJob], made: Sequence[Enqueued]) -> None:
+        """Remember what was submitted."""
+        for captured in self._captures:
+            for job, result in zip(jobs, made, strict=True):
+                captured.add(job, result.id)
+
+    def run_inline(self) -> None:
+        """Run what is due, if jobs are to be run at once; a job that runs already is followed by those it submits."""
+        if self._inlined and not self._captures and not self._is_running:
+            self.drain()
+
+    def run_waited_for(self) -> None:
+        """Run what is due, because a caller waits for a result."""
+        if not self._captures:
+            self.drain()
+
+    def beside_loop(self, work: Callable[[], T]) -> T:
+        """Use the database; an async test of a framework calls this on its event loop, where the connection is not to be used."""
+        return work() if self._host is None else self._host.beside_loop(work)
 
     # ------------------------------------------------------------------ how it is done
 
@@ -159,31 +230,43 @@ class Sandbox(Closing):
         return self._holder
 
     def _upkeep(self) -> None:
+        today = self.clock.now().date()
+        if today != self._prepared_day:  # PostgreSQL needs a partition for each day that jobs end on
+            self.store.db.upkeep()
+            self._prepared_day = today
         if self._holder is not None:
             try:
                 self._holder.beat()
             except LeaseLost:
                 self._holder = None
-        rules = self.app.registry.rules
+        rules = self.app.parts.registry.rules
         if rules:
-            self.store.rules.define(rules.resolved(self.app.registry), rules.modules)
+            self.store.rules.define(rules.resolved(self.app.parts.registry), rules.modules)
             self.store.rules.catch_up()
         while sum(self.store.upkeep.promote().values()):
             pass
         self.store.dependencies.link()
         while self.store.dependencies.settle():
             pass
+        self.store.expiries.cancel_due()
         self.store.limits.let_in()
         self.store.recovery.recover()
 
     def _next(self) -> Lease | None:
-        phases = self.app.registry.phases
+        phases = self.app.parts.registry.phases
         return next((lease for phase in phases for lease in self._held.claim(phase, 1)), None)
 
     def _run(self, lease: Lease) -> None:
-        self._lease = lease
-        self._held.start([lease])
-        now, phase = time.monotonic(), self.app.registry.phase(lease.phase)
+        was, self._lease = self._lease, lease
+        try:
+            self._run_held(lease)
+        finally:
+            self._lease = was
+
+    def _run_held(self, lease: Lease) -> None:
+        if not self._held.start([lease]):
+            return  # it expired
+        now, phase = time.monotonic(), self.app.parts.registry.phase(lease.phase)
         running = RunningAttempt(lease, phase, Processor(lease.phase, 1), now, now, False)
         try:
             outcome = self._attempt(running)
@@ -203,18 +286,28 @@ class Sandbox(Closing):
             return call
         self.faults.reached(lease.kind, "start", lease.attempt)
         try:
-            # As in a worker, whose threads know nothing of the block (as_principal) around the enqueue.
-            value = contextvars.Context().run(_called, call)
+            value = call_handler(running, call, self._host)
         except Killed:
             raise
-        except LeaseLost:
-            return None
+        except LeaseLost as lost:
+            return self._lost(running, lost)
         except BaseException as error:  # noqa: BLE001  as an executor: anything a handler raises is an outcome
             return self._runner.raised(running, error)
         return self._runner.returned(running, value)
 
+    def _lost(self, running: RunningAttempt, lost: LeaseLost) -> Outcome | None:
+        """The outcome of a handler that lost its job: none if a fault took the job away."""
+        if self._holder is None or self.store.jobs.get(running.lease.id).state is not State.PROCESSING:
+            return None
+        wrong = SandboxError(
+            f"the job is held, but not in the database of this handler's transaction: the job is in that of the sandbox, {shown_url(self.url)}. "
+            "Give the sandbox the database of the transaction: Sandbox(app, url=...)"
+        )
+        wrong.__cause__ = lost
+        return self._runner.raised(running, wrong)
+
     def _store_of(self, running: RunningAttempt) -> RunningJobStore:
-        return RunningJobStore(_Access(self.store, self._held), running, self.faults.check_database)
+        return RunningJobStore(Access(self.store, self._held), running, self.faults.check_database)
 
     def _reached(self, point: str, number: int) -> None:
         """The job that runs passed a point."""
@@ -232,52 +325,12 @@ class Sandbox(Closing):
         self._holder = None
 
     def close(self) -> None:
+        if not self._is_open:
+            return
+        self._is_open = False
+        self._home.use_no_longer(self.app.parts)
+        isolation.forget(self.url)
         self.app.close()
         self.store.close()
         if self._folder is not None:
             self._folder.cleanup()
-
-
-def _called(call: Call) -> Any:
-    """Call a handler; a coroutine runs on an event loop of its own, also where the test has one."""
-    if not is_async(call.handler):
-        return call()
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(call())
-    with ThreadPoolExecutor(1, thread_name_prefix="windlass-sandbox") as thread:
-        return thread.submit(lambda: asyncio.run(call())).result()
-
-
-class _Access(NamedTuple):
-    """The store and the holder of an attempt, which stays the same when a fault takes the lease away."""
-
-    store: Store
-    holder: Holder
-
-
-class _Inline(Submitter):
-    """Stores, then runs, before it returns."""
-
-    def __init__(self, box: Sandbox) -> None:
-        super().__init__(box.store)
-        self._box = box
-
-    def submit(self, job: NewJob) -> Enqueued:
-        made = self._box.store.enqueue([job])[0]
-        self._box.drain()
-        return made
-
-    async def submit_async(self, job: NewJob) -> Enqueued:
-        return await asyncio.to_thread(self.submit, job)
-
-    async def submit_many_async(self, jobs: Sequence[NewJob] | SameKindJobs) -> list[Enqueued]:
-        return await asyncio.to_thread(
-            self.submit_many, jobs.encoded() if isinstance(jobs, SameKindJobs) else jobs
-        )
-
-    def submit_many(self, jobs: Sequence[NewJob] | SameKindJobs) -> list[Enqueued]:
-        made = super().submit_many(jobs)
-        self._box.drain()
-        return made

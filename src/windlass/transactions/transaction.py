@@ -101,7 +101,7 @@ def explain_missing_tables() -> Iterator[None]:
         if _lacks_tables(error):
             raise SchemaError(
                 "this transaction's database has no Windlass tables; jobs and the transaction must share one database. Give the "
-                "App the same URL, and run `windlass db migrate` for it (SQLite: open app.store once)",
+                "App the same URL, and run `windlass db migrate` for it (SQLite: call app.sync() once)",
                 found=None,
                 expected=0,
             ) from error

@@ -2,7 +2,7 @@
 
 The duties: recover jobs of dead instances, move due jobs into their queues, fold counts, and the duties of the features (link children,
 admit limited jobs, flag jobs of kinds that have new rules). A duty that fails does not stop the others. The ticker is notified of the next
-tick of a schedule. An instance with nothing to do reads one row every few seconds.
+tick of a schedule, the board of people who watch. An instance with nothing to do reads one row every few seconds.
 """
 
 from __future__ import annotations
@@ -34,6 +34,9 @@ class Agenda:
         on_promoted: Callable[[str, int], None],
         on_tick: Callable[[float], None] = lambda _seconds: None,
         on_resumed: Callable[[], None] = lambda: None,
+        on_operations: Callable[[], None] = lambda: None,
+        on_requests: Callable[[], None] = lambda: None,
+        on_watched: Callable[[float], None] = lambda _seconds: None,
         troubles: Troubles | None = None,
     ) -> None:
         self._store = store
@@ -42,8 +45,11 @@ class Agenda:
         self._on_promoted = on_promoted
         self._on_tick = on_tick
         self._on_resumed = on_resumed
+        self._on_operations = on_operations
+        self._on_requests = on_requests
+        self._on_watched = on_watched
         self._do = (troubles or Troubles()).attempt
-        self._resumes_at: float | None = None
+        self._resumed_at: float | None = None
         self._folded_at = 0.0
         self._features = [
             duty for feature in features() for duty in feature.duties(store.db, store.enqueuer, every)
@@ -54,9 +60,15 @@ class Agenda:
         read_at = time.monotonic()
         agenda = self._store.upkeep.agenda(own=self._recoverer.own)
         due_in, expires_in = agenda.due_in, agenda.expires_in
-        self._resume(agenda.resume_in)
+        self._resume(agenda.resumed_at)
         if (tick_in := agenda.features["tick_in"]) is not None:
             self._on_tick(max(0.0, tick_in))
+        if agenda.has("operations"):
+            self._on_operations()
+        if agenda.has("requests"):
+            self._on_requests()
+        if (watched_for := agenda.seconds("watched_for")) is not None and watched_for > 0:
+            self._on_watched(watched_for)
         # First: no other duty takes over what a dead instance held.
         self._do("recovery", agenda.has_dead, self._recoverer.run)
         if self._do("promotion", due_in is not None and due_in <= 0, self._promote):
@@ -79,11 +91,14 @@ class Agenda:
     def _run(self, duty: FeatureDuty, agenda: AgendaItems) -> float | None:
         return self._do(duty.name, duty.is_due(agenda), lambda: duty.run(agenda))
 
-    def _resume(self, resume_in: float | None) -> None:
-        """Have all queues scanned when a pause with an end is over: nothing else notifies of that."""
-        if self._resumes_at is not None and time.monotonic() >= self._resumes_at:
+    def _resume(self, resumed_at: float | None) -> None:
+        """Have all queues scanned when a pause with an end is over: nothing else notifies of that.
+
+        The database says which pause ended last, because a short pause can begin and end between two reads of the agenda.
+        """
+        if resumed_at is not None and resumed_at != self._resumed_at:
             self._on_resumed()
-        self._resumes_at = None if resume_in is None else time.monotonic() + resume_in
+        self._resumed_at = resumed_at
 
     def _promote(self) -> bool:
         while True:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
+from typing import NamedTuple
 
 from windlass.features import Store
 from windlass.handlers.registry import Phase, Registry
@@ -22,6 +23,14 @@ log = get_logger("windlass.upkeep")
 EASED = 0.8  # a phase that was full is open again at this share
 WARN_EVERY = 600.0
 PAGE = 100
+
+
+class FullPhase(NamedTuple):
+    """A phase that is full: how many jobs are queued or at its gate, and from how many on the phase before it is held back."""
+
+    name: str
+    queued: int
+    most: int
 
 
 class Pressure:
@@ -39,6 +48,8 @@ class Pressure:
             if (following := phase.following) is not None and following.max_waiting is not None
         }
         self._held: set[str] = set()
+        self.held: Mapping[str, FullPhase] = {}
+        """The phases that are held back now, and the full phase behind each."""
 
     @property
     def is_needed(self) -> bool:
@@ -47,6 +58,7 @@ class Pressure:
     def run(self) -> None:
         """Check how full the phases are."""
         counts = self._store.phases.counts()
+        held: dict[str, FullPhase] = {}
         for name, (following, most) in self._watched.items():
             count = counts.get(following, Counts())
             queued = count.queued + count.waiting  # with a limit or a rate they wait at its gate
@@ -63,6 +75,9 @@ class Pressure:
                     queued=queued,
                     is_held=is_full,
                 )
+            if is_full:
+                held[name] = FullPhase(following, queued, most)
+        self.held = held
 
 
 class Unserved:
@@ -140,6 +155,6 @@ def _gone(lease: Lease, known: list[str]) -> JobError:
         code="phase_gone",
         message=(
             f"{lease.kind} has no phase {lease.phase!r} any more (it has {', '.join(known)}), and no instance serves it; "
-            "bring it back, then retry this job, which goes on there: app.store.jobs.retry(id)"
+            "bring it back, then retry this job, which goes on there: app.handle(id).retry()"
         ),
     )

@@ -1,4 +1,5 @@
-"""Keeps the number of history's partitions small: a piece of a month at a time, beside everything else that upkeep has to do."""
+"""Makes history's partitions ahead of time, and keeps their number small: a piece of a month at a time, beside everything else that upkeep
+has to do."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from collections.abc import Callable
 
 from windlass.errors import StoreNotAllowedError
 from windlass.features import Store
-from windlass.model.history import partition_warning
+from windlass.model.history import PartitionsLeft, partition_warning
 
 LEAST, MOST = 100, 10_000
 SHORT, LONG = 0.1, 0.3
@@ -26,6 +27,11 @@ class History:
         self._has_begun = False
         self._pause = SOON
         self._partitions: int | None = None
+        self._left: PartitionsLeft | None = None
+
+    def make_ahead(self) -> None:
+        """Make the partitions of the next days, as every instance does whose role may; a role that may not notes how many are left."""
+        self._left = self._upkeep.maintain()
 
     def run(self) -> float | None:
         """Do a piece; returns the seconds until the next one, which are as many as this one took, so that jobs keep their share of the database."""
@@ -50,6 +56,11 @@ class History:
         return took
 
     def lines(self) -> list[str]:
-        """For the instance's report: a line where there are too many partitions."""
+        """For the instance's report: a line where there are too many partitions, and one where the owner should have made more."""
         found = partition_warning(self._partitions or 0)
-        return [f"history: {found}"] if found else []
+        lines = [f"history: {found}"] if found else []
+        return [*lines, f"partitions: {self._left.text}"] if self._left and self._left.is_late else lines
+
+    def notes(self) -> list[str]:
+        """For the instance's report: that partitions are the owner's to make, while there are enough."""
+        return [f"partitions: {self._left.text}"] if self._left and not self._left.is_late else []

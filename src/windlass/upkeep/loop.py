@@ -39,10 +39,16 @@ class Duty:
 
 
 class UpkeepLoop:
-    """Owns the upkeep thread."""
+    """Owns the upkeep thread. ``over`` is set when the loop is to stop; ``at_end`` is called on the thread after the last duty."""
 
     def __init__(
-        self, duties: Sequence[Duty], name: str = "windlass-upkeep", *, troubles: Troubles | None = None
+        self,
+        duties: Sequence[Duty],
+        name: str = "windlass-upkeep",
+        *,
+        troubles: Troubles | None = None,
+        over: threading.Event | None = None,
+        at_end: Callable[[], None] | None = None,
     ) -> None:
         self._duties = list(duties)
         self._troubles = troubles or Troubles()
@@ -51,16 +57,21 @@ class UpkeepLoop:
             duty.due_at = now if duty.at_start else now + duty.every * random.random()
         self._lock = threading.Lock()
         self._wake = threading.Event()
-        self._over = threading.Event()
+        self._over = over or threading.Event()
+        self._at_end = at_end
         self._thread = thread(self._run, name)
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self, wait: float = 5.0) -> None:
+        self.end_soon()
+        self._thread.join(wait)
+
+    def end_soon(self) -> None:
+        """Have the thread end after the duty that it is doing."""
         self._over.set()
         self._wake.set()
-        self._thread.join(wait)
 
     def ask(self, name: str, after: float = 0.0) -> None:
         """Have a duty run soon; from any thread."""
@@ -72,6 +83,13 @@ class UpkeepLoop:
                     self._wake.set()
 
     def _run(self) -> None:
+        try:
+            self._do_all()
+        finally:
+            if self._at_end is not None:
+                self._at_end()
+
+    def _do_all(self) -> None:
         while not self._over.is_set():
             with self._lock:
                 nearest = min((duty.due_at for duty in self._duties), default=FOREVER)

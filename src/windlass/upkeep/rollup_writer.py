@@ -41,6 +41,8 @@ class Rollups(Protocol):
 
     def put(self, instance: str, rows: Sequence[Rollup]) -> None: ...
 
+    def fold(self, now: datetime) -> None: ...
+
     def prune(self, before: datetime) -> object: ...
 
 
@@ -78,7 +80,7 @@ class RollupWriter:
         self._prune_at = float("-inf")
 
     def run(self) -> None:
-        """Write what changed, and once an hour remove what is too old. Raises what the store raises, and loses nothing
+        """Write what changed, and once an hour make hours and days of it and remove what is too old. Raises what the store raises, and loses nothing
         but what the database refused."""
         if not self._stats.is_changed and not self._unwritten:
             return
@@ -86,6 +88,7 @@ class RollupWriter:
         self._take(now)
         self._write()
         if self._monotonic() >= self._prune_at:
+            self._store.rollups.fold(now)
             self._store.rollups.prune(now - self._keep)
             self._prune_at = self._monotonic() + PRUNE_EVERY
 

@@ -11,11 +11,14 @@ from windlass.engine.attempt import AttemptRunner
 from windlass.engine.executors.contract import Executor, OnEnded
 from windlass.engine.executors.fault import Fault
 from windlass.engine.executors.loop import LoopExecutor
+from windlass.engine.executors.stacks import stack_of_task, stack_of_thread
 from windlass.engine.executors.threads import ThreadExecutor
 from windlass.engine.processes.executor import ProcessExecutor
 from windlass.engine.running_attempt import RunningAttempt
 from windlass.features import Store
-from windlass.handlers.registry import Phase, Where
+from windlass.handlers.phase_options import Where
+from windlass.handlers.registry import Phase
+from windlass.job_logs.lines import LogLine
 from windlass.model import Lease
 from windlass.observe.logger import get_logger
 from windlass.settings import Settings
@@ -36,6 +39,7 @@ class Executors:
         on_recorded: Callable[[Lease], None],
         *,
         on_crash: Callable[[], None],
+        on_log: Callable[[Lease, LogLine], None],
         on_unstarted: Callable[[Sequence[RunningAttempt], bool], None],
     ) -> None:
         self._threads = ThreadExecutor(runner, on_ended, Fault("threads", on_unstarted))
@@ -44,6 +48,7 @@ class Executors:
             on_ended,
             on_recorded=on_recorded,
             on_crash=on_crash,
+            on_log=on_log,
             open_store=store.options,
             lease=settings.lease,
             crash_cap=settings.crash_cap,
@@ -84,6 +89,11 @@ class Executors:
         faults = [host.fault for host in hosts if host is not None]
         return [(fault.executor, reason) for fault in faults if (reason := fault.reason)]
 
+    @property
+    def busy_threads(self) -> int:
+        """How many threads run a plain handler now."""
+        return self._threads.busy
+
     def in_thread(self, function: Callable[[], None]) -> None:
         """Run a function that is not a job on a thread."""
         self._threads.run(function)
@@ -95,6 +105,16 @@ class Executors:
     def stop_job(self, running: RunningAttempt) -> None:
         """Make a job stop that was asked to."""
         self._executor_of(running).stop_job(running)
+
+    def stack(self, running: RunningAttempt) -> str:
+        """The stack of the handler of a running job; ``LookupError`` with the reason if there is none here."""
+        host = self._executor_of(running)
+        if host is self._processes:
+            raise LookupError("its handler runs in a process of its own, whose stack py-spy shows")
+        text = stack_of_thread(running) if host is self._threads else stack_of_task(running)
+        if text is None:
+            raise LookupError("its handler has not begun, or has just ended")
+        return text
 
     def close_processes(self) -> None:
         """End child processes now; jobs that still run there are given back."""

@@ -37,6 +37,11 @@ class ThreadExecutor:
         self._count = itertools.count(1)
         self._threads: list[threading.Thread] = []
 
+    @property
+    def busy(self) -> int:
+        """How many threads run something now."""
+        return len(self._threads) - max(0, self._idle)
+
     def submit(self, batch: Sequence[RunningAttempt]) -> None:
         self._add(batch)
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from windlass.arguments.importable import Address
 from windlass.engine.processes.child_process import Child
 from windlass.engine.processes.wire import Message, lease_facts
 from windlass.engine.running_attempt import RunningAttempt
-from windlass.handlers.context import Context
 from windlass.handlers.registry import Phase
 from windlass.observe import logs
-from windlass.store.attempt_store import AttemptStore
 
 
 class ChildAssignment:
@@ -32,6 +28,7 @@ class ChildAssignment:
     def message(self) -> Message:
         """The message that makes a child run the job. It names the following phase, because a child may have loaded only a part of a pipeline."""
         running, phase, following = self.running, self.phase, self.phase.following
+        middleware = [] if phase.registry is None else phase.registry.middleware
         return {
             "do": "run",
             "job": self.number,
@@ -45,6 +42,11 @@ class ChildAssignment:
                 "name": phase.name,
                 "label": phase.label,
                 "kind": phase.kind,
+                "timeout": phase.timeout,
+                "middleware": {
+                    "modules": list(dict.fromkeys(item.module for item in middleware)),
+                    "names": [item.name for item in middleware],
+                },
                 "following": None if following is None else [following.name, following.retry.attempts],
             },
         }
@@ -52,18 +54,12 @@ class ChildAssignment:
     def note_recorded(self) -> None:
         """Note that a transaction ended the job, in a copy of the child's context that the engine can read."""
         self.is_recorded = True
-        self._mirror().is_recorded = True
+        self.running.ensure_context().is_recorded = True
 
     def note_awaits_commit(self) -> None:
         """Note that the job's end is in its handler's own transaction."""
-        self._mirror().awaits_commit = True
+        self.running.ensure_context().awaits_commit = True
 
     def note_token(self, token: str) -> None:
         """Note a raw token that the job was given: it is removed from all that is recorded."""
-        self._mirror().note_token(token)
-
-    def _mirror(self) -> Context:
-        if self.running.context is None:
-            nothing = None
-            self.running.context = Context(self.running.lease, self.phase, cast(AttemptStore, nothing))
-        return self.running.context
+        self.running.ensure_context().note_token(token)

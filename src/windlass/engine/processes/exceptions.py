@@ -28,6 +28,8 @@ class RemoteError(Exception):
     """An exception that a handler raised in a child process."""
 
     windlass_error: JobError
+    windlass_bases: tuple[tuple[str, str], ...]
+    """The modules and names of all its classes in the child: retry policies compare them."""
 
     def __str__(self) -> str:
         return self.windlass_error.message
@@ -90,8 +92,9 @@ def error_of(error: BaseException) -> JobError | None:
 
 def _remote_error(message: Message) -> RemoteError:
     error = RemoteError()
-    for module, qualname in message["bases"]:
-        cls = _loaded(MAIN if module == AS_MAIN else module, qualname)
+    bases = tuple((MAIN if module == AS_MAIN else module, qualname) for module, qualname in message["bases"])
+    for module, qualname in bases:
+        cls = _loaded(module, qualname)
         if cls is None:
             continue
         if cls is Exception:
@@ -105,6 +108,7 @@ def _remote_error(message: Message) -> RemoteError:
     error.windlass_error = JobError(
         type=message["type"], code=message["code"], message=message["message"], traceback=message["traceback"]
     )
+    error.windlass_bases = bases
     for name, value in message["facts"].items():
         try:
             setattr(error, name, value)
@@ -128,7 +132,8 @@ def _facts(error: BaseException) -> dict[str, Any]:
     except Exception:  # noqa: BLE001  a __dict__ of the user's own
         return {}
     simple = {name: value for name, value in facts.items() if _is_simple(value)}
-    simple.pop("windlass_error", None)
+    for own in ("windlass_error", "windlass_bases"):
+        simple.pop(own, None)
     return dict(list(simple.items())[:MOST_FACTS])
 
 

@@ -31,9 +31,10 @@ from windlass.engine.processes.child_process import Child, Exit
 from windlass.engine.processes.children import EXIT_CHECK_EVERY, EXIT_WAIT, ChildProcesses
 from windlass.engine.processes.outcomes import ChildOutcomes
 from windlass.engine.processes.wire import Message
-from windlass.engine.running_attempt import RunningAttempt, Stop
+from windlass.engine.running_attempt import OVERDUE, RunningAttempt, Stop
 from windlass.errors import ConfigError
 from windlass.handlers.registry import Phase
+from windlass.job_logs.lines import LogLine
 from windlass.model import Lease, Outcome, Released
 from windlass.observe import logs
 from windlass.observe.logger import get_logger, thread
@@ -64,6 +65,7 @@ class ProcessExecutor:
         *,
         on_recorded: Callable[[Lease], None] = lambda lease: None,
         on_crash: Callable[[], None] = lambda: None,
+        on_log: Callable[[Lease, LogLine], None] = lambda lease, line: None,
         open_store: Mapping[str, Any] | None = None,
         lease: float = 30.0,
         crash_cap: int = CRASH_CAP,
@@ -78,12 +80,14 @@ class ProcessExecutor:
         self._on_ended = on_ended
         self._on_recorded = on_recorded
         self._on_crash = on_crash
+        self._on_log = on_log
         self._outcomes = ChildOutcomes(runner, crash_cap=crash_cap, memory_limit=memory_limit)
         self._cancel_grace = cancel_grace
         self._init: dict[str, Any] = {
             "store": dict(open_store or {}),
             "lease": lease,
             "memory_limit": memory_limit,
+            "chunk_defaults": runner.chunk_defaults.facts,
         }
         self._idle = {"idle_kept": idle_kept, "idle_seconds": idle_seconds}
         self._addresses: dict[str, tuple[Phase, Address | None]] = {}
@@ -227,6 +231,8 @@ class ProcessExecutor:
                 work.running.processor.touch(time.monotonic())
             case "touch":
                 work.running.processor.touch(time.monotonic())
+            case "log":
+                self._on_log(work.running.lease, LogLine.from_json(message["line"]))
             case "recorded":
                 self._recorded(work)
             case "duplicate":
@@ -292,18 +298,18 @@ class ProcessExecutor:
         work = running.handle
         if not isinstance(work, ChildAssignment) or work.child is None:
             return  # the job has ended
-        if running.stop is Stop.TIME_LIMIT:
+        if running.stop in OVERDUE:
             children.kill(work.child)
         elif work.child.kill_at is None:
             work.child.kill_at = time.monotonic() + self._cancel_grace
-            children.send(work.child, {"do": "stop", "job": work.number})
+            children.send(work.child, {"do": "stop", "job": work.number, "reason": running.stop})
 
     def _lost(self, children: ChildProcesses, child: Child, work: ChildAssignment, how: Exit) -> None:
         """Handle the exit of a child: its job has ended, too, unless it had not begun."""
         running, what = work.running, child.fault or str(how)
         if work.is_recorded:
             self._end(work, None)
-        elif child.was_killed or running.stop in (Stop.CANCELLED, Stop.TIME_LIMIT):
+        elif child.was_killed or running.stop in (Stop.CANCELLED, *OVERDUE):
             self._end(work, self._outcomes.stopped(running))
         elif work.is_begun:
             self._on_crash()

@@ -92,7 +92,7 @@ class ChildOutcomes:
         error = _process_error("process_died", f"the process that ran this job {what}", last_output, details)
         if crashes < self._crash_cap:
             return self._runner.timed(running, Retried(lease, error, crash_delay(crashes), crashed=True))
-        advice = "check what it does to its process, then retry it: app.store.jobs.retry(id)"
+        advice = "check what it does to its process, then retry it: app.handle(id).retry()"
         capped = replace(
             error,
             code="crash_cap",
@@ -111,7 +111,7 @@ class ChildOutcomes:
         """The outcome of a job whose handler no other process can import."""
         message = (
             f"the handler of phase {running.lease.phase!r} cannot be imported by another process; "
-            "define it at the top level of a module, then retry this job: app.store.jobs.retry(id)"
+            "define it at the top level of a module, then retry this job: app.handle(id).retry()"
         )
         error = JobError(type="ConfigError", code="config", message=message)
         return self._runner.timed(running, Failed(running.lease, error))

@@ -6,6 +6,21 @@
 from __future__ import annotations
 
 from windlass.engine.workload.queue import Refusal
-from windlass.engine.workload.workload import MAX_ISOLATED, MAX_WAITING_SUSPECTS, Room, Workload, needs_start
+from windlass.engine.workload.workload import (
+    MAX_ISOLATED,
+    MAX_WAITING_SUSPECTS,
+    Room,
+    Workload,
+    WorkloadFacts,
+    needs_start,
+)
 
-__all__ = ["MAX_ISOLATED", "MAX_WAITING_SUSPECTS", "Refusal", "Room", "Workload", "needs_start"]
+__all__ = [
+    "MAX_ISOLATED",
+    "MAX_WAITING_SUSPECTS",
+    "Refusal",
+    "Room",
+    "Workload",
+    "WorkloadFacts",
+    "needs_start",
+]

@@ -87,5 +87,5 @@ class Coordinator:
         free = sum(pool.free for pool in self._pools.values())
         if self._limit is None:
             return free
-        busy = sum(pool.size - pool.free for pool in self._pools.values())
+        busy = sum(pool.busy for pool in self._pools.values())
         return max(0, min(free, self._limit - busy))

@@ -46,6 +46,28 @@ class Pool:
     def free(self) -> int:
         return len(self._idle)
 
+    @property
+    def busy(self) -> int:
+        """Processors that are not idle, also those beyond the size that finish their job."""
+        return len(self._processors) - len(self._idle)
+
+    def resize(self, size: int) -> None:
+        """Have so many processors from now on. Those beyond the number finish the jobs that they run, and are gone then."""
+        have = {processor.number for processor in self._processors}
+        fresh = [Processor(self.phase, number) for number in range(1, size + 1) if number not in have]
+        self.size = size
+        self._processors = sorted(
+            [
+                *(item for item in self._processors if not self._is_surplus(item) or item not in self._idle),
+                *fresh,
+            ],
+            key=lambda item: item.number,
+        )
+        self._idle = deque([*(item for item in self._idle if not self._is_surplus(item)), *fresh])
+
+    def _is_surplus(self, processor: Processor) -> bool:
+        return processor.number > self.size
+
     def assign(self, lease: Lease) -> Processor:
         """Give a job to an idle processor; the caller ensures that there is one."""
         return self.assign_many([lease])[0]
@@ -69,20 +91,25 @@ class Pool:
         ):
             return
         processor.state, processor.lease = ProcessorState.IDLE, None
-        self._idle.append(processor)
+        if processor.number > self.size:  # inline: on the way of every job
+            self._processors.remove(processor)
+        else:
+            self._idle.append(processor)
 
     def fail(self, processor: Processor) -> None:
         """Put a processor in error whose job exceeded its time limit, until the job has stopped."""
         processor.state = ProcessorState.ERROR
 
-    def replace(self, processor: Processor) -> Processor:
-        """Put a processor in error, and replace it by a new one of the same name."""
+    def replace(self, processor: Processor) -> None:
+        """Put a processor in error, and replace it by a new one of the same name, unless the pool has become smaller."""
         processor.state = ProcessorState.ERROR
         self._lost.append(processor)
+        if self._is_surplus(processor):
+            self._processors.remove(processor)
+            return
         fresh = Processor(processor.phase, processor.number)
         self._processors[self._processors.index(processor)] = fresh
         self._idle.append(fresh)
-        return fresh
 
     def report(self) -> PoolReport:
         busy = sum(processor.state is ProcessorState.BUSY for processor in self._processors)

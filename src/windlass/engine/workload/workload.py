@@ -13,16 +13,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from windlass.engine.places import Places
-from windlass.engine.running_attempt import RunningAttempt, Stop
+from windlass.engine.running_attempt import OVERDUE, RunningAttempt, Stop
 from windlass.engine.workload.coordinator import Assignment, Coordinator
 from windlass.engine.workload.pool import Pool, PoolReport
 from windlass.engine.workload.queue import Queue, Refusal
-from windlass.handlers.registry import Phase, Where
-from windlass.model import Flag, Lease
+from windlass.handlers.phase_options import Where
+from windlass.handlers.registry import Phase
+from windlass.model import EXACT, Flag, Lease
 from windlass.settings import Settings
 
 _STARTED, _SUSPECT = int(Flag.STARTED), int(Flag.SUSPECT)
-_RECOVERED = int(Flag.SUSPECT | Flag.RECOVERED)
+_EXACT = int(EXACT)
 MAX_ISOLATED = 4
 """Suspects that run at once, each in its own process. Suspects that wait for a place occupy no processor, so other jobs run meanwhile. A
 suspect whose handler no other process can import counts as well, though it runs beside other jobs: the fewer run at once, the fewer are
@@ -44,6 +45,18 @@ class Room:
     size: int
     left: int
     suspects: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadFacts:
+    """What waits and runs in an instance: for each phase its processors by state, how many there are, and how many jobs wait in memory; the
+    suspects that wait for a place; and how many jobs run. ``is_full``: the limit of concurrent calls keeps jobs from beginning."""
+
+    phases: Mapping[str, tuple[PoolReport, int, int]]
+    suspects: Sequence[str]
+    isolated: int
+    running: int
+    is_full: bool
 
 
 class Workload:
@@ -100,7 +113,7 @@ class Workload:
         return refused
 
     def _note_claim(self, token: int, now: float) -> None:
-        """Note when a batch was claimed, for the waiting times of its jobs; only the last 10,000 are kept."""
+        """Note when a page was claimed, for the waiting times of its jobs; only the last 10,000 are kept."""
         self._claimed[token] = now
         if len(self._claimed) > CLAIMS_KEPT:
             del self._claimed[next(iter(self._claimed))]
@@ -216,7 +229,7 @@ class Workload:
                 return False
             running.stop = reason
             running.stopped = self._monotonic()
-            if reason is Stop.TIME_LIMIT:
+            if reason in OVERDUE:
                 self._pools[running.processor.phase].fail(running.processor)
         if running.context is not None:
             running.context.ask_to_stop()
@@ -270,13 +283,22 @@ class Workload:
         with self._lock:
             self._closed = True
 
+    def resize(self, phase: str, size: int) -> tuple[int, list[RunningAttempt]]:
+        """Give a phase so many processors from now on; returns how many it had, and the jobs that run on new ones. With fewer processors, running
+        jobs go on, and waiting ones wait."""
+        with self._lock:
+            pool = self._pools[phase]
+            before = pool.size
+            pool.resize(size)
+            return before, self._assign()
+
     # ------------------------------------------------------------------ state
 
     def room(self, phase: str) -> Room:
         """The room of a phase now."""
         with self._lock:
             pool, waiting = self._pools[phase], self._queue.size(phase)
-            busy = pool.size - pool.free
+            busy = pool.busy
             free = pool.free
             size = pool.size
             if self._limit is not None:
@@ -287,7 +309,7 @@ class Workload:
                 self._without_suspects.add(phase)
             elif self._without_suspects and phase in self._without_suspects:
                 self._without_suspects.discard(phase)
-                left = min(left, MAX_WAITING_SUSPECTS)  # a whole batch of suspects may be claimed
+                left = min(left, MAX_WAITING_SUSPECTS)  # a whole page of suspects may be claimed
             return Room(max(0, free - waiting), busy, waiting, size, left, not self._suspects)
 
     def running_one(self, lease: Lease) -> RunningAttempt | None:
@@ -313,6 +335,26 @@ class Workload:
                 for name, pool in self._pools.items()
             }
 
+    def facts(self) -> WorkloadFacts:
+        """What waits and runs, at one moment."""
+        with self._lock:
+            is_full = self._limit is not None and (
+                len(self._running) >= self._limit
+                or (
+                    self._places is not None and self._coordinator.ready() > 0
+                )  # all places of the process are in use
+            )
+            return WorkloadFacts(
+                {
+                    name: (pool.report(), pool.size, self._queue.size(name))
+                    for name, pool in self._pools.items()
+                },
+                list(self._suspects),
+                self._isolated,
+                len(self._running),
+                is_full,
+            )
+
     def waiting(self) -> dict[str, int]:
         """How many jobs of each phase wait in memory."""
         return {name: waiting for name, (_, waiting) in self.report().items()}
@@ -336,6 +378,6 @@ class Workload:
 
 def needs_start(lease: Lease) -> bool:
     """Whether the start of this job must be stored before it runs: if an instance died with it before, so that the next death is charged to
-    started jobs only; and if it has a single attempt."""
+    started jobs only; if it may have expired; and if it has a single attempt."""
     flags = lease.flags
-    return and_(flags, _RECOVERED) != 0 or (lease.max_attempts == 1 and not and_(flags, _STARTED))
+    return and_(flags, _EXACT) != 0 or (lease.max_attempts == 1 and not and_(flags, _STARTED))

@@ -56,8 +56,7 @@ def check(jobs: Sequence[NewJob]) -> list[CheckedJob]:
         entries = [_check_one(job, made) for job, made in zip(jobs, new_ids(len(jobs)), strict=True)]
     except WindlassError as error:
         if len(jobs) > 1:
-            error.message = f"jobs[{_first_bad(jobs)}]: {error.message}"
-            error.args = (error.message,)
+            error.add_to_message(before=f"jobs[{_first_bad(jobs)}]: ")
         raise
     if any(job.id for job in jobs):
         ids = [entry.id for entry in entries]
@@ -85,6 +84,9 @@ def is_plain(job: NewJob) -> bool:
         and not job.limits
         and job.debounce is None
         and job.throttle is None
+        and job.expires is None
+        and not job.headers
+        and job.headers_of is None
         and not job.extra
     )
 
@@ -135,10 +137,13 @@ def _check_one(job: NewJob, made: str) -> CheckedJob:
     args = job.args if isinstance(job.args, Json) else json_text(job.args, "args")
     if is_plain(job):
         return CheckedJob(job, made, phase, args)
-    entry = CheckedJob(job, job.id or made, phase, args, way=PLAIN if job.id is None else ALONE)
-    for feature in features():
-        if feature.is_asked(job):
-            entry = feature.check(replace(entry, way=max(entry.way, ALONE if feature.is_alone else BESIDE)))
+    asked = [feature for feature in features() if feature.is_asked(job)]
+    is_alone = job.id is not None or any(feature.is_alone for feature in asked)
+    entry = CheckedJob(
+        job, job.id or made, phase, args, way=ALONE if is_alone else BESIDE if asked else PLAIN
+    )
+    for feature in asked:
+        entry = feature.check(entry)
     return entry
 
 

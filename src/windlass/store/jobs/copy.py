@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 from windlass.model import HIGHEST_PRIORITY, Enqueued, Json, NewJob
@@ -18,6 +18,7 @@ from windlass.store.jobs.checked import CheckedJob
 from windlass.store.jobs.rows import created_results
 
 CHUNK = 50
+_COMMON = [field.name for field in fields(NewJob) if field.name != "args"]
 # JSON has no raw line breaks or tabs but between its tokens, where a blank does as well; a line may have none.
 _ONE_LINE = str.maketrans("\n\r\t", "   ")
 
@@ -34,7 +35,8 @@ class SameKindJobs:
 
     def jobs(self) -> list[NewJob]:
         """A request for each job."""
-        return [replace(self.job, args=Json(self.encode(call))) for call in self.calls]
+        others = {name: getattr(self.job, name) for name in _COMMON}  # replace() takes twice as long
+        return [NewJob(args=Json(self.encode(call)), **others) for call in self.calls]
 
     def encoded(self) -> SameKindJobs:
         """These jobs with all arguments encoded now, by this thread."""

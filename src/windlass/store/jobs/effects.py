@@ -31,6 +31,7 @@ from windlass.model import (
 )
 from windlass.store.database import Database, Effect, Transaction
 from windlass.store.jobs import outputs, progress
+from windlass.store.jobs.checked import CheckedJob
 from windlass.store.jobs.enqueue import Enqueuer
 from windlass.store.jobs.record import apply
 from windlass.store.jobs.storable import make_storable
@@ -105,6 +106,10 @@ class EffectTransaction:
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """Enqueue jobs that exist if and only if this transaction commits."""
         return self._enqueuer.enqueue_in(self._open, jobs)
+
+    def enqueue_group(self, entries: Sequence[CheckedJob]) -> list[Enqueued]:
+        """Enqueue jobs that belong together and exist if and only if this transaction commits."""
+        return self._enqueuer.enqueue_group_in(self._open, entries)
 
     def put_output(self, value: Any, *, name: str) -> Output:
         """Store a named output with this transaction."""

@@ -19,7 +19,7 @@ from typing import Any
 
 from windlass.errors import EnqueueUnknownError, StoreError, StoreUnreachableError, UnknownParentError
 from windlass.model import HIGHEST_PRIORITY, Enqueued, Flag, Json, NewJob, has_flag
-from windlass.store.database import Database, Transaction
+from windlass.store.database import LATER, Also, Database, Transaction, nothing
 from windlass.store.feature import Insertion, features
 from windlass.store.jobs import lines
 from windlass.store.jobs.checked import ALONE, PLAIN, CheckedJob, check
@@ -51,6 +51,12 @@ class Inserter:
         the transaction must not notify, because it will be prepared."""
         return self.insert(tx, check(jobs), inbox=True, is_repeat=any(job.id for job in jobs), notify=notify)
 
+    def enqueue_group_in(
+        self, tx: Transaction, entries: Sequence[CheckedJob], *, notify: bool = True
+    ) -> list[Enqueued]:
+        """Store jobs that belong together inside a transaction that is not ours."""
+        return self.insert(tx, entries, inbox=True, is_repeat=has_own_ids(entries), notify=notify)
+
     def insert(
         self,
         tx: Transaction,
@@ -70,7 +76,7 @@ class Inserter:
             # to another table.
             tx.run("enqueue.lock", ids=sorted(entry.id for entry in entries))
         present = self._present(tx, entries) if is_repeat else set()
-        call = Insertion(tx, self, is_ours)
+        call = Insertion(tx, self, is_ours, notify=notify)
         fresh = [entry for entry in entries if entry.id not in present]
         for feature in features():
             fresh = feature.before_insert(call, fresh)
@@ -110,9 +116,17 @@ class Inserter:
     def _insert(
         self, tx: Transaction | Database, entries: Sequence[CheckedJob], *, inbox: bool, notify: bool = True
     ) -> None:
+        began = self.monotonic()
         rows = tx.run("enqueue", jobs=self.rows(entries, inbox=inbox, notify=notify))
-        if rows:
-            self.notify_throttle.note_notified([INBOX] if inbox else [row[0] for row in rows])
+        if rows and inbox:
+            self.notify_throttle.note_notified([INBOX])  # its commit is the caller's
+        elif rows:
+            self.notify_throttle.note_notified([row[0] for row in rows], self.monotonic() - began)
+
+    def hint_later(self, tx: Transaction) -> None:
+        """Hint, when ``tx`` commits, that upkeep has to do something at a time that it does not know yet."""
+        if self._notifies:
+            tx.run("notify", phases=[LATER], prefix="")
 
     def rows(self, entries: Sequence[CheckedJob], *, inbox: bool, notify: bool = True) -> str:
         """The JSON rows for the verb ``enqueue``."""
@@ -178,6 +192,22 @@ class Enqueuer(Inserter):
         except StoreUnreachableError as lost:
             return self._repeated(entries, lost)
 
+    def enqueue_group(self, entries: Sequence[CheckedJob], before: Also = nothing) -> list[Enqueued]:
+        """Store jobs that belong together, all or none, as ``enqueue`` does. Ids that were made for this call are not searched for: in
+        ten thousand jobs that would take longer than to store them. ``before`` is called first, in the same
+        transaction."""
+
+        def work(tx: Transaction, *, is_repeat: bool) -> list[Enqueued]:
+            before(tx)
+            return self.insert(tx, entries, inbox=False, is_repeat=is_repeat)
+
+        try:
+            return self._db.transact(
+                partial(work, is_repeat=has_own_ids(entries)), waits=any(map(_may_wait, entries))
+            )
+        except StoreUnreachableError as lost:
+            return self._repeated(entries, lost, partial(work, is_repeat=True))
+
     def enqueue_alike(self, alike: SameKindJobs) -> list[Enqueued]:
         """``enqueue`` for jobs that differ only in their arguments; many of them are streamed as their arguments are encoded."""
         count = len(alike.calls)
@@ -201,18 +231,28 @@ class Enqueuer(Inserter):
         lines.streamed(like, (made.id for made in stream.results))
         return stream.results
 
-    def _repeated(self, entries: Sequence[CheckedJob], lost: StoreUnreachableError) -> list[Enqueued]:
+    def _repeated(
+        self,
+        entries: Sequence[CheckedJob],
+        lost: StoreUnreachableError,
+        work: Callable[[Transaction], list[Enqueued]] | None = None,
+    ) -> list[Enqueued]:
         """Repeat an enqueue whose reply was lost."""
         if lost.is_unsent:
             raise lost
         try:
-            return self._db.transact(lambda tx: self.insert(tx, entries, inbox=False, is_repeat=True))
+            return self._db.transact(
+                work or (lambda tx: self.insert(tx, entries, inbox=False, is_repeat=True))
+            )
         except StoreError as error:  # even if this try failed, the first one may have stored them
             why = str(error.__cause__ or lost.__cause__ or type(error).__name__).partition("\n")[0]
             raise EnqueueUnknownError([entry.id for entry in entries], without_secrets(why)) from error
 
     def _insert_plain(self, entries: Sequence[CheckedJob]) -> None:
         """One statement; many jobs that are all ready now are streamed instead, which is twice as fast."""
+        if len(entries) == 1 and entries[0].job.delay is None and entries[0].job.run_at is None:
+            self._insert_one(entries[0])
+            return
         if len(entries) < self._db.bulk_from or any(entry.job.delay or entry.job.run_at for entry in entries):
             self._insert(self._db, entries, inbox=False)
             return
@@ -223,9 +263,33 @@ class Enqueuer(Inserter):
         notified = self._db.bulk(lambda tail: [lines_of(entries, flags, tail)], phases_json(counts, loud))
         self.notify_throttle.note_notified([row[0] for row in notified])
 
+    def _insert_one(self, entry: CheckedJob) -> None:
+        """The most frequent enqueue: the fewest calls and the least work for the database."""
+        job = entry.job
+        began = self.monotonic()
+        correlation = None if job.correlation_id == entry.id else job.correlation_id
+        notified = self._db.run(
+            "enqueue.one",
+            id=entry.id,
+            kind=job.kind,
+            phase=entry.phase,
+            lane=HIGHEST_PRIORITY - job.priority,
+            max_attempts=job.max_attempts,
+            correlation=correlation,
+            args=entry.args,
+            notify=self._notifies and self.notify_throttle.may_notify(entry.phase),
+        )
+        if notified:
+            self.notify_throttle.note_notified([entry.phase], self.monotonic() - began)
+
 
 class RepeatRaced(Exception):  # noqa: N818  a signal between this module and the database, never seen by callers
     """A repeated enqueue found its first job in the middle of a move; the transaction starts again."""
+
+
+def has_own_ids(entries: Sequence[CheckedJob]) -> bool:
+    """Whether a request brought its id, so that its job may be stored already."""
+    return any(entry.job.id is not None for entry in entries)
 
 
 def _may_wait(entry: CheckedJob) -> bool:

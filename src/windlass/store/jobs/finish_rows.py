@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
-from windlass.model import Cancelled, Completed, Failed, JobError, PlainEnd
+from windlass.model import Advanced, Cancelled, Completed, Failed, JobError, PhaseEnd, PlainEnd, Route
 from windlass.store.jobs.rows import (
     MAX_MESSAGE,
     MAX_TRACEBACK,
@@ -65,26 +66,52 @@ def _rest_of_string(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)[1:]
 
 
-def finish_columns(outcomes: Sequence[PlainEnd]) -> dict[str, str]:
+NOTHING_SAID = dict.fromkeys(("states", "results", "errors", "tracebacks"), "{}")
+
+
+def finish_columns(outcomes: Sequence[PhaseEnd]) -> dict[str, str]:
     """Ends as columns in PostgreSQL's text form; most are of completed jobs without a result, and need five of the nine."""
     leases = [outcome.lease for outcome in outcomes]
     runs = [(None, None, None) if outcome.run is None else bounded(outcome.run) for outcome in outcomes]
     columns = {
-        "ids": _column([lease.id for lease in leases]),
+        "ids": column([lease.id for lease in leases]),
         "tokens": _numbers([lease.token for lease in leases]),
         "processors": _numbers([run[0] for run in runs]),
         "waited": _numbers([run[1] for run in runs]),
         "ran": _numbers([run[2] for run in runs]),
     }
     if all(outcome.__class__ is Completed and outcome.result is None for outcome in outcomes):
-        return columns | dict.fromkeys(("states", "results", "errors", "tracebacks"), "{}")
+        return columns | NOTHING_SAID
     said = [_result_and_error(outcome) for outcome in outcomes]
     return columns | {
-        "states": _column([_STATES[outcome.__class__] for outcome in outcomes]),
-        "results": _column([_quoted(result) for result, _, _ in said]),
-        "errors": _column([_quoted(error) for _, error, _ in said]),
-        "tracebacks": _column([_quoted(traceback) for _, _, traceback in said]),
+        "states": column([_STATES.get(outcome.__class__, "NULL") for outcome in outcomes]),
+        "results": column([quoted(result) for result, _, _ in said]),
+        "errors": column([quoted(error) for _, error, _ in said]),
+        "tracebacks": column([quoted(traceback) for _, _, traceback in said]),
     }
+
+
+def pipeline_columns(outcomes: Sequence[PhaseEnd]) -> dict[str, str]:
+    """Ends of phases as columns: those of ends, and where each job goes on. An output is in the column of results."""
+    nexts = [outcome if isinstance(outcome, Advanced) else None for outcome in outcomes]
+    return finish_columns(outcomes) | {
+        "nexts": column(["NULL" if to is None else quoted(to.phase) for to in nexts]),
+        "budgets": _numbers([None if to is None else to.max_attempts for to in nexts]),
+        "passed": column([quoted(_passed(outcome)) for outcome in outcomes]),
+    }
+
+
+def _passed(outcome: PhaseEnd) -> str:
+    """The phases that a job must have been in before, for this outcome to be the right one; as an array in PostgreSQL's text form."""
+    route = outcome.route if isinstance(outcome, Advanced | Completed) else ()
+    return _passed_text(route, outcome.lease.phase, outcome.phase if isinstance(outcome, Advanced) else None)
+
+
+@lru_cache(maxsize=1024)
+def _passed_text(route: Route, here: str, following: str | None) -> str:
+    names = [name for name, _ in route]
+    before = names[: names.index(following)] if following in names else names
+    return column([quoted(name) for name in before if name != here])
 
 
 def _result(outcome: Completed) -> str | None:
@@ -93,10 +120,12 @@ def _result(outcome: Completed) -> str | None:
     return None if text == "null" else text
 
 
-def _result_and_error(outcome: PlainEnd) -> tuple[str | None, str | None, str | None]:
+def _result_and_error(outcome: PhaseEnd) -> tuple[str | None, str | None, str | None]:
     """Result, error and traceback of an end."""
     if isinstance(outcome, Completed):
         return _result(outcome), None, None
+    if isinstance(outcome, Advanced):
+        return json_text(outcome.output, "output"), None, None
     if isinstance(outcome, Failed):
         traceback = outcome.error.traceback
         cleaned = None if traceback is None else clean(traceback, MAX_TRACEBACK)
@@ -104,7 +133,8 @@ def _result_and_error(outcome: PlainEnd) -> tuple[str | None, str | None, str | 
     return None, error_json(outcome.lease, cancelled(outcome.reason)), None
 
 
-def _column(items: Iterable[str]) -> str:
+def column(items: Iterable[str]) -> str:
+    """An array in PostgreSQL's text form, of texts in that form."""
     return f"{{{','.join(items)}}}"
 
 
@@ -114,7 +144,8 @@ def _numbers(numbers: Sequence[int | None]) -> str:
     return text.replace("None", "NULL") if None in numbers else text
 
 
-def _quoted(text: str | None) -> str:
+def quoted(text: str | None) -> str:
+    """An element of such an array."""
     if text is None:
         return "NULL"
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')

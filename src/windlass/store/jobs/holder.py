@@ -12,9 +12,8 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from datetime import timedelta
-from typing import Any, NamedTuple, TypeVar
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
 
 from windlass.errors import ConfigError, LeaseLost, StoreError
 from windlass.model import (
@@ -40,10 +39,20 @@ from windlass.store.ids import is_id, new_id
 from windlass.store.jobs.checked import check_correlation
 from windlass.store.jobs.enqueue import Enqueuer
 from windlass.store.jobs.held_job import LEASE, HeldJob
-from windlass.store.jobs.low_water import LANES, LowWaterMarks, as_text
+from windlass.store.jobs.holder_results import Beat, CancelRequest, Step
+from windlass.store.jobs.low_water import LANES, LowWaterMarks, Scan, as_text
+from windlass.store.jobs.phase_ends import PhaseEnds
 from windlass.store.jobs.record import apply, release_row, resolve
-from windlass.store.jobs.rows import LANE, READY_AT, array, in_order, leases_json, to_leases
-from windlass.store.jobs.storable import has_repeats, make_all_storable, make_storable, rounds, split_plain
+from windlass.store.jobs.rows import LANE, READY_AT, array, by_phase, in_order, to_leases
+from windlass.store.jobs.start import start
+from windlass.store.jobs.storable import (
+    has_repeats,
+    make_all_storable,
+    make_storable,
+    rounds,
+    split_pipelines,
+    split_plain,
+)
 
 log = get_logger("windlass.store")
 
@@ -51,30 +60,6 @@ T = TypeVar("T")
 
 UNKNOWN_GRACE = timedelta(seconds=5)
 MAX_CLAIM = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """The result of a step: a verdict for each outcome, in order, the jobs claimed, and the reasons of cancels, by job id."""
-
-    verdicts: Sequence[Verdict]
-    claimed: Sequence[Lease]
-    reasons: Mapping[str, str] | None = None
-
-
-class CancelRequest(NamedTuple):
-    """A request to stop a job. It counts for this claim of the job only: by the time it arrives, the job may have been claimed again."""
-
-    job: str
-    token: int
-
-
-@dataclass(frozen=True, slots=True)
-class Beat:
-    """The result of a heartbeat: jobs to stop, and how many jobs of lost claims went back to their queues."""
-
-    cancelled: Sequence[CancelRequest]
-    released: int
 
 
 class Holder(HeldJob):
@@ -98,31 +83,40 @@ class Holder(HeldJob):
 
     # ------------------------------------------------------------------ claim and record
 
-    def step(self, outcomes: Sequence[Outcome] = (), want: Want | None = None) -> Step:
-        """Record outcomes and claim the next batch, together where that saves a round trip."""
-        if want is not None and not 0 <= want.limit <= MAX_CLAIM:
-            raise ConfigError("limit", want.limit, f"a whole number from 0 to {MAX_CLAIM}")
-        return self._step(make_all_storable(outcomes), want)
+    def step(self, outcomes: Sequence[Outcome] = (), *wants: Want) -> Step:
+        """Record outcomes and claim the next batch of each of these phases, together where that saves a round trip. Jobs that go on in one
+        of the phases are claimed with the others."""
+        for want in wants:
+            if not 0 <= want.limit <= MAX_CLAIM:
+                raise ConfigError("limit", want.limit, f"a whole number from 0 to {MAX_CLAIM}")
+        return self._step(make_all_storable(outcomes), wants)
 
-    def _step(self, outcomes: Sequence[Outcome], want: Want | None) -> Step:
+    def _step(self, outcomes: Sequence[Outcome], wants: Sequence[Want]) -> Step:
         if has_repeats(outcomes):
-            return self._step_in_rounds(outcomes, want)
+            return self._step_in_rounds(outcomes, wants)
         plain, aside = split_plain(outcomes)
+        ends: PhaseEnds | None = None
+        if aside:
+            of_phases, aside = split_pipelines(aside)
+            ends = PhaseEnds(self._db, self._enqueuer, self.id, of_phases, wants) if of_phases else None
         # Outcomes that take the long way go first: once jobs are claimed, nothing may fail before the caller has them.
         reasons: dict[str, str] = {}
         verdicts = self._long_way(aside, reasons)
         missing: Sequence[Outcome] = ()
         claimed: Sequence[Lease] = ()
-        if plain or want is not None or self._emptied:
-            missing, claimed = self._short_way(plain, want)
+        if plain or ends or wants or self._emptied:
+            missing, claimed = self._short_way(plain, ends, wants)
             if missing:
                 try:
                     verdicts |= self._resolve(missing, reasons)
                 except BaseException:
                     self._give_up(claimed)
                     raise
+        if ends is not None:
+            verdicts |= ends.verdicts
+            reasons |= ends.reasons
         self.forget(outcome.lease for outcome in outcomes)
-        if not aside and not missing:
+        if not aside and not missing and ends is None:
             return Step([Verdict.RECORDED] * len(outcomes), claimed)
         unwritten = {outcome.lease.id for outcome in missing}
         verdicts |= {
@@ -130,16 +124,16 @@ class Holder(HeldJob):
         }
         return Step([verdicts[outcome.lease.id] for outcome in outcomes], claimed, reasons)
 
-    def _step_in_rounds(self, outcomes: Sequence[Outcome], want: Want | None) -> Step:
+    def _step_in_rounds(self, outcomes: Sequence[Outcome], wants: Sequence[Want]) -> Step:
         """Record a call that names a job twice: one outcome after the other, so that each gets its own verdict."""
         verdicts: dict[int, Verdict] = {}
         reasons: dict[str, str] = {}
         for group in rounds(outcomes):
-            step = self._step(group, None)
+            step = self._step(group, ())
             reasons |= step.reasons or {}
             for outcome, verdict in zip(group, step.verdicts, strict=True):
                 verdicts[id(outcome)] = verdict
-        claimed = self._step((), want).claimed if want else ()
+        claimed = self._step((), wants).claimed if wants else ()
         return Step([verdicts[id(outcome)] for outcome in outcomes], claimed, reasons)
 
     def _long_way(self, outcomes: Sequence[Outcome], reasons: dict[str, str]) -> dict[str, Verdict]:
@@ -241,28 +235,35 @@ class Holder(HeldJob):
         return self._one(Released(lease, counted))
 
     def _one(self, outcome: Outcome) -> Verdict:
-        verdict = self._step([make_storable(outcome, strict=True)], None).verdicts[0]
+        verdict = self._step([make_storable(outcome, strict=True)], ()).verdicts[0]
         if verdict is Verdict.LOST:
             raise LeaseLost(f"job {outcome.lease.id}", job_id=outcome.lease.id, token=outcome.lease.token)
         return verdict
 
     def _short_way(
-        self, plain: Sequence[PlainEnd], want: Want | None
-    ) -> tuple[Sequence[PlainEnd], Sequence[Lease]]:
-        """Record plain ends and claim, in one statement and one commit; returns the ends that were not written, and the claimed jobs."""
-        marks = self._marks_of(want.phase) if want is not None else None
+        self, plain: Sequence[PlainEnd], ends: PhaseEnds | None, wants: Sequence[Want]
+    ) -> tuple[Sequence[Outcome], Sequence[Lease]]:
+        """Record plain ends and claim, in one statement and one commit, which begins with the ends of phases, if there are any; returns the
+        ends that were not written, and the claimed jobs."""
         with self._lock:
             emptied, self._emptied = self._emptied, []
         began = time.monotonic()
-        scan = marks.plan() if marks else None
+        scans: list[tuple[Want, LowWaterMarks, Scan]] = []
+        starts: list[datetime | None] = []
+        for want in wants if self._db.low_water else ():
+            marks = self._marks.setdefault(want.phase, LowWaterMarks(LANES))
+            scan, lanes = marks.plan()
+            scans.append((want, marks, scan))
+            starts += lanes
         try:
             finished, rows = self._db.step(
                 instance=self.id,
                 outcomes=plain,
                 aside=int(ASIDE),
                 emptied=emptied,
-                want=want,
-                marks=scan[1] if scan else [None] * LANES,
+                wants=wants,
+                marks=starts,
+                ends=ends,
             )
         except BaseException:
             with self._lock:
@@ -270,22 +271,25 @@ class Holder(HeldJob):
             raise
         rows.sort(key=in_order)
         claimed = to_leases(self._db, rows)
-        if marks and scan and want:
-            last = {
-                row[LANE]: row[READY_AT] for row in rows
-            }  # the last of each lane, since they are in order
-            found = [(lane, self._db.moment(at)) for lane, at in last.items()]
-            marks.learn(scan[0], began, found, len(claimed) < want.limit)
-        if claimed:
+        if len(wants) == 1:
+            found = {wants[0].phase: (rows, claimed)} if claimed else {}
+        else:
+            found = by_phase(rows, claimed)
+        for want, marks, scan in scans:
+            here = found.get(want.phase, ((), ()))[0]
+            # The last of each lane, since they are in order.
+            last = {row[LANE]: row[READY_AT] for row in here}
+            moments = [(lane, self._db.moment(at)) for lane, at in last.items()]
+            marks.learn(scan, began, moments, len(here) < want.limit)
+        if found:
             with self._lock:
-                self._left[claimed[0].token] = {lease.id for lease in claimed}
-        if finished is None:
-            return (), claimed
-        written = set(finished)
-        return [outcome for outcome in plain if outcome.lease.id not in written], claimed
-
-    def _marks_of(self, phase: str) -> LowWaterMarks | None:
-        return self._marks.setdefault(phase, LowWaterMarks(LANES)) if self._db.low_water else None
+                for _, leases in found.values():
+                    self._left[leases[0].token] = {lease.id for lease in leases}
+        unwritten = list(ends.unwritten) if ends else []
+        if finished is not None:
+            written = set(finished)
+            unwritten += [outcome for outcome in plain if outcome.lease.id not in written]
+        return unwritten, claimed
 
     def forget(self, leases: Iterable[Lease]) -> None:
         """Forget these jobs: their ends are written, so they are no longer held here."""
@@ -321,9 +325,10 @@ class Holder(HeldJob):
 
     def start(self, leases: Sequence[Lease]) -> set[str]:
         """Note durably that these jobs are running now, so that a crash counts against them and not against
-        other claimed jobs; returns the ids still held."""
-        rows = self._db.run("start", leases=leases_json(leases))
-        return {row[0] for row in rows}
+        other claimed jobs; returns the ids still held. A job that a feature does not let begin has ended."""
+        held = start(self._db, self._enqueuer, leases)
+        self.forget(lease for lease in leases if lease.id not in held)
+        return held
 
     def _ended(self, lease: Lease) -> None:
         self.forget([lease])

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from windlass.store.database import Database
+from windlass.store.ids import is_id
 from windlass.store.jobs.holder import Holder
 
 
@@ -36,6 +37,11 @@ class Instances:
 
     def __init__(self, db: Database) -> None:
         self._db = db
+
+    def is_dead(self, instance: str) -> bool | None:
+        """Whether an instance was declared dead; None if the database does not know it: it left, or died long ago, or never joined."""
+        rows = self._db.read("instance.dead", instance=instance) if is_id(instance) else []
+        return bool(rows[0][0]) if rows else None
 
     def list(self) -> list[Instance]:
         """All instances the database knows, newest first."""

@@ -1,4 +1,5 @@
-"""Log lines about what the store does to jobs that no instance holds: at DEBUG, with the fields that every line about a job has.
+"""Log lines about what the store does to jobs that no instance runs: at DEBUG but for jobs that expired, with the fields that every line about a
+job has.
 
 While that level is off, a call costs one check of the level, for any number of jobs. Lines about a transaction that the caller
 commits are written before its commit, and say so.
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Any
 
 from windlass.model import Job
@@ -20,13 +22,14 @@ LEVELS = dict.fromkeys(
     (
         "job.enqueued",
         "job.cancelled_unheld",
+        "job.let_go",
         "job.retried_by_hand",
         "rule.fired",
         "phase.paused",
         "phase.resumed",
     ),
     logging.DEBUG,
-)
+) | {"job.expired": logging.INFO}
 """Every event of the store and its level; docs/guides/logs-and-metrics.md has their fields."""
 
 DEBUG = logging.DEBUG
@@ -75,6 +78,19 @@ def cancelled_with_parents(tx: Transaction, ids: Sequence[str]) -> None:
             cancelled(row, "a parent did not complete")
 
 
+def expired(job: Any, reason: str, expires_at: datetime) -> None:
+    """A job was cancelled, because it had not begun by its time (``Expired``)."""
+    _log("job.expired", reason, expires_at=expires_at.isoformat(), **_job_fields(job))
+
+
+def let_go(tx: Transaction, ids: Sequence[str]) -> None:
+    """Children wait for no other job any more."""
+    if log.isEnabledFor(DEBUG):
+        for job_id in ids:
+            for row in tx.run("get", id=job_id):
+                _log("job.let_go", "all jobs that it waited for have ended", **_row_fields(row))
+
+
 def retried(job: Job) -> None:
     """An ended job was brought back by hand."""
     if log.isEnabledFor(DEBUG):
@@ -95,7 +111,7 @@ def resumed(phase: str) -> None:
 
 def _log(event: str, message: str, **fields: Any) -> None:
     known = {name: value for name, value in fields.items() if value is not None}
-    log.debug("%s", message, extra={"event": event, **known})
+    log.log(LEVELS[event], "%s", message, extra={"event": event, **known})
 
 
 def _fields(entry: Any) -> dict[str, Any]:
@@ -110,7 +126,7 @@ def _fields(entry: Any) -> dict[str, Any]:
     }
 
 
-def _job_fields(job: Job) -> dict[str, Any]:
+def _job_fields(job: Any) -> dict[str, Any]:
     return {
         "job_id": job.id,
         "kind": job.kind,

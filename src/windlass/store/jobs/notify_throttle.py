@@ -1,6 +1,8 @@
 """Decides which new jobs notify waiting instances: enough that none waits for its next poll, and few, because each costs.
 
-NOTIFY takes a lock of the whole cluster until its commit is on disk: one per enqueue cost five sixths of the throughput.
+NOTIFY takes a lock of the whole cluster until its commit is on disk: one per enqueue cost five sixths of the throughput of 32 callers. So
+after a notification none is sent for twice the time that its own enqueue took: little while no other caller notifies (a job that comes then
+waits for the next one's notification, or for the second scan), and more the longer callers wait for the lock.
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ from windlass.store.database import LATER
 from windlass.store.jobs.checked import CheckedJob
 
 NOTIFY_EVERY = 0.005
+"""The longest pause after a notification. The second scan (``engine/discovery.py``) finds the jobs of the pause, so it has to come later."""
+PAUSE_SHARE = 2.0
 INBOX_WINDOW, INBOX_FREE = 0.1, 20
 INBOX = "@inbox"  # the key of notifications that are sent to LATER
 
@@ -22,7 +26,7 @@ class NotifyThrottle:
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
-        self._notified: dict[str, float] = {}
+        self._quiet_until: dict[str, float] = {}
         self._inbox_since, self._inbox_count = float("-inf"), 0
         self._lock = threading.Lock()
         forking.watch(self)
@@ -31,15 +35,15 @@ class NotifyThrottle:
         """Make a new lock: a thread of the parent may hold the old one."""
         self._lock = threading.Lock()
 
-    def note_notified(self, phases: Sequence[str]) -> None:
-        """Remember that these phases were notified now."""
+    def note_notified(self, phases: Sequence[str], took: float = NOTIFY_EVERY) -> None:
+        """Remember that these phases were notified now, by an enqueue that ``took`` so many seconds."""
         if phases:
-            now = self._monotonic()
+            until = self._monotonic() + min(NOTIFY_EVERY, PAUSE_SHARE * took)
             with self._lock:
-                self._notified.update((phase, now) for phase in phases)
+                self._quiet_until.update((phase, until) for phase in phases)
 
     def among(self, entries: Sequence[CheckedJob], *, inbox: bool) -> set[str]:
-        """The jobs that may notify: one per phase, and none for a phase notified less than 5 ms ago.
+        """The jobs that may notify: one per phase, and none for a phase in the pause after a notification.
 
         Only notifications that were really sent count, so a job enqueued just before an instance began to wait does not
         suppress the next notification.
@@ -53,9 +57,13 @@ class NotifyThrottle:
                 job = entry.job
                 is_later = job.after or job.delay or job.run_at or job.limits
                 phase = LATER if is_later else entry.phase
-                if now - self._notified.get(phase, float("-inf")) >= NOTIFY_EVERY:
+                if now >= self._quiet_until.get(phase, 0.0):
                     notify_throttle.setdefault(phase, entry.id)
         return set(notify_throttle.values())
+
+    def may_notify(self, phase: str) -> bool:
+        """``among`` for one job that is ready now."""
+        return self._monotonic() >= self._quiet_until.get(phase, 0.0)
 
     def _may_notify_inbox(self) -> bool:
         """Whether a caller's transaction may notify: nearly always.
@@ -69,4 +77,4 @@ class NotifyThrottle:
                 self._inbox_since, self._inbox_count = now, 0
             self._inbox_count += 1
             is_free = self._inbox_count <= INBOX_FREE
-            return is_free or now - self._notified.get(INBOX, float("-inf")) >= NOTIFY_EVERY
+            return is_free or now >= self._quiet_until.get(INBOX, 0.0)

@@ -8,9 +8,9 @@ from datetime import timedelta
 from windlass.errors import ConfigError, did_you_mean
 from windlass.model import Counts, PhasePause, as_duration
 from windlass.observe.logger import get_logger
-from windlass.store.database import Database
+from windlass.store.database import Also, Database, Transaction, nothing
 from windlass.store.jobs import lines
-from windlass.store.validators import LONGEST_DELAY
+from windlass.store.validators import LONGEST_DELAY, is_text
 
 log = get_logger("windlass.store")
 
@@ -21,8 +21,16 @@ class Phases:
     def __init__(self, db: Database) -> None:
         self._db = db
 
-    def pause(self, phase: str, reason: str, *, lasts: timedelta | None = None) -> None:
-        """Stop claims of a phase on every instance; running jobs go on. Without ``lasts`` until it is resumed.
+    def pause(
+        self,
+        phase: str,
+        reason: str,
+        *,
+        lasts: timedelta | None = None,
+        also: Also = nothing,
+    ) -> None:
+        """Stop claims of a phase on every instance; running jobs go on. Without ``lasts`` until it is resumed. ``also`` writes in the same
+        transaction.
 
         A phase that had no job yet and that no instance serves is paused as well, with a warning: the name may be a misspelt one.
         """
@@ -31,19 +39,28 @@ class Phases:
             raise ConfigError(
                 "lasts", lasts, "a duration above zero, to a hundred years, or None for a pause without end"
             )
-        if not _is_text(reason) or not reason.strip() or "\0" in reason:
+        if not is_text(reason) or not reason.strip():
             raise ConfigError("reason", reason, "a short reason shown to operators")
         seconds = None if lasts is None else lasts.total_seconds()
-        self._db.run("pause", phase=phase, reason=reason, seconds=seconds)
+
+        def work(tx: Transaction) -> None:
+            tx.run("pause", phase=phase, reason=reason, seconds=seconds)
+            also(tx)
+
+        self._db.transact(work)
         lines.paused(phase, reason, seconds)
-        known = {*self.counts(), *self._served()}
+        known = self.known()
         if phase not in known:
             log.warning(
-                "phase %r is paused, but it never had a job and no instance serves it%s; undo it with phases.resume(%r)",
+                "phase %r is paused, but it never had a job and no instance serves it%s; undo it with `windlass phases resume %s`",
                 phase,
                 did_you_mean(phase, known),
                 phase,
             )
+
+    def known(self) -> set[str]:
+        """The phases that ever had a job, and those that living instances serve."""
+        return {*self.counts(), *self._served()}
 
     def _served(self) -> set[str]:
         """The phases that living instances say they serve."""
@@ -52,9 +69,16 @@ class Phases:
         ]
         return {phase for info in living for phase in info.get("phases", ())}
 
-    def resume(self, phase: str) -> bool:
-        """Serve a phase again; False when it was not paused."""
-        was_paused = bool(self._db.run("resume", phase=phase))
+    def resume(self, phase: str, *, also: Also = nothing) -> bool:
+        """Serve a phase again; False when it was not paused. ``also`` writes in the same transaction, if it was."""
+
+        def work(tx: Transaction) -> bool:
+            was_paused = bool(tx.run("resume", phase=phase))
+            if was_paused:
+                also(tx)
+            return was_paused
+
+        was_paused = self._db.transact(work)
         if was_paused:
             lines.resumed(phase)
         return was_paused
@@ -76,7 +100,3 @@ class Phases:
         Reads the head of each queue. Jobs that wait for a place, a parent or their time are not queued; those of a paused phase are.
         """
         return {phase: max(0.0, seconds or 0.0) for phase, seconds in self._db.read("oldest")}
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)

@@ -1,4 +1,4 @@
-"""Checkpoints: the saved position of a long job, fenced and never going back."""
+"""Checkpoints: the saved position of a long job, fenced; within an attempt it never goes back."""
 
 from __future__ import annotations
 
@@ -6,19 +6,27 @@ import json
 from typing import Any
 
 from windlass.errors import ConfigError, LeaseLost
-from windlass.model import Flag, Lease, Progress
+from windlass.model import Flag, Lease, Progress, is_chunk_place
 from windlass.ranges import is_whole
 from windlass.store.database import Database, Transaction
 from windlass.store.jobs.rows import json_text
 
 
 def save(
-    tx: Transaction, lease: Lease, *, done: int, total: int | None, position: Any, must_go_on: bool = False
+    tx: Transaction,
+    lease: Lease,
+    *,
+    done: int,
+    total: int | None,
+    position: Any,
+    must_go_on: bool | None = None,
 ) -> bool:
     """Save a held job's position; True when the job was asked to stop.
 
-    A ``done`` below the saved one is refused: it would repeat work that is committed, or show people a bar that shrinks.
-    ``must_go_on`` refuses the same one, too: with effects in the same commit, it would be a chunk that was done before. A job
+    A ``done`` below the saved one is refused: it would repeat work that is committed, or show people a bar that shrinks. A new attempt
+    may begin again, as long as only progress was saved. A position that is saved with effects (``must_go_on`` is given), or by a chunk
+    loop, is a place: no later attempt goes back behind it.
+    ``must_go_on`` refuses the same ``done``, too: with effects in the same commit, it would be a chunk that was done before. A job
     that saves positions only never says how much is done, and is not held to it.
     """
     if not is_whole(done, 0, 2**62) or (total is not None and not is_whole(total, 0, 2**62)):
@@ -32,7 +40,8 @@ def save(
         done=done,
         total=total,
         position=json_text(position, "position"),
-        step=int(must_go_on and done > 0),
+        step=int(bool(must_go_on) and done > 0),
+        place=int(must_go_on is not None or is_chunk_place(position)),
     )
     if not rows:
         raise LeaseLost(f"checkpoint of job {lease.id}", job_id=lease.id, token=lease.token)
@@ -41,7 +50,8 @@ def save(
         raise ConfigError(
             "progress",
             (done, total),
-            "a checkpoint at or after the one saved before (in a transaction: after it); progress never goes back",
+            f"a checkpoint of job {lease.id} at or after the one saved before (in a transaction: after it); progress never goes back within an "
+            "attempt, nor behind what a transaction or a chunk loop saved in an earlier one: begin where ctx.resume() says",
         )
     if not flags & Flag.CHECKPOINT:
         tx.run("checkpoint.flag", id=lease.id, token=lease.token)

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field, replace
 from windlass.model import (
     ON_REQUEST,
     SIDE_ROWS,
+    UNBEGUN,
     Advanced,
     Cancelled,
     Completed,
@@ -146,7 +147,7 @@ def _add(writes: _Writes, outcome: Outcome, flags: Flag, cancel: str | None, rec
                 delay = max(0.0, outcome.delay.total_seconds())
                 writes.retries.append(
                     f'{{"id":"{lease.id}","token":{lease.token},"delay":{delay!r},'
-                    f'"crashed":{int(outcome.crashed)},"returned":{int(not outcome.counted)},'
+                    f'"crashed":{int(outcome.crashed)},"returned":{int(not outcome.counted)},"begun":1,'
                     f'"outcome":"{"recovered" if recovered else "retried"}",'
                     f'"error":{error_json(lease, outcome.error)},"traceback":{traceback_json(outcome.error)}'
                     f"{run_json(outcome.run)}}}"
@@ -155,12 +156,28 @@ def _add(writes: _Writes, outcome: Outcome, flags: Flag, cancel: str | None, rec
                 writes.moved.append(MovedJob(lease.id, flags, is_advanced=False))
                 return Verdict.RECORDED
         case Released():
+            if outcome.delay and not cancel_asked:
+                writes.retries.append(_put_off_row(outcome))
+                writes.is_later = True
+                # The job has not begun: a feature that such jobs alone have (expiry) keeps its rows.
+                writes.moved.append(MovedJob(lease.id, flags & ~UNBEGUN, is_advanced=False))
+                return Verdict.RECORDED
             if not cancel_asked:
                 writes.releases.append(release_row(outcome))
                 writes.nudged.add(lease.phase)
                 return Verdict.RECORDED
     _end(writes, Cancelled(lease, cancel or ON_REQUEST, outcome.run), flags, recovered)
     return Verdict.CANCELLED
+
+
+def _put_off_row(outcome: Released) -> str:
+    """The JSON row that moves a job, which has not begun, to a later run."""
+    lease = outcome.lease
+    error = "null" if outcome.error is None else error_json(lease, outcome.error)
+    return (
+        f'{{"id":"{lease.id}","token":{lease.token},"delay":{outcome.delay.total_seconds()!r},"crashed":0,"returned":1,"begun":0,'
+        f'"outcome":"recovered","error":{error},"traceback":null}}'
+    )
 
 
 def release_row(outcome: Released) -> str:

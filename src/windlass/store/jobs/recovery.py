@@ -192,7 +192,7 @@ def _death_cap_error(error: JobError, deaths: int) -> JobError:
         code="death_cap",
         message=(
             f"{deaths} instances died while they ran this job; check what it does to its process and to the parent process, "
-            "then retry it: app.store.jobs.retry(id)"
+            "then retry it: app.handle(id).retry()"
         ),
     )
 

@@ -8,11 +8,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from datetime import datetime
-from itertools import groupby, zip_longest
+from datetime import UTC, datetime, timedelta
+from itertools import zip_longest
 
 from windlass.model import Rollup
 from windlass.store.database import Database, Row
+
+HOUR = 3600
+SPANS = {HOUR: timedelta(days=90), 86_400: timedelta(days=731)}
+"""The lengths of hours and days in seconds, and how long their statistics are kept."""
+LATE = timedelta(minutes=5)
+"""How long after its end an hour or a day is folded: instances write their minutes every few seconds, and again after a fault."""
 
 
 class Rollups:
@@ -33,10 +39,74 @@ class Rollups:
         self, *, since: datetime, until: datetime | None = None, phase: str | None = None
     ) -> list[Rollup]:
         """The minutes that began at ``since`` or later, and before ``until``, in order; for each phase, all instances together."""
-        rows = self._db.read("rollup.read", since=since, until=until, phase=phase)
-        return [
-            self._sum(minute, name, group) for (minute, name), group in groupby(rows, lambda row: row[:2])
-        ]
+        return self._rows(self._db.read("rollup.read", since=since, until=until, phase=phase))
+
+    def _rows(self, rows: Sequence[Row]) -> list[Rollup]:
+        """One for each time and phase. A chart has thousands of them: all histograms are parsed at once, each text once, and a row that needs no
+        sum gets none."""
+        texts = dict.fromkeys(text for row in rows for text in row[7:9])
+        parsed = dict(zip(texts, map(tuple, json.loads(f"[{','.join(texts)}]")), strict=True))
+        found: list[Rollup] = []
+        minute, at = None, self._db.moment(None)
+        for row in rows:
+            is_same = row[0] == minute
+            if not is_same:
+                minute = row[0]
+                at = self._db.moment(minute)
+            phase, completed, failed, retried, cancelled, released, wait, run, wait_ms, run_ms = row[1:]
+            one = Rollup(
+                at, phase, completed, failed, retried, cancelled, released, parsed[wait], parsed[run], wait_ms, run_ms
+            )  # fmt: skip
+            if is_same and found[-1].phase == phase:
+                found[-1] = _together(at, phase, (found[-1], one))
+            else:
+                found.append(one)
+        return found
+
+    def read_spans(
+        self, seconds: int, *, since: datetime, until: datetime, phase: str | None = None
+    ) -> list[Rollup]:
+        """The hours (3600) or days (86400) that began at ``since`` or later, and before ``until``, in order; days that are not folded yet are made of
+        their hours, and hours of their minutes."""
+        since, until = _ceiling(since, seconds), _ceiling(until, seconds)
+        folded = self._rows(
+            self._db.read("rollup.span.read", seconds=seconds, since=since, until=until, phase=phase)
+        )
+        (last,) = self._db.read("rollup.span.last", seconds=seconds)[0]
+        rest = since if last is None else max(since, self._db.moment(last) + timedelta(seconds=seconds))
+        if rest >= until:
+            return folded
+        if seconds == HOUR:
+            parts = self.read(since=rest, until=until, phase=phase)
+        else:
+            parts = self.read_spans(HOUR, since=rest, until=until, phase=phase)
+        return folded + sum_by(seconds, parts)
+
+    def fold(self, now: datetime) -> None:
+        """Write the hours and days that are over, of the minutes that are kept; any number of instances may do this at once."""
+        for seconds, keep in SPANS.items():
+            (last,) = self._db.read("rollup.span.last", seconds=seconds)[0]
+            (first,) = self._db.read("rollup.first")[0]
+            begin = self._db.moment(first if last is None else last)
+            end = floor(now - LATE, seconds)
+            if begin is None:
+                continue
+            at = floor(begin, seconds)  # the last one again: an instance may have written late
+            while at < end:
+                until = min(end, at + timedelta(seconds=max(seconds, 86_400)))
+                rows = sum_by(seconds, self._parts(seconds, at, until))
+                if rows:
+                    texts = ",".join(map(self._text, rows))
+                    self._db.run("rollup.span.put", seconds=seconds, rows=f"[{texts}]")
+                at = until
+            self._db.run("rollup.span.prune", seconds=seconds, before=now - keep)
+
+    def _parts(self, seconds: int, since: datetime, until: datetime) -> list[Rollup]:
+        """What a longer span is made of: hours of minutes, days of hours."""
+        if seconds == HOUR:
+            return self.read(since=since, until=until)
+        rows = self._db.read("rollup.span.read", seconds=HOUR, since=since, until=until, phase=None)
+        return self._rows(rows)
 
     def prune(self, before: datetime) -> int:
         """Remove minutes that began before a time; returns how many rows were removed."""
@@ -59,26 +129,37 @@ class Rollups:
             }
         )
 
-    def _sum(self, minute: object, phase: str, rows: Iterable[Row]) -> Rollup:
-        columns = list(zip(*rows, strict=True))
-        completed, failed, retried, cancelled, released = (sum(column) for column in columns[2:7])
-        return Rollup(
-            minute=self._db.moment(minute),
-            phase=phase,
-            completed=completed,
-            failed=failed,
-            retried=retried,
-            cancelled=cancelled,
-            released=released,
-            wait=_sums(columns[7]),
-            run=_sums(columns[8]),
-            wait_ms_sum=sum(columns[9]),
-            run_ms_sum=sum(columns[10]),
-        )
+
+def floor(at: datetime, seconds: int) -> datetime:
+    """The beginning of the hour or day (UTC) of a time."""
+    return datetime.fromtimestamp(int(at.timestamp()) // seconds * seconds, UTC)
 
 
-def _sums(texts: Sequence[str]) -> tuple[int, ...]:
-    """Lists of counts, added place by place; a shorter one has nothing in the rest."""
-    if len(texts) == 1:
-        return tuple(json.loads(texts[0]))
-    return tuple(sum(place) for place in zip_longest(*(json.loads(text) for text in texts), fillvalue=0))
+def _ceiling(at: datetime, seconds: int) -> datetime:
+    """The first beginning of an hour or a day (UTC) that is not before a time."""
+    return floor(min(at, _LATEST).astimezone(UTC) + timedelta(seconds=seconds, microseconds=-1), seconds)
+
+
+_LATEST = datetime.max.replace(tzinfo=UTC) - timedelta(days=2)
+
+
+def sum_by(seconds: int, rows: Iterable[Rollup]) -> list[Rollup]:
+    """Statistics of longer spans, made of those of shorter ones."""
+    groups: dict[tuple[datetime, str], list[Rollup]] = {}
+    for row in rows:
+        groups.setdefault((floor(row.minute, seconds), row.phase), []).append(row)
+    return [_together(at, phase, groups[at, phase]) for at, phase in sorted(groups)]
+
+
+def _together(at: datetime, phase: str, rows: Sequence[Rollup]) -> Rollup:
+    counts = {name: sum(getattr(row, name) for row in rows) for name in _COUNTS}
+    return Rollup(
+        minute=at,
+        phase=phase,
+        wait=tuple(map(sum, zip_longest(*(row.wait for row in rows), fillvalue=0))),
+        run=tuple(map(sum, zip_longest(*(row.run for row in rows), fillvalue=0))),
+        **counts,
+    )
+
+
+_COUNTS = ("completed", "failed", "retried", "cancelled", "released", "wait_ms_sum", "run_ms_sum")

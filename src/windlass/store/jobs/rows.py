@@ -12,7 +12,8 @@ from datetime import datetime, timedelta
 from operator import itemgetter
 from typing import Any
 
-from windlass.arguments.encoding import DEFAULT_LIMITS, RESULT_LIMITS, encode
+from windlass.arguments.encoding import encode
+from windlass.arguments.limits import DEFAULT_LIMITS, RESULT_LIMITS
 from windlass.model import (
     HIGHEST_PRIORITY,
     Attempt,
@@ -27,8 +28,11 @@ from windlass.model import (
     Run,
     Span,
     State,
+    version_of,
 )
 from windlass.store.database import Database, Row
+from windlass.store.jobs.error_place import place_of
+from windlass.store.schema.statements import columns
 
 MAX_MESSAGE = 8_000
 MAX_TRACEBACK = 64_000
@@ -69,6 +73,8 @@ def error_json(lease: Lease, error: JobError) -> str:
         "attempt": lease.attempt,
         "correlation_id": lease.correlation_id,
     }
+    if (place := place_of(error.traceback)) is not None:
+        facts["place"] = place
     if error.details:
         facts["details"] = dict(error.details)
     return encode(facts, what="error")
@@ -105,9 +111,21 @@ class _Flags(dict[int, Flag]):
 
 
 _FLAGS = _Flags()
-LANE, READY_AT = 4, 13
-in_order = itemgetter(LANE, READY_AT, 0)
-"""The order of service of claimed rows: highest priority first, then oldest first."""
+PHASE, LANE, READY_AT = 3, 4, 13
+in_order = itemgetter(PHASE, LANE, READY_AT, 0)
+"""The order of service of the claimed rows of each phase: highest priority first, then oldest first."""
+
+
+def by_phase(rows: Sequence[Row], leases: Sequence[Lease]) -> dict[str, tuple[list[Row], list[Lease]]]:
+    """Claimed rows and their leases by phase, each in its order."""
+    found: dict[str, tuple[list[Row], list[Lease]]] = {}
+    for row, lease in zip(rows, leases, strict=True):
+        here = found.get(lease.phase)
+        if here is None:
+            here = found[lease.phase] = ([], [])
+        here[0].append(row)
+        here[1].append(lease)
+    return found
 
 
 class _UnfrozenLease:
@@ -158,10 +176,11 @@ def to_leases(db: Database, rows: Sequence[Row]) -> list[Lease]:
 
 
 def to_job(db: Database, row: Row) -> Job:
-    """A job row; columns as `get` and the lists return them."""
+    """A job row; columns as `get` and the lists return them; `get` alone adds those of the slot `view`."""
     (
         job_id, kind, phase, state, lane, generation, attempt, crashes, max_attempts, args, correlation, created, updated,
         run_at, started, claimed, finished, cancel, reason, pending, result, error, traceback, outputs, progress, error_at, saved_at,
+        *view,
     ) = row  # fmt: skip
     moment = db.moment
     return Job(
@@ -186,11 +205,18 @@ def to_job(db: Database, row: Row) -> Job:
         reason=reason,
         pending=pending,
         result_json=None if result is None else Json(result),
-        error=_error(error, moment(error_at)),
+        error=to_error(error, moment(error_at)),
         traceback=traceback,
         progress=None if progress is None else _progress(json.loads(progress), moment(saved_at)),
         outputs=() if outputs is None else tuple(_output(item) for item in json.loads(outputs)),
+        parents=_view(db, view).get("parents") if view.count(None) < len(view) else None,
+        version=version_of(args, generation, HIGHEST_PRIORITY - lane),
     )
+
+
+def _view(db: Database, values: Sequence[Any]) -> dict[str, Any]:
+    """What features add to a job that is read by itself."""
+    return dict(zip(columns(db.dialect, "view"), values, strict=True))
 
 
 def to_attempt(db: Database, row: Row) -> Attempt:
@@ -204,7 +230,7 @@ def to_attempt(db: Database, row: Row) -> Attempt:
         outcome,
         db.moment(started),
         ended_at,
-        _error(error, ended_at),
+        to_error(error, ended_at),
         traceback,
         instance,
         _processor(phase, processor),
@@ -225,12 +251,12 @@ def to_span(db: Database, row: Row) -> Span:
         started_at=claimed_at + timedelta(milliseconds=waited_ms or 0),
         ended_at=ended_at,
         outcome=outcome,
-        error=_error(error, ended_at),
+        error=to_error(error, ended_at),
         ran=None if ran_ms is None else timedelta(milliseconds=ran_ms),
     )
 
 
-def _error(text: str | None, at: datetime | None) -> dict[str, Any] | None:
+def to_error(text: str | None, at: datetime | None) -> dict[str, Any] | None:
     """A stored error with the time its attempt ended, which is stored beside it."""
     known = None if text is None else json.loads(text)  # SQLite has "null" where an attempt went without
     return None if known is None else {**known, "at": None if at is None else at.isoformat()}

@@ -14,6 +14,7 @@ from windlass.arguments.encoding import encode
 from windlass.errors import ConfigError, PayloadError
 from windlass.model import (
     ASIDE,
+    BESIDE_OUTPUTS,
     ON_REQUEST,
     Advanced,
     Cancelled,
@@ -22,6 +23,7 @@ from windlass.model import (
     JobError,
     Json,
     Outcome,
+    PhaseEnd,
     PlainEnd,
     Retried,
     has_flag,
@@ -73,6 +75,29 @@ def split_plain(outcomes: Iterable[Outcome]) -> tuple[list[PlainEnd], list[Outco
     return plain, aside
 
 
+def split_pipelines(outcomes: Iterable[Outcome]) -> tuple[list[PhaseEnd], list[Outcome]]:
+    """Split outcomes that are not plain into ends of phases that touch outputs only, and all others."""
+    ends: list[PhaseEnd] = []
+    others: list[Outcome] = []
+    for outcome in outcomes:
+        if (
+            isinstance(outcome, (*_ENDS, Advanced))
+            and not has_flag(outcome.lease.flags, BESIDE_OUTPUTS)
+            and _has_plain_route(outcome)
+        ):
+            ends.append(outcome)
+        else:
+            others.append(outcome)
+    return ends, others
+
+
+def _has_plain_route(outcome: PhaseEnd) -> bool:
+    """Whether an end of a phase needs nothing of what is stored but the phases that its job has been in."""
+    if isinstance(outcome, Advanced):
+        return not outcome.route or any(step[0] == outcome.phase for step in outcome.route)
+    return outcome.__class__ is Completed or not _needs_stored_state(outcome)
+
+
 def _needs_stored_state(outcome: PlainEnd) -> bool:
     """Whether an end depends on what is stored: on the reason of a cancel, on the number of crashes, or on where its job has been."""
     if outcome.__class__ is Completed:
@@ -121,6 +146,8 @@ def _checked(outcome: Outcome) -> Outcome:
                 raise ConfigError(
                     "phase", outcome.phase, "another phase than the one the job is in: each is visited once"
                 )
+            if isinstance(outcome.output, Json):
+                return outcome
             return replace(outcome, output=Json(json_text(outcome.output, "output")))
         case _:
             return outcome

@@ -1,32 +1,27 @@
-"""Duties that every instance does a share of: promote what is due, fold counts, prune history. None waits for a lock."""
+"""Duties that every instance does a share of: promote what is due, fold counts, prune history. Only dropping whole days
+of history may wait, for readers."""
 
 from __future__ import annotations
 
 import time
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
-from windlass.errors import ConfigError
-from windlass.model import Archived, Attempt, MergeStep, Retention
-from windlass.store.database import Database, Row, Transaction
-from windlass.store.feature import features
-from windlass.store.ids import SMALLEST, is_id
+from windlass.model import MergeStep, Retention
+from windlass.model.history import PartitionsLeft
+from windlass.store.database import Database, never
+from windlass.store.ids import is_id
 from windlass.store.jobs.low_water import LowWaterMarks, as_text
-from windlass.store.jobs.rows import to_attempt, to_job
+from windlass.store.jobs.pruning import Archive, Pruning
 from windlass.store.schema.statements import columns
-
-BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
-Archive = Callable[[Sequence[Archived]], None]
 
 
 @dataclass(frozen=True, slots=True)
 class AgendaItems:
     """The work that is due. ``due_in`` is None when nothing is scheduled, ``resume_in`` when no pause ends by itself, ``expires_in`` (when
-    the next lease can run out) when no instance lives. ``features`` has what features say of themselves, by the names of their columns
+    the next lease can run out) when no instance lives, ``resumed_at`` (when the last pause with an end was over, in seconds since 1970) when
+    no pause ended by itself. ``features`` has what features say of themselves, by the names of their columns
     (``-- column: agenda.NAME`` in their SQL)."""
 
     due_in: float | None
@@ -34,11 +29,17 @@ class AgendaItems:
     has_counts: bool
     resume_in: float | None = None
     expires_in: float | None = None
+    resumed_at: float | None = None
     features: Mapping[str, Any] = field(default_factory=dict)
 
     def has(self, name: str) -> bool:
         """Whether a feature has something to do, by the name of its column."""
         return bool(self.features.get(name))
+
+    def seconds(self, name: str) -> float | None:
+        """The seconds until a feature has something to do, by the name of its column; None if there is nothing."""
+        left: float | None = self.features.get(name)
+        return left
 
 
 class Upkeep:
@@ -68,10 +69,18 @@ class Upkeep:
 
     def agenda(self, *, own: str | None = None) -> AgendaItems:
         """Read what is due on this database, in one statement. The instance ``own`` is alive, however late its heartbeat is."""
-        ((due_in, dead, counted, resume_in, expires_in, *rest),) = self._db.read("agenda", own=own)
+        ((due_in, dead, counted, resume_in, expires_in, resumed_at, *rest),) = self._db.read(
+            "agenda", own=own
+        )
         names = columns(self._db.dialect, "agenda")
         return AgendaItems(
-            due_in, bool(dead), bool(counted), resume_in, expires_in, dict(zip(names, rest, strict=True))
+            due_in,
+            bool(dead),
+            bool(counted),
+            resume_in,
+            expires_in,
+            resumed_at,
+            dict(zip(names, rest, strict=True)),
         )
 
     def fold(self, limit: int = 10_000) -> None:
@@ -79,9 +88,10 @@ class Upkeep:
         while self._db.is_worth("fold") and self._db.run("fold", limit=limit):
             pass
 
-    def maintain(self) -> None:
-        """Do the database's own periodic work; on PostgreSQL, make history partitions ahead of time."""
-        self._db.upkeep()
+    def maintain(self) -> PartitionsLeft | None:
+        """Do the database's own periodic work; on PostgreSQL, make history partitions ahead of time. If this role may not make them,
+        returns how many the owner's last run has left; None everywhere else."""
+        return self._db.upkeep()
 
     def merge_history(self, *, always: bool = False, page: int = 2000) -> MergeStep | None:
         """Do a piece of the work that makes months of old days of history, on PostgreSQL; None when there is nothing to do.
@@ -99,87 +109,41 @@ class Upkeep:
         keep: Retention,
         *,
         archive: Archive | None = None,
-        batch: int = 1000,
+        page: int = 1000,
         pause: float | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> int:
         """Remove ended jobs that are past their time, in short transactions; returns how many.
 
-        Whole days past every retention go at once where the database can do that. ``archive`` is called with each batch, jobs
-        with their attempts, before it is removed, in the same transaction: if it raises, that batch stays. A job that a
-        child still waits for is kept. After each batch it sleeps as long as the batch took, so that claims
+        Whole days past every retention go at once where the database can do that. ``archive`` is called with each page, jobs
+        with their attempts, before it is removed: if it raises, that page stays. A job that a child still waits for is kept, and so is one that a
+        child comes to wait for at that moment, or (on SQLite) that is retried by hand then: such a job is in the archive and stays. After each page it sleeps as long as the page took, so that claims
         keep their share of the database (``pause`` sets other seconds); ``progress`` is called with how many were removed.
         """
-        if batch < 1:
-            raise ConfigError("batch", batch, "a whole number of 1 or more")
-        now = self._db.now()
-        before = {
-            f"{state}_before": BEGINNING if lasts is None else now - lasts
-            for state, lasts in (
-                ("completed", keep.completed),
-                ("failed", keep.failed),
-                ("cancelled", keep.cancelled),
-            )
-        }
-        removed, after = 0 if archive else self._db.drop_history(keep), SMALLEST
-        while True:
+        work = self.pruning(keep, archive=archive, page=page)
+        while not work.is_over:
             began = time.monotonic()
-            # Where there is one write lock, the archive is written before it is taken.
-            only = (
-                self._archive_first(before, archive, after, batch)
-                if archive and not self._db.low_water
-                else None
-            )
-            inside = archive if only is None else None
-            count, after = self._db.transact(partial(self._prune, before, inside, after, batch, only))
-            removed += count
+            work.step()
             if progress:
-                progress(removed)
-            if not after:
-                break
-            time.sleep(time.monotonic() - began if pause is None else pause)
-        if archive:
-            self._db.drop_history(keep, only_empty=True)
-        for feature in features():
-            feature.on_pruned(self._db)
-        return removed
+                progress(work.removed)
+            if not work.is_over:
+                time.sleep(time.monotonic() - began if pause is None else pause)
+        return work.removed
 
-    def _prune(
+    def pruning(
         self,
-        before: dict[str, Any],
-        archive: Archive | None,
-        after: str,
-        batch: int,
-        only: set[str] | None,
-        tx: Transaction,
-    ) -> tuple[int, str]:
-        page = tx.run("prune.page", after=after, limit=batch, **before)
-        if not page:
-            return 0, ""
-        last = page[-1][0] if len(page) == batch else ""
-        page = [row for row in page if only is None or row[0] in only]
-        if not page:
-            return 0, last
-        ids = [row[0] for row in page]
-        if archive is not None:
-            archive(self._whole(tx.run, ids))
-        times = [at for row in page if (at := self._db.moment(row[1])) is not None]
-        removed = tx.run("prune.delete", ids=ids, oldest=min(times), newest=max(times))
-        return int(removed[0][0]), last
+        keep: Retention,
+        *,
+        archive: Archive | None = None,
+        page: int = 1000,
+        is_stopping: Callable[[], bool] = never,
+    ) -> Pruning:
+        """A pass of ``prune`` whose pages the caller removes one by one, with ``step``, until ``is_over``, or leaves."""
+        return Pruning(self._db, keep, archive=archive, page=page, is_stopping=is_stopping)
 
-    def _archive_first(self, before: dict[str, Any], archive: Archive, after: str, batch: int) -> set[str]:
-        """Archive a page by reading; returns the ids, and only those may be removed then. A job that is retried by hand in
-        between is in the archive and is not removed."""
-        ids = [row[0] for row in self._db.read("prune.page", after=after, limit=batch, **before)]
-        if ids:
-            archive(self._whole(self._db.read, ids))
-        return set(ids)
-
-    def _whole(self, run: Callable[..., list[Row]], ids: Sequence[str]) -> list[Archived]:
-        attempts: dict[str, list[Attempt]] = defaultdict(list)
-        for row in run("prune.attempts", ids=list(ids)):
-            attempts[row[0]].append(to_attempt(self._db, row))
-        return [
-            Archived(job, attempts[job.id])
-            for job in (to_job(self._db, row) for row in run("prune.read", ids=list(ids)))
-        ]
+    def take_turn(self, name: str, holder: str, seconds: float) -> bool:
+        """Take the turn of work that one instance does for all of them, for so many seconds, or take it again; False if another holder has
+        it. A turn that is not taken again ends by itself, so that the work of a dead instance goes on elsewhere."""
+        if not self._db.is_worth("turn.take", name=name, holder=holder):
+            return False
+        return bool(self._db.run("turn.take", name=name, holder=holder, seconds=seconds))

@@ -8,20 +8,32 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date, datetime
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import psycopg
 from psycopg import errors as pg
+from psycopg.pq import ExecStatus
 
 from windlass.clock import Clock
 from windlass.closing import close_left_open
 from windlass.errors import ConfigError, StoreError
 from windlass.model import MergeStep, PlainEnd, Retention, Want
+from windlass.model.history import OWNER_ADVICE, PartitionsLeft
 from windlass.observe.logger import get_logger
-from windlass.store.database import EFFECT, NUDGE, Effect, Listener, Row, Transaction
+from windlass.store.database import (
+    CHANNEL,
+    EFFECT,
+    NUDGE,
+    Effect,
+    EndsBefore,
+    Listener,
+    Row,
+    Transaction,
+    never,
+)
+from windlass.store.jobs.claim_columns import claim_columns
 from windlass.store.jobs.enqueue import RepeatRaced
 from windlass.store.jobs.finish_rows import finish_columns
-from windlass.store.jobs.low_water import LANES, as_text
 from windlass.store.open_effects import OpenEffect
 from windlass.store.postgres import months, partitions
 from windlass.store.postgres import sessions as postgres_sessions
@@ -30,6 +42,7 @@ from windlass.store.postgres.errors import REPEATABLE, lacks_partition, translat
 from windlass.store.postgres.listener import PostgresListener
 from windlass.store.postgres.migrate import migrate_postgres, read_status
 from windlass.store.postgres.transaction import PostgresTransaction, knows, text_of
+from windlass.store.read_time import read_time
 from windlass.store.schema.migrations import require_current
 
 log = get_logger("windlass.store")
@@ -38,9 +51,6 @@ T = TypeVar("T")
 REPEATS = 8
 CONNECT_TIMEOUT = 5.0
 """Seconds that a call waits for a connection before it raises ``StoreUnreachableError``."""
-_ALL_LANES = list(range(LANES))
-SOON = 3
-"""How many days ahead a missing partition of history is a warning; the owner should make them seven days ahead."""
 
 
 class PostgresDatabase:
@@ -51,7 +61,7 @@ class PostgresDatabase:
     """
 
     dialect = "postgres"
-    low_water = notifies = True
+    low_water = notifies = records_phases = True
     open_effects = None  # an open transaction does not block other writes
     bulk_from = 500.0  # measured, jobs/s: 31k both ways at 100; 44k to 84k at 1,000; 53k to 115k at 20,000
 
@@ -75,7 +85,8 @@ class PostgresDatabase:
         if auto_migrate:
             migrate_postgres(self._direct_url or url)
         self._connect_timeout = connect_timeout
-        self._warned_day: date | None = None
+        self._told: bool | None = None  # of partitions that the owner has to make: whether they were late
+        self._has_warned_of_rows = False
         self._check(connect_timeout)
         self._connections = Connections(url, most=max_connections, timeout=connect_timeout, pooled=pooled)
         self._connection, self.reserved = self._connections.connection, self._connections.reserved
@@ -97,7 +108,10 @@ class PostgresDatabase:
             postgres_sessions.refuse_encoding(one)
             status = read_status(one)
             require_current(
-                status, len(status.applied) + len(status.pending), self._url, "run `windlass db migrate`"
+                status,
+                len(status.applied) + len(status.pending),
+                self._url,
+                "run `windlass db migrate` for it (--app MODULE:APP, or --url)",
             )
             self._missing_settings = postgres_sessions.missing_settings(one).encode() if self._pooled else b""
 
@@ -142,7 +156,16 @@ class PostgresDatabase:
     def run(self, verb: str, **parameters: object) -> list[Row]:
         return self._repeat(lambda connection: self._on(connection).run(verb, **parameters))
 
-    read = run
+    def read(self, verb: str, **parameters: object) -> list[Row]:
+        if (seconds := read_time()) is None:
+            return self.run(verb, **parameters)
+
+        def limited(connection: psycopg.Connection) -> list[Row]:
+            with connection.transaction():
+                connection.execute(f"SET LOCAL statement_timeout = {max(1, int(seconds * 1000))}")
+                return self._on(connection).run(verb, **parameters)
+
+        return self._repeat(limited)
 
     def transact(self, work: Callable[[Transaction], T], *, waits: bool = False) -> T:
         def in_transaction(connection: psycopg.Connection) -> T:
@@ -162,6 +185,20 @@ class PostgresDatabase:
             close_left_open(error)
             raise
 
+    @contextmanager
+    def savepoint(self, tx: Transaction) -> Iterator[None]:
+        # Past the driver, which would let go of all prepared statements at a ROLLBACK TO.
+        execute = cast("PostgresTransaction", tx).connection.pgconn.exec_
+        execute(b"SAVEPOINT windlass_part")
+        try:
+            yield
+        except BaseException:
+            execute(b"ROLLBACK TO SAVEPOINT windlass_part")
+            execute(b"RELEASE SAVEPOINT windlass_part")
+            raise
+        if execute(b"RELEASE SAVEPOINT windlass_part").status != ExecStatus.COMMAND_OK:
+            raise StoreError("a part of a transaction could not be ended; nothing of the transaction is kept")
+
     def step(
         self,
         *,
@@ -169,26 +206,26 @@ class PostgresDatabase:
         outcomes: Sequence[PlainEnd],
         aside: int,
         emptied: Sequence[int],
-        want: Want | None,
+        wants: Sequence[Want],
         marks: Sequence[datetime | None],
+        ends: EndsBefore | None = None,
     ) -> tuple[Sequence[str] | None, list[Row]]:
-        limit = want.limit if want else 0
-        starting = limit if want is None or want.starting is None else max(0, want.starting)
-        rows = self.run(
-            "step",
-            instance=instance,
+        parameters = {
+            "instance": instance,
             **finish_columns(outcomes),
-            expected=len(outcomes),
-            aside=aside,
-            emptied=list(emptied),
-            phase=want.phase if want else "",
-            limit=limit,
-            starting=starting,
-            quiet=want.quiet.total_seconds() if want else 0.0,
-            suspects=want is None or want.suspects,
-            lanes=_ALL_LANES if limit else [],
-            marks=as_text(marks) if limit else [],
-        )
+            "expected": len(outcomes),
+            "aside": aside,
+            "emptied": list(emptied),
+            **claim_columns(wants, marks),
+        }
+
+        def work(tx: Transaction, first: EndsBefore) -> list[Row]:
+            first.record(tx)
+            found = tx.run("step", **parameters)
+            first.notify(tx, [row[1:] for row in found if row[1] is not None])
+            return found
+
+        rows = self.run("step", **parameters) if ends is None else self.transact(lambda tx: work(tx, ends))
         finished = next((row[0] for row in rows if row[1] is None), "")
         claimed = [row[1:] for row in rows if row[1] is not None]
         return (None if finished is None else [part for part in finished.split(",") if part]), claimed
@@ -238,7 +275,8 @@ class PostgresDatabase:
         except StoreError as error:
             if not isinstance(error.__cause__, psycopg.Error) or not lacks_partition(error.__cause__):
                 raise
-        self.upkeep()
+        with self._connection() as connection:
+            self._ensure_partitions(connection)
         return work()
 
     # ------------------------------------------------------------------ hints and time
@@ -251,8 +289,8 @@ class PostgresDatabase:
     def wait(self, phases: Sequence[str], seconds: float) -> None:
         self.run("wait", phases=sorted(phases), seconds=seconds)
 
-    def listen(self) -> Listener:
-        return PostgresListener(self._direct_url)
+    def listen(self, channel: str = CHANNEL) -> Listener:
+        return PostgresListener(self._direct_url, channel)
 
     def moment(self, value: Any) -> Any:
         return value  # the driver gives aware datetimes
@@ -272,24 +310,18 @@ class PostgresDatabase:
 
     # ------------------------------------------------------------------ history partitions
 
-    def upkeep(self) -> None:
+    def upkeep(self) -> PartitionsLeft | None:
         with self._connection() as connection:
-            try:
+            if partitions.may_make(connection):
                 self._ensure_partitions(connection)
-            except pg.InsufficientPrivilege:
-                found = partitions.wait_for_owner(connection, around=self._today)
-                if found is None:
-                    raise
-                self._warn_of_day(*found)
-
-    def _warn_of_day(self, day: date, days_ahead: int) -> None:
-        if self._warned_day != day:
-            self._warned_day = day
-            log.log(
-                logging.WARNING if days_ahead <= SOON else logging.INFO,
-                "history has no partition for %s yet, and this role may not make it; run `windlass db migrate` as the owner before then",
-                day,
-            )
+                partitions.unmark_left(connection)
+                self._told = None
+                return None
+            left = partitions.left_by_owner(connection, around=self._today)
+        if self._told != left.is_late:  # one line when it is found, and one more when it is late
+            self._told = left.is_late
+            log.log(logging.WARNING if left.is_late else logging.INFO, "%s. %s", left.text, OWNER_ADVICE)
+        return left
 
     def _ensure_partitions(self, connection: psycopg.Connection) -> None:
         partitions.ensure(connection, around=self._today)
@@ -299,7 +331,9 @@ class PostgresDatabase:
         """The day of the clock that replaces the database's, if there is one."""
         return self._clock.now().date() if self._clock else None
 
-    def drop_history(self, keep: Retention, *, only_empty: bool = False) -> int:
+    def drop_history(
+        self, keep: Retention, *, only_empty: bool = False, is_stopping: Callable[[], bool] = never
+    ) -> int:
         lasts = [keep.completed, keep.failed, keep.cancelled]
         if any(item is None for item in lasts) or self._direct_url is None:
             return 0
@@ -309,11 +343,15 @@ class PostgresDatabase:
             postgres_sessions.configure(connection)
             connection.execute("SET lock_timeout = '5s'")
             try:
-                dropped = partitions.drop_before(connection, cutoff, only_empty=only_empty, now=now)
-            except pg.InsufficientPrivilege:
-                log.warning(
-                    "this role does not own the tables: removing jobs row by row instead of whole days"
+                dropped = partitions.drop_before(
+                    connection, cutoff, only_empty=only_empty, now=now, is_stopping=is_stopping
                 )
+            except pg.InsufficientPrivilege:
+                if not self._has_warned_of_rows:
+                    self._has_warned_of_rows = True
+                    log.warning(
+                        "this role does not own the tables: removing jobs row by row instead of whole days"
+                    )
                 return 0
         return sum(sum(held.values()) for held in dropped.values())
 

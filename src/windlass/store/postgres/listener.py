@@ -6,6 +6,9 @@ every phase once. Behind a pooler without a direct URL there is nothing to liste
 
 from __future__ import annotations
 
+import math
+import select
+import socket
 import threading
 import time
 from collections.abc import Sequence
@@ -13,6 +16,7 @@ from typing import Any
 
 import psycopg
 
+from windlass.errors import StoreUnreachableError
 from windlass.observe.logger import get_logger
 from windlass.store.database import CHANNEL, RECONNECTED
 
@@ -30,13 +34,19 @@ KEEPALIVE: dict[str, Any] = {
 
 
 class PostgresListener:
-    """Listens on the one channel of a database."""
+    """Listens on one channel of a database."""
 
-    def __init__(self, url: str | None) -> None:
+    def __init__(self, url: str | None, channel: str = CHANNEL) -> None:
         self._url = url
+        self._channel = channel
         self._connection: psycopg.Connection | None = None
         self._pause = 0.1
         self._closed = threading.Event()
+        try:
+            self._interrupted, self._interrupting = socket.socketpair()
+        except OSError as error:  # too many open files
+            raise StoreUnreachableError(f"the notification listener could not be opened: {error}") from error
+        self._interrupting_lock = threading.Lock()
         self._had_connection = False
         self._connect()
 
@@ -48,7 +58,7 @@ class PostgresListener:
         """Wait for hints for at most ``timeout`` seconds; empty when none came."""
         deadline = time.monotonic() + timeout
         if self._connection is None and not self._connect():
-            self._closed.wait(min(timeout, self._pause))
+            self._is_readable(None, deadline=min(deadline, time.monotonic() + self._pause))
             self._pause = min(LONGEST_WAIT, self._pause * 2)
             return ()
         if self._had_connection is False:
@@ -58,11 +68,9 @@ class PostgresListener:
         if connection is None:
             return ()
         try:
-            hints = [
-                note.payload
-                for note in connection.notifies(timeout=max(0.0, deadline - time.monotonic()), stop_after=1)
-            ]
-            hints += [note.payload for note in connection.notifies(timeout=0)] if hints else []
+            hints = _received(connection)  # what came with an earlier reply is not in the socket any more
+            if not hints and self._is_readable(connection, deadline):
+                hints = _received(connection)
         except (psycopg.Error, OSError) as error:
             log.warning(
                 "the notification listener lost its connection (%s); polling until it is back",
@@ -72,9 +80,29 @@ class PostgresListener:
             return ()
         return hints
 
+    def interrupt(self) -> None:
+        """End the wait of another thread now, and every later wait at once."""
+        with self._interrupting_lock:
+            if not self._closed.is_set():
+                self._interrupting.send(b"!")  # which is never read
+
     def close(self) -> None:
-        self._closed.set()
+        with self._interrupting_lock:
+            self._closed.set()
+            self._interrupted.close()
+            self._interrupting.close()
         self._drop()
+
+    def _is_readable(self, connection: psycopg.Connection | None, deadline: float) -> bool:
+        """Wait until the connection has something to read; False at the deadline and for an interrupted wait."""
+        if self._closed.is_set():
+            return False
+        poll = select.poll()
+        poll.register(self._interrupted, select.POLLIN)
+        if connection is not None:
+            poll.register(connection, select.POLLIN)
+        ready = poll.poll(math.ceil(max(0.0, deadline - time.monotonic()) * 1000))
+        return bool(ready) and all(fd != self._interrupted.fileno() for fd, _ in ready)
 
     def _connect(self) -> bool:
         if self._url is None or self._closed.is_set():
@@ -82,7 +110,7 @@ class PostgresListener:
         try:
             self._connection = psycopg.connect(self._url, autocommit=True, connect_timeout=5, **KEEPALIVE)
             self._connection.execute("SET idle_session_timeout = 0")
-            self._connection.execute(f"LISTEN {CHANNEL}")
+            self._connection.execute(f"LISTEN {self._channel}")
         except psycopg.Error:
             self._drop()
             return False
@@ -94,3 +122,7 @@ class PostgresListener:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+def _received(connection: psycopg.Connection) -> list[str]:
+    return [note.payload for note in connection.notifies(timeout=0)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from dataclasses import replace
@@ -14,7 +15,7 @@ from windlass.errors import StoreError
 from windlass.store.postgres import partitions
 from windlass.store.postgres.errors import translated
 from windlass.store.postgres.sessions import ENCODING, refuse_encoding
-from windlass.store.schema.migrations import PATIENCE, Migration, Status, available, compare
+from windlass.store.schema.migrations import CONNECT_TIMEOUT, PATIENCE, Migration, Status, available, compare
 
 LOCK_TIMEOUT_MS = 2_000
 # Serialises migrators; transaction-scoped, so that it cannot leak behind a pooler.
@@ -47,16 +48,17 @@ def migrate_postgres(
     return applied
 
 
-def status_postgres(url: str) -> Status:
+def status_postgres(url: str, *, timeout: float = CONNECT_TIMEOUT) -> Status:
     """Which migrations a database has and lacks."""
-    with translated(), _connect(url) as connection:
+    with translated(), _connect(url, timeout) as connection:
         refuse_encoding(connection)
         status = read_status(connection)
         return replace(status, partitions=len(partitions.attached(connection))) if status.applied else status
 
 
-def _connect(url: str) -> psycopg.Connection:
-    return psycopg.connect(url, autocommit=True, connect_timeout=10, client_encoding=ENCODING)
+def _connect(url: str, timeout: float = CONNECT_TIMEOUT) -> psycopg.Connection:
+    seconds = max(1, math.ceil(timeout))
+    return psycopg.connect(url, autocommit=True, connect_timeout=seconds, client_encoding=ENCODING)
 
 
 def read_status(connection: psycopg.Connection) -> Status:

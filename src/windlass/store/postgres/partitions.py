@@ -7,11 +7,15 @@ them; a plain table that is ATTACHed, and DETACH CONCURRENTLY followed by DROP, 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 
 import psycopg
 from psycopg import errors as pg
 
+from windlass.model.history import PartitionsLeft
+from windlass.store.database import never
 from windlass.store.schema.statements import expand
 
 DAYS_AHEAD = 7
@@ -19,7 +23,9 @@ _LOCK_TIMEOUT = "2s"
 _LOCK_KEY = 0x77696E6470617274
 REMOVING = _LOCK_KEY + 1
 """The advisory lock of the session that detaches partitions."""
-_LEAVING = "windlass: past its retention, about to be dropped"
+LEAVING = "windlass: past its retention, about to be dropped"
+"""The comment of a partition that is about to be detached and dropped. The linker links no child to a job of such a partition (``stays`` in
+sql/postgres/upkeep.sql)."""
 _NAME = re.compile(r"job_done_(\d{4})(\d{2})(\d{2})?")
 
 _ATTACHED = """
@@ -28,6 +34,14 @@ FROM pg_inherits AS i
 JOIN pg_class AS c ON c.oid = i.inhrelid
 WHERE i.inhparent = 'windlass.job_done'::regclass
 ORDER BY c.relname
+"""
+_MARKED = """
+SELECT c.relname
+FROM pg_inherits AS i
+JOIN pg_class AS c ON c.oid = i.inhrelid
+WHERE i.inhparent = 'windlass.job_done'::regclass
+    AND NOT i.inhdetachpending
+    AND obj_description(c.oid, 'pg_class') = %s
 """
 
 
@@ -80,12 +94,21 @@ def missing(
     return [day for day in wanted if name_of(day) not in there and month_of(day) not in there]
 
 
-def wait_for_owner(connection: psycopg.Connection, *, around: date | None = None) -> tuple[date, int] | None:
-    """With two roles the owner makes partitions, once a day. The first day that has none and how many days ahead it is; None if
-    today's own is missing, which cannot wait."""
+def may_make(connection: psycopg.Connection) -> bool:
+    """Whether the session's role may make partitions: it owns history, and may create tables beside it."""
+    row = connection.execute(
+        "SELECT pg_has_role(c.relowner, 'USAGE') AND has_schema_privilege(c.relnamespace, 'CREATE') "
+        "FROM pg_class AS c WHERE c.oid = 'windlass.job_done'::regclass"
+    ).fetchone()
+    return bool(row and row[0])
+
+
+def left_by_owner(connection: psycopg.Connection, *, around: date | None = None) -> PartitionsLeft:
+    """How far ahead the partitions reach that the owner has made, for a role that may make none."""
     today = around or today_of(connection)
-    ahead = [day for day in missing(connection, around=around) if day >= today]
-    return (ahead[0], (ahead[0] - today).days) if ahead and ahead[0] > today else None
+    ahead = [day for day in missing(connection, around=today) if day >= today]
+    first = ahead[0] if ahead else today + timedelta(days=DAYS_AHEAD + 1)
+    return PartitionsLeft(first, (first - today).days)
 
 
 def today_of(connection: psycopg.Connection) -> date:
@@ -132,14 +155,19 @@ def attach_bounded(connection: psycopg.Connection, name: str, first: date, end: 
 
 
 def drop_before(
-    connection: psycopg.Connection, cutoff: datetime, *, only_empty: bool = False, now: datetime | None = None
+    connection: psycopg.Connection,
+    cutoff: datetime,
+    *,
+    only_empty: bool = False,
+    now: datetime | None = None,
+    is_stopping: Callable[[], bool] = never,
 ) -> dict[str, dict[tuple[str, str], int]]:
     """Remove the partitions that lie wholly before ``cutoff``; returns, for each, the jobs it held by phase and state.
 
     A partition that holds a parent that a child still waits for, or a job that a key leads to, stays, and with ``only_empty`` every one that holds a job. The
     connection must be direct and in autocommit mode: DETACH CONCURRENTLY runs in no transaction. One that is interrupted
     is finished next time: a partition is marked before it is detached, so that a table that was detached by hand, to keep
-    it, is never taken for ours.
+    it, is never taken for ours. No further partition is removed once ``is_stopping`` returns True.
     """
     try:
         # Waited for: a merge has it for moments only, and without it every job of these days would be removed one by one.
@@ -147,32 +175,73 @@ def drop_before(
     except pg.LockNotAvailable:
         return {}  # another instance is doing it
     try:
-        return _drop_all(connection, cutoff, only_empty, now)
+        unmark_left(connection)
+        return _drop_all(connection, cutoff, only_empty, now, is_stopping)
     finally:
         connection.execute("SELECT pg_advisory_unlock(%s)", (REMOVING,))
 
 
 def _drop_all(
-    connection: psycopg.Connection, cutoff: datetime, only_empty: bool, now: datetime | None
+    connection: psycopg.Connection,
+    cutoff: datetime,
+    only_empty: bool,
+    now: datetime | None,
+    is_stopping: Callable[[], bool],
 ) -> dict[str, dict[tuple[str, str], int]]:
     dropped: dict[str, dict[tuple[str, str], int]] = {}
     for name, is_half_detached in attached(connection).items():
+        if is_stopping():
+            return dropped
         span = span_of(name)
         if span is None or midnight(span[1]) > cutoff:
             continue
-        if not is_half_detached:
-            if _is_needed(connection, name, now) or (only_empty and not _is_empty(connection, name)):
-                continue
-            connection.execute(f"COMMENT ON TABLE windlass.{name} IS '{_LEAVING}'")
-        how = "FINALIZE" if is_half_detached else "CONCURRENTLY"
+        if not is_half_detached and (
+            _is_needed(connection, name, now) or (only_empty and not _is_empty(connection, name))
+        ):
+            continue
         try:
-            connection.execute(f"ALTER TABLE windlass.job_done DETACH PARTITION windlass.{name} {how}")
+            if is_half_detached:  # no session sees its jobs any more
+                connection.execute(f"ALTER TABLE windlass.job_done DETACH PARTITION windlass.{name} FINALIZE")
+            elif not _detach(connection, name, now):
+                continue
         except (pg.LockNotAvailable, pg.QueryCanceled, pg.ObjectNotInPrerequisiteState):
+            unmark_left(connection)
             continue  # a reader holds it, or another instance detaches one: next time
         dropped[name] = _drop(connection, name)
     for name in detached(connection):
         dropped[name] = _drop(connection, name)
     return dropped
+
+
+def _detach(connection: psycopg.Connection, name: str, now: datetime | None) -> bool:
+    """Detach a partition, unless a feature needs one of its jobs by now.
+
+    The mark is committed before the check, and no child that is stored after the check is linked to a job of a marked partition: its linker
+    reads a later snapshot, which has the mark. So the partition holds no result that a child may still read. When the partition is gone, its
+    jobs are unknown parents.
+    """
+    connection.execute(f"COMMENT ON TABLE windlass.{name} IS '{LEAVING}'")
+    if _is_needed(connection, name, now):
+        connection.execute(f"COMMENT ON TABLE windlass.{name} IS NULL")
+        return False
+    connection.execute(f"ALTER TABLE windlass.job_done DETACH PARTITION windlass.{name} CONCURRENTLY")
+    return True
+
+
+def unmark_left(connection: psycopg.Connection) -> None:
+    """Remove the mark of attached partitions that no session is about to drop: their removal was given up, or its process was killed.
+    Without that, children of their jobs would wait until the next removal.
+
+    The connection must be in autocommit mode; it may lead through a pooler.
+    """
+    if not connection.execute(_MARKED, (LEAVING,)).fetchall():
+        return
+    with suppress(pg.LockNotAvailable), connection.transaction():
+        connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'", prepare=False)
+        row = connection.execute("SELECT pg_try_advisory_xact_lock(%s)", (REMOVING,)).fetchone()
+        if row and row[0]:
+            for (name,) in connection.execute(_MARKED, (LEAVING,)).fetchall():
+                connection.execute(f"COMMENT ON TABLE windlass.{name} IS NULL", prepare=False)
 
 
 def _is_empty(connection: psycopg.Connection, name: str) -> bool:
@@ -188,7 +257,7 @@ def _is_needed(connection: psycopg.Connection, name: str, now: datetime | None) 
     return bool(row and row[0])
 
 
-def detached(connection: psycopg.Connection, mark: str = _LEAVING) -> list[str]:
+def detached(connection: psycopg.Connection, mark: str = LEAVING) -> list[str]:
     """Tables that were partitions and were detached by us, with a mark: a detach whose drop never came."""
     rows = connection.execute(
         "SELECT c.relname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace "

@@ -107,7 +107,7 @@ def _compile() -> None:
 
 
 on_change(_compile)
-INSERTS = {"enqueue"}  # reads nothing
+INSERTS = {"enqueue", "enqueue.one"}  # reads nothing
 BINARY = {"step"}  # its result has many times in it: to write and read them as text costs 1 us a job
 
 

@@ -16,9 +16,10 @@ from functools import cache
 from importlib.resources import files
 
 from windlass.errors import SchemaError
-from windlass.urls import without_secrets
+from windlass.urls import shown_url
 
 PATIENCE = 120.0
+CONNECT_TIMEOUT = 10.0
 NO_TRANSACTION = "-- windlass: no transaction"
 _FILE = re.compile(r"(\d{4})_([a-z0-9_]+)\.sql")
 
@@ -89,7 +90,7 @@ def require_current(status: Status, expected: int, url: str, cure: str) -> None:
         found = status.version or None
         what = f"has version {found}" if found else "has no Windlass tables"
         raise SchemaError(
-            f"the database {without_secrets(url)} {what}, this release needs {expected}; {cure}",
+            f"the database {shown_url(url)} {what}, this release needs {expected}; {cure}",
             found=found,
             expected=expected,
         )

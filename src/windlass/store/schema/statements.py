@@ -45,7 +45,7 @@ _COMMENT = re.compile(r"--[^\n]*")
 _GIVEN = re.compile(r"\{\{given\((:\w+), (\w+),\s+([^{}]*?)\s*\)\}\}")
 _CAST = re.compile(r"::(?:double precision|\w+)(?:\[\])?")
 _LOCK = re.compile(
-    r"\s+(?:FOR (?:NO KEY UPDATE|UPDATE|KEY SHARE|SHARE)(?: OF \w+)?(?: SKIP LOCKED)?|OFFSET 0)(?=[;)\s])"
+    r"(?:--[^\n]*)?\s+(?:FOR (?:NO KEY UPDATE|UPDATE|KEY SHARE|SHARE)(?: OF \w+)?(?: SKIP LOCKED)?|OFFSET 0)(?=[;)\s])"
 )
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from contextlib import suppress
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, Self
 from urllib.parse import quote, unquote
 
@@ -21,6 +23,8 @@ of them are moved once."""
 LONG_LOG_PAGES = 2 * CHECKPOINT_PAGES
 """A log that a long reader made grow; ordinary ones stay below, and are never cut only to grow again."""
 PAGE_BYTES = 4096
+CHECKED_STEPS = 100_000
+"""How many steps of SQLite's machine pass between two checks of a statement's time: about a millisecond."""
 
 
 def path_of(url: str) -> str:
@@ -61,6 +65,16 @@ class ReaderConnection(sqlite3.Connection):
         self.busy = threading.Lock()
         self.must_reopen = False
         """Whether it was closed because the process forked: its owner opens another one."""
+
+    @contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        """Interrupt what runs in the block after so many seconds."""
+        ends_at = time.monotonic() + seconds
+        self.set_progress_handler(lambda: time.monotonic() > ends_at, CHECKED_STEPS)
+        try:
+            yield
+        finally:
+            self.set_progress_handler(None, 0)
 
     def __del__(self) -> None:
         self.close()

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from urllib.parse import quote
 
 from windlass.clock import Clock, SystemClock
@@ -23,10 +23,21 @@ from windlass.closing import close_left_open
 from windlass.errors import StoreError
 from windlass.forking import Process
 from windlass.model import MergeStep, PlainEnd, Retention, Want
-from windlass.store.database import EFFECT, ENDED_BY_HANDLER, Effect, Listener, Row, Transaction
+from windlass.store.database import (
+    CHANNEL,
+    EFFECT,
+    ENDED_BY_HANDLER,
+    Effect,
+    EndsBefore,
+    Listener,
+    Row,
+    Transaction,
+    never,
+)
 from windlass.store.jobs.enqueue import RepeatRaced
 from windlass.store.jobs.finish_rows import finish_lines
 from windlass.store.open_effects import OpenEffect, OpenEffects
+from windlass.store.read_time import read_time
 from windlass.store.schema.migrations import available, require_current
 from windlass.store.schema.statements import Verb, load, on_change
 from windlass.store.sqlite.connection import (
@@ -66,7 +77,9 @@ class SqliteTransaction:
             raise StoreError(ENDED_BY_HANDLER) from error
 
     def run(self, verb: str, **parameters: object) -> list[Row]:
-        values = {name: _bind(value) for name, value in parameters.items()}
+        values = {
+            name: value if type(value) in _AS_THEY_ARE else _bind(value) for name, value in parameters.items()
+        }
         values["now"] = self._now
         rows: list[Row] = []
         try:
@@ -81,6 +94,9 @@ class SqliteTransaction:
 
 STATEMENTS: dict[str, Verb] = {}
 on_change(lambda: STATEMENTS.update(load("sqlite")))
+
+
+_AS_THEY_ARE = frozenset({str, int, float, bool, type(None)})
 
 
 def _bind(value: object) -> Any:
@@ -102,7 +118,7 @@ class SqliteDatabase:
     """One SQLite file; created and migrated when it is opened, unless ``auto_migrate`` is False."""
 
     dialect = "sqlite"
-    low_water = notifies = False
+    low_water = notifies = records_phases = False
     bulk_from = float("inf")  # a multi-row insert is all there is
 
     def __init__(
@@ -158,7 +174,11 @@ class SqliteDatabase:
         rows: list[Row] = []
         try:
             for statement in STATEMENTS[verb].statements:
-                with self._connections.reading() as reader:
+                seconds = read_time()
+                with (
+                    self._connections.reading() as reader,
+                    nullcontext() if seconds is None else reader.within(seconds),
+                ):
                     rows = reader.execute(statement.text, values).fetchall()
         except sqlite3.Error as error:
             raise translate(error, self._path) from error
@@ -193,6 +213,19 @@ class SqliteDatabase:
             close_left_open(error)
             raise
 
+    @contextmanager
+    def savepoint(self, tx: Transaction) -> Iterator[None]:
+        connection = cast("SqliteTransaction", tx).connection
+        connection.execute("SAVEPOINT windlass_part")
+        try:
+            yield
+        except BaseException:
+            with suppress(sqlite3.Error):  # the database has ended the transaction itself
+                connection.execute("ROLLBACK TO SAVEPOINT windlass_part")
+                connection.execute("RELEASE SAVEPOINT windlass_part")
+            raise
+        connection.execute("RELEASE SAVEPOINT windlass_part")
+
     def is_worth(self, verb: str, **parameters: object) -> bool:
         return bool(self.read(f"{verb}.due", **parameters))
 
@@ -203,19 +236,27 @@ class SqliteDatabase:
         outcomes: Sequence[PlainEnd],
         aside: int,
         emptied: Sequence[int],
-        want: Want | None,
+        wants: Sequence[Want],
         marks: Sequence[datetime | None],
+        ends: EndsBefore | None = None,
     ) -> tuple[Sequence[str] | None, list[Row]]:
-        if not outcomes and not emptied and (want is None or not self._has_ready(want)):
+        if not (outcomes or emptied or ends or any(map(self._has_ready, wants))):
             return None, []  # an idle instance reads; it never writes
 
-        ends = finish_lines(outcomes)
+        lines = finish_lines(outcomes)
 
         def work(tx: Transaction) -> tuple[Sequence[str] | None, list[Row]]:
-            finished = self._end(tx, ends, len(outcomes), aside, instance) if outcomes else None
+            if ends:
+                ends.record(tx)
+            finished = self._end(tx, lines, len(outcomes), aside, instance) if outcomes else None
             if emptied:
                 tx.run("claim.emptied", emptied=list(emptied), instance=instance)
-            claimed = self._claim(tx, instance, want) if want and want.limit else []
+            claimed: list[Row] = []
+            for want in wants:
+                if want.limit:
+                    claimed += self._claim(tx, instance, want)
+            if ends:
+                ends.notify(tx, claimed)
             return finished, claimed
 
         return self.transact(work)
@@ -302,7 +343,7 @@ class SqliteDatabase:
     def wait(self, phases: Sequence[str], seconds: float) -> None:
         """Does nothing: listeners see every commit, and a commit costs the same either way."""
 
-    def listen(self) -> Listener:
+    def listen(self, channel: str = CHANNEL) -> Listener:
         return SqliteListener(
             lambda: self._connections.open(self._busy_timeout, ListenerConnection), self._wakeups
         )
@@ -346,7 +387,9 @@ class SqliteDatabase:
     def bulk(self, lines: Callable[[str], Iterable[str]], phases: str) -> list[Row]:
         raise AssertionError("bulk_from says never")
 
-    def drop_history(self, keep: Retention, *, only_empty: bool = False) -> int:
+    def drop_history(
+        self, keep: Retention, *, only_empty: bool = False, is_stopping: Callable[[], bool] = never
+    ) -> int:
         return 0  # one table, nothing to drop: rows go one by one
 
     def merge_history(self, *, always: bool, page: int) -> MergeStep | None:

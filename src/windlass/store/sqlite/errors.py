@@ -11,6 +11,7 @@ from windlass.errors import (
     StoreDamagedError,
     StoreError,
     StoreFullError,
+    StoreInterruptedError,
     StoreReadOnlyError,
     StoreUnreachableError,
     WindlassError,
@@ -33,7 +34,11 @@ def translate(error: sqlite3.Error, path: str) -> WindlassError:
             f"{path} cannot be opened ({error}); does its folder exist, and may you write there?"
         )
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-        return locked(path, "another process")
+        return locked(path, "another connection, of this process or another one,")
+    if name.startswith("SQLITE_INTERRUPT"):
+        return StoreInterruptedError(
+            f"{path}: this read took too long and was ended; nothing was changed. Ask for less: a state, a kind, a phase, or a shorter time"
+        )
     if name.startswith("SQLITE_NOTADB"):
         return StoreDamagedError(f"{path} is not a SQLite database; choose another file")
     if name.startswith(("SQLITE_IOERR", "SQLITE_CORRUPT")):
@@ -49,7 +54,8 @@ def locked(path: str, holder: str) -> StoreBusyError:
     """The error for a write that could not have the file's one write lock in time."""
     return StoreBusyError(
         f"{path} is locked: {holder} kept a write transaction open for too long; nothing was stored. "
-        "Make that transaction shorter, or move to PostgreSQL",
+        "If this thread itself has a write transaction open on the file, no wait can help: call enqueue_in(connection, ...), which writes "
+        "in that transaction, or call after its commit. Otherwise make the other transaction shorter, or move to PostgreSQL",
         is_unsent=True,
     )
 

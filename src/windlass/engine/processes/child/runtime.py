@@ -9,7 +9,6 @@ import asyncio
 import contextvars
 import importlib
 import inspect
-import logging
 import os
 import resource
 import socket
@@ -17,36 +16,40 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from windlass.arguments.importable import AUTHORITY, PHASE, WRAP, Address, find
+from windlass.arguments.asyncness import is_async
+from windlass.engine.log_capture import LogCapture
+from windlass.engine.processes.child.around import BadArguments, ChildJudge
+from windlass.engine.processes.child.memory import limit_memory
+from windlass.engine.processes.child.phases import ChildPhases
 from windlass.engine.processes.child.store import ChildStore
 from windlass.engine.processes.exceptions import to_message
 from windlass.engine.processes.forks import exit_child
 from windlass.engine.processes.wire import Frames, Message, pack, to_lease
-from windlass.engine.running_attempt import Processor, RunningAttempt
+from windlass.engine.running_attempt import Processor, RunningAttempt, Stop
 from windlass.engine.running_job_store import RunningJobStore
 from windlass.errors import PayloadError
 from windlass.forking import Process
+from windlass.handlers.attempt_context import AttemptContext
+from windlass.handlers.chunk_defaults import CHUNK_DEFAULTS, ChunkDefaults
 from windlass.handlers.context import Context
-from windlass.handlers.registry import Kind, Phase, Registry
-from windlass.model import Flag, Lease, has_flag
-from windlass.model.retry import fixed
-from windlass.observe import logs
+from windlass.handlers.middleware import CurrentAttempt, Middleware, around, around_async
+from windlass.handlers.registry import Phase
+from windlass.job_logs.lines import MAX_LINE, LogLine
+from windlass.model import Flag, Lease, Verdict, has_flag
+from windlass.observe import application_logs, logs
 from windlass.observe.current_job import current_job
-from windlass.observe.logger import get_logger
 from windlass.principals.authority import Authority, gated
 
 PRELOAD = "WINDLASS_CHILD_PRELOAD"
 """Modules to import before any handler's, for frameworks that have to be set up first."""
 TOUCH_EVERY = 0.2
 LONGEST_EXIT = 10.0
-_M_ARENA_MAX = -8
 
 
 class CurrentJob:
@@ -57,6 +60,7 @@ class CurrentJob:
         self.number: int = message["job"]
         self.is_over = False
         self.is_stop_asked = False
+        self.stop_reason: Stop | None = None
         self._lock = threading.Lock()
         self._stop: list[Callable[[], object]] = []
 
@@ -68,16 +72,16 @@ class CurrentJob:
         if asked:
             function()
 
-    def ask_to_stop(self) -> None:
+    def ask_to_stop(self, reason: Stop | None) -> None:
         with self._lock:
-            self.is_stop_asked = True
+            self.is_stop_asked, self.stop_reason = True, reason
             stop = list(self._stop)
         for function in stop:
             with suppress(RuntimeError):  # a loop that was closed meanwhile
                 function()
 
 
-class ChildContext(Context):
+class ChildContext(AttemptContext):
     """A context that notifies the instance at the moment when the job's end is committed."""
 
     def __init__(
@@ -94,6 +98,7 @@ class ChildContext(Context):
             phase,
             store,
             authority=authority,
+            chunk_defaults=runtime.chunk_defaults,
             touch=lambda: runtime.touch(number),
             on_duplicate=lambda name: runtime.send({"do": "duplicate", "job": number, "name": name}),
         )
@@ -101,8 +106,8 @@ class ChildContext(Context):
         self._send_awaits_commit = partial(runtime.send, {"do": "awaits commit", "job": number})
         self._runtime, self._number = runtime, number
 
-    def _on_end(self, result: Any) -> None:
-        super()._on_end(result)
+    def _on_end(self, result: Any, verdict: Verdict) -> None:
+        super()._on_end(result, verdict)
         self._send_recorded()
 
     def _on_end_in(self, result: Any) -> None:
@@ -125,9 +130,10 @@ class ChildRuntime:
         self._job: CurrentJob | None = None
         self._touched = 0.0
         self._store = ChildStore({}, 30.0)
-        self._main: Mapping[str, Any] | None = None
-        self._phases: dict[str, tuple[Phase, Authority]] = {}
+        self.chunk_defaults = CHUNK_DEFAULTS
+        self._phases = ChildPhases(None, {}, None)
         self._runner = asyncio.Runner()
+        LogCapture(self._logged).start()
 
     def serve(self) -> None:
         """Run jobs until the instance closes the socket."""
@@ -151,6 +157,13 @@ class ChildRuntime:
         if now - self._touched >= TOUCH_EVERY:
             self._touched = now
             self.send({"do": "touch", "job": number})
+
+    def _logged(self, lease: Lease, line: LogLine) -> None:
+        """Send a line of the running job to the instance, which keeps it with the job."""
+        job = self._job
+        if job is not None and not job.is_over and Process.pid == self._pid:
+            short = line._replace(message=line.message[:MAX_LINE])
+            self.send({"do": "log", "job": job.number, "line": short.to_json()})
 
     # ------------------------------------------------------------------ messages
 
@@ -176,7 +189,7 @@ class ChildRuntime:
                 self._work.put(self._job)
             case "stop":
                 if self._job is not None and self._job.number == message["job"]:
-                    self._job.ask_to_stop()
+                    self._job.ask_to_stop(Stop(message["reason"]) if message["reason"] else None)
             case _:
                 self._work.put(message)
 
@@ -184,18 +197,17 @@ class ChildRuntime:
 
     def _set_up(self, message: Message) -> None:
         sys.argv = list(message["argv"])
-        self._main = message["main"]
         self._store = ChildStore(message["store"], message["lease"])
+        self.chunk_defaults = ChunkDefaults(*message["chunk_defaults"])
         if message["logs"] is not None:
             logs.adopt(message["logs"], lambda: self._job.message["instance"] if self._job else None)
-        elif message["log_level"] is not None:
-            logging.basicConfig(
-                level=message["log_level"], format="%(asctime)s %(levelname)s %(name)s %(message)s"
-            )
+        level = None if message["logs"] is not None else message["log_level"]
+        self._phases = ChildPhases(message["main"], self._store.options, level)
         for name in os.environ.get(PRELOAD, "").split():
             importlib.import_module(name)
+        application_logs.enable_loggers()
         if message["memory_limit"] is not None:
-            _limit_memory(message["memory_limit"])
+            limit_memory(message["memory_limit"])
         self.send({"do": "ready", "max_rss": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss})
 
     def _run(self, job: CurrentJob) -> bool:
@@ -220,7 +232,7 @@ class ChildRuntime:
         began = time.monotonic()
         context: ChildContext | None = None
         try:
-            phase, authority = self._phase(job.message["phase"])
+            phase, authority, middleware = self._phases.find(job.message["phase"])
         except BaseException as error:  # noqa: BLE001  a module may raise anything while it is loaded
             return None, {**to_message(error, asked=False), "unloadable": True}
         try:
@@ -229,42 +241,86 @@ class ChildRuntime:
             running = RunningAttempt(lease, phase, processor, claimed, began, False)
             store = RunningJobStore(self._store, running)
             context = ChildContext(lease, phase, store, self, job.number, authority)
+            running.context = context
             job.on_stop(context.ask_to_stop)
             current_job.set(running)
-            try:
-                arguments = phase.signature.decode_args(lease.args_json)
-            except PayloadError as error:
-                return context, {"how": "refused", "code": "bad_arguments", "message": str(error)}
-            for name, annotation in phase.signature.injected.items():
-                if annotation is Context:
-                    arguments[name] = context
-            handler = phase.handler
-            if has_flag(lease.flags, Flag.PRINCIPAL):
-                handler = gated(handler, phase, context, authority)
-            value = handler(**arguments)
-            if inspect.isawaitable(value):
-                value = self._await(value, job)
-            if Process.pid != self._pid:
-                exit_child()
+            call = partial(self._call, phase, context, authority)
+            if middleware:
+                job.on_stop(lambda: setattr(running, "stop", job.stop_reason))
+                judge = ChildJudge(self, running, phase, context, store)
+                attempt = CurrentAttempt(lease, lambda: context)
+                return context, self._surrounded(middleware, attempt, judge, phase, call, job)
+            value = self._awaited(call(), job)
         except BaseException as error:  # noqa: BLE001  also SystemExit and KeyboardInterrupt of a handler
-            if Process.pid != self._pid:
-                exit_child(error)
-            if context is not None and context.is_recorded:
-                return context, {"how": "recorded", "after": to_message(error, asked=context.should_stop)}
-            return context, to_message(error, asked=context is not None and context.should_stop)
+            return context, self.raised(context, error)
+        return context, self.returned(context, phase, value)
+
+    def _call(self, phase: Phase, context: ChildContext, authority: Authority) -> Any:
+        """Call the handler; returns what it returned, which may be a coroutine."""
+        lease = context.lease
+        try:
+            arguments = phase.signature.decode_args(lease.args_json)
+        except PayloadError as error:
+            raise BadArguments(str(error)) from error
+        for name, annotation in phase.signature.injected.items():
+            if annotation is Context:
+                arguments[name] = context
+        handler = phase.handler
+        if has_flag(lease.flags, Flag.PRINCIPAL):
+            handler = gated(handler, phase, context, authority)
+        return handler(**arguments)
+
+    def _surrounded(
+        self,
+        middleware: Sequence[Middleware],
+        attempt: CurrentAttempt,
+        judge: ChildJudge,
+        phase: Phase,
+        call: Callable[[], Any],
+        job: CurrentJob,
+    ) -> Message:
+        """Call the handler inside the middleware; returns the message of its end."""
+        end: Message
+        if is_async(phase.handler):
+
+            async def call_async() -> Any:  # the arguments are decoded inside the middleware
+                return await call()
+
+            end = self._await(around_async(middleware, attempt, judge, call_async), job)
+        else:
+            end = around(middleware, attempt, judge, lambda: self._awaited(call(), job))
+        return end
+
+    def returned(self, context: AttemptContext, phase: Phase, value: Any) -> Message:
+        """The message of a handler that returned."""
+        if Process.pid != self._pid:
+            exit_child()
         if context.is_recorded:
-            return context, {"how": "recorded", "dropped": context.is_dropped(value)}
+            return {"how": "recorded", "dropped": context.is_dropped(value)}
         try:
             text = phase.signature.encode_result(value)
             context.refuse_tokens("result", text)
         except PayloadError as error:
-            return context, {"how": "refused", "code": "bad_result", "message": str(error)}
-        return context, {
+            return {"how": "refused", "code": "bad_result", "message": str(error)}
+        return {
             "how": "returned",
             "text": text,
             "is_none": value is None,
             "dropped": context.is_dropped(value),
         }
+
+    def raised(self, context: AttemptContext | None, error: BaseException) -> Message:
+        """The message of a handler that raised, or was not called."""
+        if Process.pid != self._pid:
+            exit_child(error)
+        if isinstance(error, BadArguments):
+            return {"how": "refused", "code": "bad_arguments", "message": str(error)}
+        if context is not None and context.is_recorded:
+            return {"how": "recorded", "after": to_message(error, asked=context.should_stop)}
+        return to_message(error, asked=context is not None and context.should_stop)
+
+    def _awaited(self, value: Any, job: CurrentJob) -> Any:
+        return self._await(value, job) if inspect.isawaitable(value) else value
 
     def _await(self, value: Awaitable[Any], job: CurrentJob) -> Any:
         loop = self._runner.get_loop()
@@ -275,65 +331,3 @@ class ChildRuntime:
             return await value
 
         return loop.run_until_complete(wait())
-
-    def _phase(self, facts: Message) -> tuple[Phase, Authority]:
-        """The phase of a job, as the instance has it: this process may have loaded only a part of a pipeline."""
-        known = self._phases.get(facts["name"])
-        if known is None:
-            found = find(Address(facts["module"], facts["qualname"]), self._main)
-            made = getattr(found, PHASE, None)
-            if not isinstance(made, Phase):
-                made = Registry().define(
-                    facts["kind"], found, injected=lambda annotation: annotation is Context
-                )
-            wrap, handler = getattr(found, WRAP, None), made.handler
-            if wrap is not None and made.supplied:
-                handler = wrap(handler, made.supplied)
-            owner = Kind(facts["kind"])
-            phase = Phase(
-                name=facts["name"],
-                label=facts["label"],
-                kind=facts["kind"],
-                handler=handler,
-                signature=made.signature,
-                retry=made.retry,
-                where=made.where,
-                principal_expiry=made.principal_expiry,
-                _owner=owner,
-            )
-            owner.phases.append(phase)
-            if facts["following"] is not None:
-                name, attempts = facts["following"]
-                owner.phases.append(
-                    Phase(
-                        name=name,
-                        label=name,
-                        kind=facts["kind"],
-                        handler=made.handler,
-                        signature=made.signature,
-                        retry=fixed(attempts),
-                        where=made.where,
-                        _owner=owner,
-                    )
-                )
-            known = self._phases[facts["name"]] = phase, getattr(found, AUTHORITY, None) or Authority()
-        return known
-
-
-def _limit_memory(limit: int) -> None:
-    """Let this process use ``limit`` bytes of address space beyond its current size; then Python raises ``MemoryError``.
-
-    By default the C library reserves 64 MB for each thread, too much for a small limit; so it gets one arena.
-    """
-    if sys.platform == "linux":
-        import ctypes
-
-        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
-        limit += int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-    if hard != resource.RLIM_INFINITY:
-        limit = min(limit, hard)
-    try:
-        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-    except (ValueError, OSError) as error:
-        get_logger("windlass.engine").warning("this system does not limit the memory of a process: %s", error)

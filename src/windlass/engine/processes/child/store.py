@@ -19,7 +19,7 @@ class ChildStore:
     """Opens the store with these options; ``lease`` is the seconds of a lease of the instance."""
 
     def __init__(self, options: Mapping[str, Any], lease: float) -> None:
-        self._options = dict(options)
+        self.options = dict(options)
         self._lease = timedelta(seconds=lease)
         self._lock = threading.Lock()
         self._store: Store | None = None
@@ -28,9 +28,9 @@ class ChildStore:
     def store(self) -> Store:
         with self._lock:
             if self._store is None:
-                if "url" not in self._options:
+                if "url" not in self.options:
                     raise WindlassError("this process has no database; give the executor the store's URL")
-                self._store = open_store(**self._options)
+                self._store = open_store(**self.options)
             return self._store
 
     @property

@@ -12,6 +12,12 @@ SELECT i.id, i.started_at, i.heartbeat_at, i.dead_at, {{in_seconds(i.lease)}} AS
 FROM windlass.instance AS i
 ORDER BY i.started_at DESC, i.id;
 
+-- name: instance.dead
+-- Whether one instance was declared dead; no row if it is unknown.
+SELECT i.dead_at IS NOT NULL AS is_dead
+FROM windlass.instance AS i
+WHERE i.id = :instance::uuid;
+
 -- name: recover.due
 -- Whether there is anything to recover: a read, so that a round of recovery with nothing to do costs one statement, and an idle instance
 -- never writes.
@@ -52,3 +58,10 @@ CASE WHEN {job}.flags & {RECOVERED} <> 0 THEN (
 -- fragment: is_alive(instance)
 -- Whether this instance is known and was not declared dead.
 EXISTS (SELECT 1 FROM windlass.instance AS i WHERE i.id = {instance} AND i.dead_at IS NULL)
+
+-- name: claims.count
+-- How many claims each instance has.
+SELECT c.instance, count(*) AS claims
+FROM windlass.claim AS c
+GROUP BY c.instance
+ORDER BY c.instance;

@@ -15,8 +15,8 @@ FROM windlass.checkpoint AS p
 WHERE p.job = :id::uuid;
 
 -- name: retry.peek
--- The state of an ended job, locked so that no other session retries it.
-SELECT d.state
+-- State, flags and time of the end of an ended job, locked so that no other session retries or deletes it.
+SELECT d.state, d.flags, d.finished_at
 FROM windlass.job_done AS d
 WHERE d.id = :id::uuid
 FOR UPDATE;
@@ -30,7 +30,7 @@ ORDER BY abs(a.token);
 
 -- name: timeline
 -- All attempts of a job, oldest first: those that did not end it, the one that did, and the running one. One statement,
--- so that an attempt that ends meanwhile is seen once.
+-- so that an attempt that ends meanwhile is seen once. A job that expired before any instance held it has one entry for that, the last one.
 SELECT t.phase, t.generation, t.attempt, t.instance, t.processor, t.waited_ms, t.ran_ms, t.claimed_at, t.ended_at, t.outcome, t.error
 FROM (
     SELECT abs(a.token) AS token, a.phase, a.generation, a.attempt, a.instance, a.processor, a.waited_ms, a.ran_ms,
@@ -38,11 +38,14 @@ FROM (
     FROM windlass.attempt AS a
     WHERE a.job = :id::uuid
     UNION ALL
-    SELECT abs(d.token), d.phase, d.generation, d.attempt, d.instance, d.processor, d.waited_ms, d.ran_ms,
-        d.claimed_at, d.finished_at, d.state, d.error
+    SELECT COALESCE(abs(d.token), 9223372036854775807), d.phase, d.generation, d.attempt, d.instance, d.processor, d.waited_ms, d.ran_ms,
+        COALESCE(d.claimed_at, d.finished_at), d.finished_at, d.state, d.error
     FROM windlass.job_done AS d
     WHERE d.id = :id::uuid
-        AND d.token IS NOT NULL
+        AND (
+            d.token IS NOT NULL
+            OR d.error ->> 'code' = 'expired'
+        )
     UNION ALL
     SELECT j.token, j.phase, j.generation, j.attempt, h.instance, NULL, NULL, NULL, j.claimed_at, NULL, 'processing', NULL
     FROM windlass.job AS j
@@ -60,6 +63,14 @@ WHERE l.id = :id::uuid
     AND l.reason IN ('scheduled', 'retry')
     AND l.run_at > {{now}}
 RETURNING id;
+
+-- name: is_due
+-- Whether a scheduled or retrying job is due already.
+SELECT 1
+FROM windlass.job_later AS l
+WHERE l.id = :id::uuid
+    AND l.reason IN ('scheduled', 'retry')
+    AND l.run_at <= {{now}};
 
 -- fragment: to_queue(row, ready)
 -- Puts rows of job_later into the queue, each ready from a time on. FROM follows.

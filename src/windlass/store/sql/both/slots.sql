@@ -29,8 +29,17 @@
 -- fragment: needed(table)
 -- Conditions under which a whole table of history must not be dropped, the same as those of `kept`: "OR condition". On PostgreSQL alone.
 
+-- fragment: in_scope(job)
+-- Conditions under which an actor may see a job: "AND condition". The parameters are those of `Scope.parameters`.
+
+-- fragment: sought(job)
+-- Further conditions of a search, by rows of features: "AND condition". Columns are those of `ended_candidate`.
+
 -- slot: agenda
 -- Columns of the agenda: what a duty of the feature has to do.
+
+-- slot: view
+-- Columns of one job as `get` shows it, behind its own.
 
 -- slot: history
 -- Columns of an ended job.

@@ -30,6 +30,30 @@ FROM windlass.phase AS p
 WHERE {{lasts(p, {{now_once}})}}
 ORDER BY p.name;
 
+-- name: turn.take.due
+-- Whether a turn is free, or the holder's own: a read, so that an instance that waits for its turn does not write.
+SELECT 1
+WHERE NOT EXISTS (
+        SELECT 1
+        FROM windlass.turn AS t
+        WHERE t.name = :name
+            AND t.holder <> :holder
+            AND t.until > {{now_once}}
+    );
+
+-- name: turn.take
+-- Gives a turn to a holder for some seconds, unless another holder has it; returns a row if it did.
+INSERT INTO windlass.turn AS t (name, holder, until)
+SELECT :name, :holder, c.at + {{seconds(:seconds::double precision)}}
+FROM (SELECT {{now}} AS at) AS c
+WHERE TRUE -- belt: SQLite's grammar needs a WHERE between SELECT and ON CONFLICT
+ON CONFLICT (name) DO UPDATE
+SET holder = excluded.holder,
+    until = excluded.until
+WHERE t.holder = excluded.holder
+    OR t.until <= {{now}}
+RETURNING name;
+
 -- name: prune.read
 -- The whole jobs of a page, for the archive.
 {{ended_jobs}}

@@ -3,8 +3,8 @@
 -- name: agenda
 -- Returns, in one row, what there is for an instance to do: seconds until the next job is due (NULL: none is scheduled), whether there is
 -- anything to recover (as recover.due judges it) and counts to fold, seconds until the next pause of
--- a phase is over (NULL: none ends by itself) and until the next lease of an instance can run out (NULL: no instance), and what the
--- features have to do.
+-- a phase is over (NULL: none ends by itself) and until the next lease of an instance can run out (NULL: no instance), when the last pause
+-- that ended by itself was over (NULL: none did), and what the features have to do.
 SELECT EXTRACT(epoch FROM (
         SELECT l.run_at
         FROM windlass.job_later AS l
@@ -20,5 +20,6 @@ SELECT EXTRACT(epoch FROM (
         FROM windlass.instance AS i
         WHERE i.dead_at IS NULL
             AND i.heartbeat_at + i.lease >= clock.at
-    ) - clock.at)::double precision AS expires_in{{agenda.columns}}
+    ) - clock.at)::double precision AS expires_in,
+    EXTRACT(epoch FROM (SELECT max(p.paused_until) FROM windlass.phase AS p WHERE p.paused_until <= clock.at))::double precision AS resumed_at{{agenda.columns}}
 FROM (SELECT {{now}} AS at) AS clock;

@@ -65,6 +65,23 @@ WITH given AS MATERIALIZED (
 )
 {{notified(SELECT CASE WHEN g.place = 'job' THEN g.phase ELSE '@later' END FROM given AS g WHERE g.notify)}};
 
+-- name: enqueue.one
+-- The verb `enqueue` for one job that is ready now and has no feature, which costs half of it: nothing is read from JSON. Returns the
+-- phase if it was notified.
+WITH given AS MATERIALIZED (
+    SELECT {{now}} AS moment, :kind::text AS kind, :phase::text AS phase
+), live AS (
+    INSERT INTO windlass.job (id, created_at, ready_at, lane, max_attempts, flags, kind, phase, correlation, args)
+    SELECT :id::uuid, g.moment, g.moment, :lane::smallint, :max_attempts::smallint, 0 {{new_flags(g.kind)}},
+        g.kind, g.phase, :correlation::text, :args::jsonb
+    FROM given AS g
+), counted AS (
+    INSERT INTO windlass.delta (phase, queued)
+    SELECT g.phase, 1
+    FROM given AS g
+)
+{{notified(SELECT g.phase FROM given AS g WHERE :notify::boolean)}};
+
 -- name: enqueue.copy
 -- The columns a bulk enqueue streams; both times are the defaults, each row's own moment.
 COPY windlass.job (id, lane, max_attempts, flags, kind, phase, correlation, args) FROM STDIN;
@@ -121,16 +138,16 @@ WHERE id = ANY(:ids::uuid[])
 GROUP BY id;
 
 -- name: step
--- Records plain outcomes and claims the next batch of one phase: one statement, one commit. A row is finished only by
--- the holder of its token and only while its end touches no other table (flags); at most :limit rows are claimed under
--- every plan, because they are picked and locked in a materialised CTE, highest lane first, oldest first, from the
--- low-water mark of each lane on, and without suspects where the claimant has enough of them. Returns one row about the finished ones,
+-- Records plain outcomes and claims the next batch of each of some phases: one statement, one commit. A row is finished only by
+-- the holder of its token and only while its end touches no other table (flags); at most as many rows of a phase as were asked for are
+-- claimed under every plan, because they are picked and locked in a materialised CTE, highest lane first, oldest first, from the
+-- low-water mark of each lane on, and without suspects where the claimant has enough of them. Each phase has a claim row, and so a token,
+-- of its own. :marks has ten for each phase, one for each lane. Returns one row about the finished ones,
 -- then the claimed ones. Times and counts that other software wrote
 -- are bounded: one that the driver cannot read, or that does not fit, would fail every claim of its phase, after its commit.
 -- Outcomes come as columns, which are read in half the time of JSON; those that no outcome has anything in are left empty.
 WITH clock AS MATERIALIZED (
-    SELECT c.at, CASE WHEN :quiet::double precision > 0 THEN c.at - :quiet::double precision * interval '1 second' ELSE 'infinity' END AS upto
-    FROM (SELECT {{now}} AS at) AS c
+    SELECT {{now}} AS at
 ), given AS MATERIALIZED (
     SELECT g.id, g.token, COALESCE(g.state, 'completed') AS state, g.result::jsonb, g.error::jsonb, g.traceback, g.p, g.w, g.r
     FROM unnest(
@@ -158,44 +175,51 @@ WITH clock AS MATERIALIZED (
     DELETE FROM windlass.claim AS c
     WHERE c.token = ANY(:emptied::bigint[])
         AND c.instance = :instance::uuid
-), picked AS MATERIALIZED (
-    SELECT ready.tid, ready.id, ready.lane, ready.ready_at
-    FROM unnest(:lanes::smallint[], :marks::timestamptz[]) AS l (lane, mark)
-    CROSS JOIN LATERAL (
-        SELECT j.ctid AS tid, j.id, j.lane, j.ready_at
-        FROM windlass.job AS j
-        WHERE j.phase = :phase
-            AND j.lane = l.lane
-            AND j.ready_at >= l.mark
-            AND j.ready_at <= (SELECT upto FROM clock)
-            AND j.token IS NULL
-            AND (:suspects::boolean OR j.flags & {SUSPECT} = 0)
-        ORDER BY j.ready_at, j.id
-        LIMIT :limit -- belt: the outer one decides; this one bounds what a plan that reads ahead may lock
-        FOR UPDATE SKIP LOCKED
-    ) AS ready
-    WHERE NOT {{is_paused(:phase, (SELECT at FROM clock))}}
+), wanted AS MATERIALIZED (
+    SELECT w.phase, w.most, w.starting, w.suspects, w.n,
+        CASE WHEN w.quiet > 0 THEN c.at - w.quiet * interval '1 second' ELSE 'infinity' END AS upto
+    FROM unnest(:phases::text[], :limits::integer[], :startings::integer[], :suspects::boolean[], :quiets::double precision[])
+        WITH ORDINALITY AS w (phase, most, starting, suspects, quiet, n)
+    CROSS JOIN clock AS c
+    WHERE NOT {{is_paused(w.phase, c.at)}}
         AND {{is_alive(:instance::uuid)}}
-    LIMIT :limit
+), picked AS MATERIALIZED (
+    SELECT w.phase, r.tid, r.lane, r.ready_at, r.place > w.starting AS is_ahead
+    FROM wanted AS w
+    CROSS JOIN LATERAL (
+        SELECT q.tid, q.lane, q.ready_at, row_number() OVER () AS place
+        FROM (
+            SELECT ready.tid, ready.lane, ready.ready_at
+            FROM generate_series(0, 9) AS l (lane)
+            CROSS JOIN LATERAL (
+                SELECT j.ctid AS tid, j.lane, j.ready_at
+                FROM windlass.job AS j
+                WHERE j.phase = w.phase
+                    AND j.lane = l.lane
+                    AND j.ready_at >= (:marks::timestamptz[])[w.n * 10 - 9 + l.lane]
+                    AND j.ready_at <= w.upto
+                    AND j.token IS NULL
+                    AND (w.suspects OR j.flags & {SUSPECT} = 0)
+                ORDER BY j.ready_at, j.id
+                LIMIT w.most -- belt: the outer one decides; this one bounds what a plan that reads ahead may lock
+                FOR UPDATE SKIP LOCKED
+            ) AS ready
+            LIMIT w.most
+        ) AS q
+    ) AS r
 ), held AS (
     INSERT INTO windlass.claim (instance, at, lanes, los, his, phase)
-    SELECT :instance::uuid, c.at, array_agg(r.lane), array_agg(r.lo), array_agg(r.hi), :phase
-    FROM (SELECT p.lane, min(p.ready_at) AS lo, max(p.ready_at) AS hi FROM picked AS p GROUP BY p.lane) AS r
+    SELECT :instance::uuid, c.at, array_agg(r.lane), array_agg(r.lo), array_agg(r.hi), r.phase
+    FROM (SELECT p.phase, p.lane, min(p.ready_at) AS lo, max(p.ready_at) AS hi FROM picked AS p GROUP BY p.phase, p.lane) AS r
     CROSS JOIN clock AS c
-    GROUP BY c.at
-    RETURNING token, at
-), prefetched AS MATERIALIZED (
-    SELECT p.lane, p.ready_at, p.id
-    FROM picked AS p
-    LIMIT 1 OFFSET :starting
+    GROUP BY r.phase, c.at
+    RETURNING token, phase
 ), claimed AS (
     UPDATE windlass.job AS j
-    SET token = h.token,
-        claimed_at = h.at,
+    SET token = (SELECT h.token FROM held AS h WHERE h.phase = j.phase),
+        claimed_at = (SELECT at FROM clock),
         attempt = LEAST(j.attempt + 1, 32767),
-        flags = CASE WHEN j.flags & ({SUSPECT} | {RECOVERED}) <> 0 OR (j.lane, j.ready_at, j.id) >= (p.lane, p.ready_at, p.id) THEN j.flags & ~{STARTED} ELSE j.flags | {STARTED} END
-    FROM held AS h
-    LEFT JOIN prefetched AS p ON TRUE
+        flags = CASE WHEN j.flags & {EXACT} <> 0 OR j.ctid IN (SELECT p.tid FROM picked AS p WHERE p.is_ahead) THEN j.flags & ~{STARTED} ELSE j.flags | {STARTED} END
     WHERE j.ctid = ANY(ARRAY(SELECT tid FROM picked))
         AND j.token IS NULL -- belt: picked is locked and materialised, so no plan can reach another row
     RETURNING j.id, j.token, j.kind, j.phase, j.lane, j.generation, j.attempt, j.max_attempts, j.crashes, j.flags, j.args,
@@ -210,9 +234,9 @@ WITH clock AS MATERIALIZED (
     FROM finished AS f
     GROUP BY f.phase
     UNION ALL
-    SELECT :phase, -count(*), count(*), 0, 0, 0
-    FROM claimed
-    HAVING count(*) > 0
+    SELECT c.phase, -count(*), count(*), 0, 0, 0
+    FROM claimed AS c
+    GROUP BY c.phase
 )
 SELECT CASE WHEN count(*) < :expected THEN (SELECT COALESCE(string_agg(f.id::text, ','), '') FROM finished AS f) END AS finished,
     NULL AS id, NULL::bigint AS token, NULL::text AS kind, NULL::text AS phase, NULL::smallint AS lane,
@@ -323,23 +347,25 @@ WHERE FALSE; -- belt: a statement of its own, which returns nothing
 
 -- name: record.retry
 -- Moves held jobs to a later run and keeps what went wrong. A job that crashed its process becomes a suspect.
+-- A job that was put off before it had begun (`begun` is 0) still has not begun, and leaves a trace only if it has an error.
 WITH clock AS MATERIALIZED (
     SELECT {{now}} AS at
 ), moved AS (
     DELETE FROM windlass.job AS j
     USING json_to_recordset(:outcomes::json) AS g (
-        id uuid, token bigint, delay double precision, error jsonb, traceback text, crashed smallint, returned smallint, outcome text,
-        p smallint, w integer, r integer
+        id uuid, token bigint, delay double precision, error jsonb, traceback text, crashed smallint, returned smallint, begun smallint,
+        outcome text, p smallint, w integer, r integer
     )
     WHERE j.id = ANY(ARRAY[g.id])
         AND j.token = g.token
-    RETURNING j.*, g.delay, g.error, g.traceback, g.crashed, g.returned, g.outcome, g.p, g.w, g.r
+    RETURNING j.*, g.delay, g.error, g.traceback, g.crashed, g.returned, g.begun, g.outcome, g.p, g.w, g.r
 ), later AS (
     INSERT INTO windlass.job_later (id, created_at, run_at, started_at, lane, generation, attempt, crashes, max_attempts,
         flags, reason, kind, phase, correlation, args)
-    SELECT m.id, m.created_at, c.at + m.delay * interval '1 second', COALESCE(m.started_at, m.claimed_at), m.lane,
+    SELECT m.id, m.created_at, c.at + m.delay * interval '1 second',
+        CASE m.begun WHEN 1 THEN COALESCE(m.started_at, m.claimed_at) ELSE m.started_at END, m.lane,
         m.generation, m.attempt - m.returned, LEAST(m.crashes, 32766) + m.crashed, m.max_attempts,
-        (m.flags & ~{STARTED}) | m.crashed, 'retry', m.kind, m.phase, m.correlation, m.args
+        (m.flags & ~({STARTED} | {UNBEGUN} * m.begun)) | m.crashed, 'retry', m.kind, m.phase, m.correlation, m.args
     FROM moved AS m
     CROSS JOIN clock AS c
 ), tried AS (
@@ -350,6 +376,7 @@ WITH clock AS MATERIALIZED (
     FROM moved AS m
     CROSS JOIN clock AS c
     LEFT JOIN windlass.claim AS h ON h.token = ANY(ARRAY[m.token])
+    WHERE m.error IS NOT NULL
 ), counted AS (
     INSERT INTO windlass.delta (phase, processing, scheduled)
     SELECT m.phase, -count(*), count(*)
@@ -386,7 +413,7 @@ WITH clock AS MATERIALIZED (
         attempt = 0,
         crashes = 0,
         risen = NULL,
-        flags = (j.flags & ~({SUSPECT} | {STARTED} | {CHECKPOINT} | {RECOVERED})) | {OUTPUT}
+        flags = (j.flags & ~({SUSPECT} | {STARTED} | {CHECKPOINT} | {RECOVERED} | {UNBEGUN})) | {OUTPUT}
     FROM given AS g
     CROSS JOIN clock AS c
     WHERE j.id = ANY(ARRAY[g.id])
@@ -468,9 +495,9 @@ FROM (SELECT EXTRACT(EPOCH FROM current_setting('idle_in_transaction_session_tim
 WHERE NOT s.own BETWEEN 1 AND :milliseconds::double precision;
 
 -- name: start
--- Notes durably that held jobs are being run now; asked for where a crash must be counted exactly.
+-- Notes durably that held jobs are being run now; asked for where a crash must be counted exactly, and where features allowed the start.
 UPDATE windlass.job AS j
-SET flags = j.flags | {STARTED}
+SET flags = (j.flags | {STARTED}) & ~{UNBEGUN}
 FROM json_to_recordset(:leases::json) AS g (id uuid, token bigint)
 WHERE j.id = ANY(ARRAY[g.id])
     AND j.token = g.token
@@ -478,8 +505,8 @@ RETURNING j.id, j.token;
 
 -- name: checkpoint
 -- Saves position and progress of a held job; the fence is the lock on its row. Progress never goes back, and with :step = 1 it
--- must go on. Returns the
--- row's flags and whether a cancel was asked for; no row means the lease is lost.
+-- must go on; but a new attempt may begin again, unless a place (:place = 1) was saved before: a place has the token 0 and keeps it.
+-- Returns the row's flags, whether a cancel was asked for and whether it was saved; no row means the lease is lost.
 WITH held AS MATERIALIZED (
     SELECT j.id, j.generation, j.token, j.flags, j.cancel_at
     FROM windlass.job AS j
@@ -488,16 +515,17 @@ WITH held AS MATERIALIZED (
     FOR NO KEY UPDATE
 ), saved AS (
     INSERT INTO windlass.checkpoint AS p (job, generation, token, done, total, at, position)
-    SELECT h.id, h.generation, h.token, :done::bigint, :total::bigint, {{now}}, :position::jsonb
+    SELECT h.id, h.generation, CASE :place::int WHEN 0 THEN h.token ELSE 0 END, :done::bigint, :total::bigint, {{now}}, :position::jsonb
     FROM held AS h
     ON CONFLICT (job) DO UPDATE
     SET generation = excluded.generation,
-        token = excluded.token,
+        token = CASE p.token WHEN 0 THEN 0 ELSE excluded.token END,
         done = excluded.done,
         total = excluded.total,
         at = excluded.at,
         position = excluded.position
     WHERE excluded.done >= p.done + :step::bigint
+        OR p.token NOT IN (0, :token::bigint)
     RETURNING p.job
 )
 SELECT h.flags, h.cancel_at IS NOT NULL AS cancel_asked, EXISTS (SELECT FROM saved) AS saved
@@ -614,10 +642,10 @@ WITH clock AS MATERIALIZED (
     WHERE (o.phase <> t.phase OR (o.name <> '' AND t.state <> 'completed'))
 ), checkpoints AS (
     INSERT INTO windlass.checkpoint (job, generation, token, done, total, at, position)
-    SELECT t.id, t.generation + 1, COALESCE(t.token, 0), p.done, p.total, c.at, p.position
+    SELECT t.id, t.generation + 1, COALESCE(p.token, 0), p.done, p.total, c.at, p.position
     FROM taken AS t
     CROSS JOIN clock AS c
-    CROSS JOIN LATERAL jsonb_to_record(t.progress) AS p (done bigint, total bigint, position jsonb)
+    CROSS JOIN LATERAL jsonb_to_record(t.progress) AS p (done bigint, total bigint, position jsonb, token bigint)
     WHERE t.state <> 'completed'
         AND t.progress IS NOT NULL
 )
@@ -646,7 +674,7 @@ SELECT j.id, j.kind, j.phase, j.state, j.lane, j.generation, j.attempt, j.crashe
     j.pending, j.result, COALESCE(j.error, a.error) AS error, COALESCE(j.traceback, a.traceback) AS traceback,
     COALESCE(j.outputs, {{outputs_of(j)}}) AS outputs,
     COALESCE(j.progress, CASE WHEN p.job IS NOT NULL THEN {{as_progress(p)}} END) AS progress,
-    COALESCE(j.finished_at, a.ended_at) AS error_at, p.at AS saved_at
+    COALESCE(j.finished_at, a.ended_at) AS error_at, p.at AS saved_at{{view.columns(j)}}
 FROM windlass.jobs AS j
 CROSS JOIN (SELECT {{now}} AS at) AS clock
 LEFT JOIN windlass.checkpoint AS p ON p.job = j.id
@@ -718,7 +746,7 @@ WHERE w.phase IN ({phases})
 
 -- fragment: as_progress(checkpoint)
 -- A checkpoint as JSON.
-jsonb_build_object('done', {checkpoint}.done, 'total', {checkpoint}.total, 'position', {checkpoint}.position)
+jsonb_build_object('done', {checkpoint}.done, 'total', {checkpoint}.total, 'position', {checkpoint}.position, 'token', {checkpoint}.token)
 
 -- fragment: last_attempt(job)
 -- The last attempt that a waiting job made in its phase, one row at most.

@@ -3,13 +3,7 @@
 
 -- name: list.live
 -- Queued (held = false) or processing (held = true) jobs before a cursor, with the progress they have now.
-SELECT j.id, j.kind, j.phase, CASE WHEN j.token IS NULL THEN 'queued' ELSE 'processing' END AS state, j.lane, j.generation,
-    j.attempt, j.crashes, j.max_attempts, j.args, j.correlation, j.created_at,
-    GREATEST(COALESCE(j.claimed_at, j.ready_at), p.at) AS updated_at,
-    j.ready_at AS run_at, COALESCE(j.started_at, j.claimed_at) AS started_at, j.claimed_at, NULL::timestamptz AS finished_at,
-    j.cancel_at, w.reason, 0 AS pending, NULL::jsonb AS result, NULL::jsonb AS error, NULL::text AS traceback,
-    NULL::jsonb AS outputs, p.progress, NULL::timestamptz AS error_at, p.at AS saved_at
-FROM (
+{{live_jobs((
     SELECT l.*
     FROM windlass.job AS l
     WHERE l.id < :before::uuid
@@ -17,7 +11,31 @@ FROM (
         AND {{is_listed(l)}}
     ORDER BY l.id DESC
     LIMIT :limit
-) AS j
+))}}
+ORDER BY j.id DESC;
+
+-- name: list.later
+-- Jobs that wait for one of these reasons, before a cursor, with the progress they have and the outcome of the last attempt.
+{{later_jobs((
+    SELECT l.*
+    FROM windlass.job_later AS l
+    WHERE l.id < :before::uuid
+        AND l.reason = ANY(:reasons::text[])
+        AND {{is_listed(l)}}
+    ORDER BY l.id DESC
+    LIMIT :limit
+))}}
+ORDER BY j.id DESC;
+
+-- fragment: live_jobs(rows)
+-- Queued and processing jobs with the columns of `get`.
+SELECT j.id, j.kind, j.phase, CASE WHEN j.token IS NULL THEN 'queued' ELSE 'processing' END AS state, j.lane, j.generation,
+    j.attempt, j.crashes, j.max_attempts, j.args, j.correlation, j.created_at,
+    GREATEST(COALESCE(j.claimed_at, j.ready_at), p.at) AS updated_at,
+    j.ready_at AS run_at, COALESCE(j.started_at, j.claimed_at) AS started_at, j.claimed_at, NULL::timestamptz AS finished_at,
+    j.cancel_at, w.reason, 0 AS pending, NULL::jsonb AS result, NULL::jsonb AS error, NULL::text AS traceback,
+    NULL::jsonb AS outputs, p.progress, NULL::timestamptz AS error_at, p.at AS saved_at
+FROM {rows} AS j
 LEFT JOIN LATERAL (
     SELECT c.at, {{as_progress(c)}} AS progress
     FROM windlass.checkpoint AS c
@@ -31,10 +49,9 @@ LEFT JOIN LATERAL (
         AND {{lasts(o, {{now_once}})}}
     LIMIT 1 -- belt: the name is its key; keeps the look-up from becoming a join
 ) AS w ON j.token IS NULL
-ORDER BY j.id DESC;
 
--- name: list.later
--- Jobs that wait for one of these reasons, before a cursor, with the progress they have and the outcome of the last attempt.
+-- fragment: later_jobs(rows)
+-- Jobs that wait with the columns of `get`.
 SELECT j.id, j.kind, j.phase,
     CASE WHEN j.reason IN ('scheduled', 'retry') THEN 'scheduled' WHEN j.reason = 'inbox' THEN 'queued' ELSE 'waiting' END AS state,
     j.lane, j.generation, j.attempt, j.crashes, j.max_attempts, j.args, j.correlation, j.created_at,
@@ -42,15 +59,7 @@ SELECT j.id, j.kind, j.phase,
     j.run_at, j.started_at, NULL::timestamptz AS claimed_at, NULL::timestamptz AS finished_at, NULL::timestamptz AS cancel_at,
     j.reason, j.pending, NULL::jsonb AS result, a.error, a.traceback, NULL::jsonb AS outputs,
     p.progress, a.ended_at AS error_at, p.at AS saved_at
-FROM (
-    SELECT l.*
-    FROM windlass.job_later AS l
-    WHERE l.id < :before::uuid
-        AND l.reason = ANY(:reasons::text[])
-        AND {{is_listed(l)}}
-    ORDER BY l.id DESC
-    LIMIT :limit
-) AS j
+FROM {rows} AS j
 CROSS JOIN (SELECT {{now}} AS at) AS clock
 LEFT JOIN LATERAL (
     SELECT c.at, {{as_progress(c)}} AS progress
@@ -59,4 +68,3 @@ LEFT JOIN LATERAL (
     LIMIT 1 -- belt: the job is its key; keeps the look-up from becoming a join
 ) AS p ON j.flags & {CHECKPOINT} <> 0
 LEFT JOIN {{last_attempt(j)}} AS a ON j.started_at IS NOT NULL
-ORDER BY j.id DESC;

@@ -6,7 +6,7 @@ SELECT o.job, o.phase
 FROM windlass.output AS o
 CROSS JOIN LATERAL (SELECT FROM windlass.job AS l WHERE l.id = o.job AND l.generation = o.generation LIMIT 1) AS j
 WHERE o.job = ANY(:ids::uuid[])
-    AND o.name = '';
+    AND o.name = ''; -- belt: a phase that a job has left has its own output; this reads fewer rows
 
 -- name: output.put
 -- Stores outputs of held jobs under (job, generation, phase, name); the first value is kept. Returns one row for each that

@@ -27,10 +27,10 @@ WITH clock AS MATERIALIZED (
     SET reason = 'limited'
     FROM due AS d
     WHERE l.id = ANY(ARRAY[d.id])
-        AND d.is_limited
+        AND d.is_limited -- belt: the rows of others are removed by the part before
     RETURNING l.phase, l.run_at
 ), live AS (
-    {{to_queue(m, c.at + (row_number() OVER (ORDER BY m.run_at, m.id) - 1) * interval '1 microsecond')}}
+    {{to_queue(m, c.at + (row_number() OVER (ORDER BY m.run_at, m.id) - 1) * interval '1 microsecond')}} -- belt: `due` comes in this order, but SQL does not promise it
     FROM moved AS m
     CROSS JOIN clock AS c
     ON CONFLICT (id) DO NOTHING
@@ -123,6 +123,15 @@ ORDER BY d.id
 LIMIT :limit
 FOR UPDATE SKIP LOCKED;
 
+-- name: prune.again
+-- The jobs of a locked page that nothing needs. The page was found by the snapshot of its statement, and a child may have been stored and linked
+-- between that snapshot and the locks; no child is linked while the locks are held.
+SELECT d.id, d.finished_at
+FROM windlass.job_done AS d
+WHERE d.id = ANY(:ids::uuid[])
+    AND d.finished_at BETWEEN :oldest::timestamptz AND :newest::timestamptz -- belt: prunes partitions
+    {{kept(d)}};
+
 -- name: prune.delete
 -- Removes ended jobs with their attempts, edges and principals.
 WITH gone AS (
@@ -147,3 +156,14 @@ WITH gone AS (
 )
 SELECT count(*)
 FROM gone;
+
+-- fragment: stays(job)
+-- Conditions under which the partition of an ended job is not about to be dropped: "AND condition". The mark is that of store/postgres/partitions.py (LEAVING).
+AND NOT EXISTS (
+    SELECT 1 FROM pg_catalog.pg_description AS m
+    WHERE m.objoid = {job}.tableoid
+        AND m.classoid = 'pg_catalog.pg_class'::regclass -- belt: for the index; no two objects of a database are likely to have one oid
+        AND m.objsubid = 0 -- belt: for the index; a comment of a column would have to be the mark
+        AND m.description = 'windlass: past its retention, about to be dropped'
+    OFFSET 0
+)

@@ -27,3 +27,26 @@ EXTRACT(epoch FROM {span})::double precision
 -- fragment: is_not
 -- Two values, or rows of values, differ; NULL is a value.
 IS DISTINCT FROM
+
+-- fragment: is_same
+-- Two values are equal; NULL is a value.
+IS NOT DISTINCT FROM
+
+-- fragment: begins_with(column, list)
+-- Whether the column begins with one of the texts of a list, which is a parameter.
+{column} ^@ ANY({list})
+
+-- fragment: in_group(column, id, value, before)
+-- Rows of an index of a column and an id that have a value of the column and an id before one. ORDER BY newest_of follows. The
+-- comparison of rows leaves the planner no other index: one of the id alone has the order, too, and would be read past all other values.
+({column}, {id}) < ({value}, {before})
+AND {column} >= {value}
+
+-- fragment: in_span(column, id, value, from, before)
+-- The same for ids from one on and before another. Both ends are comparisons of rows, so that the index is read between them alone.
+({column}, {id}) < ({value}, {before})
+AND ({column}, {id}) >= ({value}, {from})
+
+-- fragment: newest_of(column, id)
+-- The order of rows of in_group, newest first.
+{column} DESC, {id} DESC

@@ -3,8 +3,8 @@
 -- name: agenda
 -- Returns, in one row, what there is for an instance to do: seconds until the next job is due (NULL: none is scheduled), whether there is
 -- anything to recover (as recover.due judges it) and counts to fold, seconds until the next pause of
--- a phase is over (NULL: none ends by itself) and until the next lease of an instance can run out (NULL: no instance), and what the
--- features have to do.
+-- a phase is over (NULL: none ends by itself) and until the next lease of an instance can run out (NULL: no instance), when the last pause
+-- that ended by itself was over (NULL: none did), and what the features have to do.
 SELECT ((
         SELECT min(l.run_at)
         FROM windlass_job_later AS l
@@ -18,4 +18,5 @@ SELECT ((
         FROM windlass_instance AS i
         WHERE i.dead_at IS NULL
             AND i.heartbeat_at + i.lease >= :now
-    ) - :now) / 1000000.0 AS expires_in{{agenda.columns}};
+    ) - :now) / 1000000.0 AS expires_in,
+    (SELECT max(p.paused_until) FROM windlass_phase AS p WHERE p.paused_until <= :now) / 1000000.0 AS resumed_at{{agenda.columns}};

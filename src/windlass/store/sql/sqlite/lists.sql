@@ -2,6 +2,24 @@
 
 -- name: list.live
 -- Queued (held = 0) or processing (held = 1) jobs before a cursor, with the progress they have now.
+{{live_jobs}}
+WHERE j.id < :before
+    AND (:held IS NULL OR (j.token IS NOT NULL) = :held)
+    AND {{is_listed(j)}}
+ORDER BY j.id DESC
+LIMIT :limit;
+
+-- name: list.later
+-- Jobs that wait for one of these reasons, before a cursor, with the progress they have and the outcome of the last attempt.
+{{later_jobs}}
+WHERE l.id < :before
+    AND l.reason IN (SELECT g.value FROM json_each(:reasons) AS g)
+    AND {{is_listed(l)}}
+ORDER BY l.id DESC
+LIMIT :limit;
+
+-- fragment: live_jobs
+-- Queued and processing jobs with the columns of `get`. WHERE follows.
 SELECT j.id, j.kind, j.phase, CASE WHEN j.token IS NULL THEN 'queued' ELSE 'processing' END AS state, j.lane, j.generation,
     j.attempt, j.crashes, j.max_attempts, j.args, j.correlation, j.created_at,
     max(COALESCE(j.claimed_at, j.ready_at), COALESCE(p.at, 0)) AS updated_at,
@@ -12,14 +30,9 @@ SELECT j.id, j.kind, j.phase, CASE WHEN j.token IS NULL THEN 'queued' ELSE 'proc
 FROM windlass_job AS j
 LEFT JOIN windlass_checkpoint AS p ON p.job = j.id
 LEFT JOIN windlass_phase AS w ON w.name = j.phase AND j.token IS NULL AND {{lasts(w, :now)}}
-WHERE j.id < :before
-    AND (:held IS NULL OR (j.token IS NOT NULL) = :held)
-    AND {{is_listed(j)}}
-ORDER BY j.id DESC
-LIMIT :limit;
 
--- name: list.later
--- Jobs that wait for one of these reasons, before a cursor, with the progress they have and the outcome of the last attempt.
+-- fragment: later_jobs
+-- Jobs that wait with the columns of `get`. WHERE follows.
 SELECT l.id, l.kind, l.phase,
     CASE WHEN l.reason IN ('scheduled', 'retry') THEN 'scheduled' WHEN l.reason = 'inbox' THEN 'queued' ELSE 'waiting' END AS state,
     l.lane, l.generation, l.attempt, l.crashes, l.max_attempts, l.args, l.correlation, l.created_at,
@@ -34,8 +47,3 @@ SELECT l.id, l.kind, l.phase,
 FROM windlass_job_later AS l
 LEFT JOIN windlass_checkpoint AS p ON p.job = l.id
 LEFT JOIN windlass_attempt AS a ON {{is_last_attempt(a, l)}}
-WHERE l.id < :before
-    AND l.reason IN (SELECT g.value FROM json_each(:reasons) AS g)
-    AND {{is_listed(l)}}
-ORDER BY l.id DESC
-LIMIT :limit;

@@ -6,7 +6,7 @@ SELECT o.job, o.phase
 FROM json_each(:ids) AS g
 CROSS JOIN windlass_job AS j ON j.id = g.value
 CROSS JOIN windlass_output AS o ON o.job = j.id AND o.generation = j.generation
-WHERE o.name = '';
+WHERE o.name = ''; -- belt: a phase that a job has left has its own output; this reads fewer rows
 
 -- name: output.put
 -- Stores outputs of held jobs under (job, generation, phase, name); the first value is kept. Returns one row for each that

@@ -95,18 +95,23 @@ WHERE name = :phase
 RETURNING name, NULL;
 
 -- name: prune.page
--- One page of ended jobs, oldest end first, that are past their time and that no child waits for, be it for their retry, and no key leads to.
+-- One page of ended jobs in id order that are past their time and that no child waits for, be it for their retry, and no key leads to.
 SELECT d.id, d.finished_at
 FROM windlass_job_done AS d
-WHERE (
-        (d.state = 'completed' AND d.finished_at < :completed_before)
-        OR (d.state = 'failed' AND d.finished_at < :failed_before)
-        OR (d.state = 'cancelled' AND d.finished_at < :cancelled_before)
-    )
+WHERE {{is_past(d)}}
     AND d.id > :after
     {{kept(d)}}
 ORDER BY d.id
 LIMIT :limit;
+
+-- name: prune.again
+-- The jobs of a page that are still past their time and that nothing needs. The page is read before the write lock is taken, because the
+-- read may pass over all of history; this check reads the page alone.
+SELECT d.id, d.finished_at
+FROM windlass_job_done AS d
+WHERE d.id IN (SELECT g.value FROM json_each(:ids) AS g)
+    AND {{is_past(d)}}
+    {{kept(d)}};
 
 -- name: prune.delete
 -- Removes ended jobs with their attempts, edges and principals.
@@ -121,6 +126,14 @@ WHERE job IN (SELECT g.value FROM json_each(:ids) AS g);
 DELETE FROM windlass_job_done
 WHERE id IN (SELECT g.value FROM json_each(:ids) AS g);
 SELECT json_array_length(:ids);
+
+-- fragment: is_past(job)
+-- Whether an ended job is past the time of its end state.
+(
+        ({job}.state = 'completed' AND {job}.finished_at < :completed_before)
+        OR ({job}.state = 'failed' AND {job}.finished_at < :failed_before)
+        OR ({job}.state = 'cancelled' AND {job}.finished_at < :cancelled_before)
+    )
 
 -- fragment: promote_page
 -- A page of due jobs, oldest due first.

@@ -1,0 +1,1 @@
+"""Waiting for the ends of jobs."""

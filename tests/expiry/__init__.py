@@ -1,0 +1,1 @@
+"""Jobs that are cancelled if they have not begun by their time."""
