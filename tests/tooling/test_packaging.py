@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import PATIENCE
+from tools.dev import environment
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.slow
@@ -108,8 +109,33 @@ def test_the_sdist_has_all_that_is_in_the_repository(built: Path) -> None:
     if listed.returncode:
         pytest.skip("this is no git repository")
     missing = {name for name in listed.stdout.splitlines() if name not in packed}
-    assert missing - {"src/windlass_examples"} == set(), "see [tool.hatch.build.targets.sdist]"
-    assert "src/windlass_examples/web/model.py" in packed, "files instead of the link"
+    assert missing == set(), "see [tool.hatch.build.targets.sdist]"
+
+
+def test_the_repository_has_no_links() -> None:
+    """A link is a text file with its target in archives of the repository, and where git is told not to make links."""
+    listed = subprocess.run(["git", "ls-files", "-s"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("this is no git repository")
+    assert [line for line in listed.stdout.splitlines() if line.startswith("120000")] == []
+
+
+@pytest.mark.parametrize("before", [None, "a file", "a link"])
+def test_the_examples_are_importable_in_any_checkout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str | None
+) -> None:
+    (tmp_path / "examples").mkdir()
+    (tmp_path / "examples" / "here.py").touch()
+    link = tmp_path / "src" / "windlass_examples"
+    link.parent.mkdir()
+    if before == "a file":
+        link.write_text("../examples")
+    elif before == "a link":
+        link.symlink_to("elsewhere")
+    monkeypatch.setattr(environment, "EXAMPLES", link)
+    environment.link_examples()
+    environment.link_examples()
+    assert (link / "here.py").exists()
 
 
 @pytest.mark.long
@@ -118,6 +144,7 @@ def test_the_tests_of_the_sdist_run(built: Path, tmp_path: Path) -> None:
     with tarfile.open(next(built.glob("*.tar.gz"))) as archive:
         archive.extractall(tmp_path, filter="data")
     (folder,) = tmp_path.iterdir()
+    (folder / "src" / "windlass_examples").symlink_to("../examples")  # ./dev makes it
     names = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
     run = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/docs/test_pages.py", "tests/examples/test_cells.py"],

@@ -22,6 +22,8 @@ from tools.dev.steps import ROOT, StepError, say, step
 
 DEV_LOCK = ROOT / "requirements-dev.lock"
 RUNTIME_LOCK = ROOT / "requirements.lock"
+EXAMPLES = ROOT / "src" / "windlass_examples"
+"""The name that the folder examples/ has as a package. A link in git would be a text file in some checkouts and archives."""
 SETUP_VERSION = 1  # raise it when the steps below change in a way that old environments must not survive
 NOT_YOURS = "run it as the owner of the checkout, or clone the repository to a folder of your own"
 INDEX_CURE = (
@@ -93,6 +95,7 @@ class Environment:
         Commands share the lock, set-up has it alone: two runs at once never install over each other, and nobody
         exchanges the packages under a test run that is still going.
         """
+        link_examples()
         with self.lock() as descriptor:
             while True:
                 notice = f"another ./dev is setting up {self.folder.name}; waiting for it ..."
@@ -200,6 +203,19 @@ class Environment:
             if section in found:
                 found[section][name] = value.strip("'\"")
         return found["global"] | found["install"] | found[":env:"]
+
+
+def link_examples() -> None:
+    """Make the link by which a checkout imports its examples under the name that they have in the wheel."""
+    target = Path("..") / "examples"
+    if EXAMPLES.is_symlink() and EXAMPLES.readlink() == target:
+        return
+    fresh = EXAMPLES.with_name(f".windlass_examples-{os.getpid()}")
+    try:
+        fresh.symlink_to(target, target_is_directory=True)
+        fresh.replace(EXAMPLES)  # at once, also beside another ./dev
+    except OSError as error:
+        raise StepError(f"making the link {EXAMPLES} to examples/", str(error), NOT_YOURS) from error
 
 
 def take(descriptor: int, kind: int, notice: str) -> None:
