@@ -30,6 +30,7 @@ def checkout(tmp_path, monkeypatch):
     for name in ("dev", "pyproject.toml", "requirements-dev.lock"):
         shutil.copy(ROOT / name, folder / name)
     shutil.copytree(ROOT / "tools", folder / "tools", ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "src").mkdir()  # where ./dev makes the link to examples/
     make_environment(folder, folder / ".venv", PYTHON, monkeypatch)
     return folder
 
