@@ -19,6 +19,8 @@ from tests.conformance.life import BOOM, claim_one, enqueue, one
 from tests.engine.shop import QUICK
 from windlass.app.app import App
 from windlass.cli import main
+from windlass.config import from_code
+from windlass.control.doctor.doctor import examine
 from windlass.engine.drain import Drain
 from windlass.errors import ConfigError
 from windlass.examples.embedded.postgres import PostgresServer
@@ -161,3 +163,9 @@ def test_a_role_whose_sessions_are_latin1_stores_every_text(url: str) -> None:
     with open_store(url) as store:
         job = one(store, args={"text": "ü 🙂"})
         assert store.jobs.get(job).args == {"text": "ü 🙂"}
+
+
+def test_the_doctor_reads_the_clock_of_such_a_server(url: str) -> None:
+    """The driver reads times in one DateStyle only, and the doctor has a connection of its own."""
+    found = examine(url, from_code({"database.url": url}), environ={})
+    assert found.is_reachable and "clock" not in {one.code for one in found.findings}

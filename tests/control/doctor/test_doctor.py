@@ -106,6 +106,7 @@ def test_a_database_without_tables_and_one_that_is_away(
     assert "secret" not in json.dumps([dict(one.record) for one in away.findings])
 
 
+@pytest.mark.owner
 def test_tables_that_differ_from_the_migrations(url: str) -> None:
     if url.startswith("sqlite"):
         with sqlite3.connect(url.removeprefix("sqlite:///")) as connection:
@@ -138,6 +139,7 @@ def test_a_migration_with_another_text_and_one_of_a_later_release(url: str) -> N
     assert codes(look(url)) == {"schema.changed": Severity.ERROR}
 
 
+@pytest.mark.owner
 def test_bloat_of_postgresql(postgres_dsn: str) -> None:
     with psycopg.connect(postgres_dsn, autocommit=True) as connection:
         connection.execute("ALTER TABLE windlass.job SET (autovacuum_enabled = off)")
@@ -157,6 +159,7 @@ def test_bloat_of_postgresql(postgres_dsn: str) -> None:
         assert codes(old)["transaction.old"] is Severity.WARNING
 
 
+@pytest.mark.owner
 def test_an_index_that_is_not_valid(postgres_dsn: str) -> None:
     with psycopg.connect(postgres_dsn, autocommit=True) as connection:
         connection.execute("INSERT INTO windlass.delta (phase) VALUES ('a'), ('a')")
