@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.control.test_scope_matrix import public_calls
+from tests.control.calls import public_calls
 from windlass import App, NewJob
 from windlass.errors import ConfigError, WindlassError
 from windlass.features import Store

@@ -2,39 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from tests.control.test_scope_matrix import CALLS
+from tests.control.anna import Belongings, belongings
+from tests.control.calls import CALLS
 from windlass import App
 from windlass.control.actor import ADMIN, Actor
 from windlass.control.service import Control
 from windlass.errors import NotAllowedError, WindlassError
 from windlass.features import Store
-from windlass.job_logs.lines import LogLine, Pending
-from windlass.model import JobError, NewJob
+from windlass.model import Flow, JobLimit, NewJob
 from windlass.model.principal import Principal
 
 CANARY = "canary-2c9e"
+FILTER = f'state:failed args.text:{CANARY} -args.text:x,"{CANARY} too" key:invoice-7'
+SHOWN_FILTER = 'state:failed args.text:"***" -args.text:"***" key:invoice-7'
 BOSS = Principal("boss", roles=frozenset({ADMIN}))
 WATCHER = Actor.of(BOSS, hides_payload=True)
 
 
 @dataclass
 class World:
+    """An app, what belongs to Anna, and an operation of the application."""
+
     app: App
-    failed: str
-    queued: str
+    annas: Belongings
     operation: str
+
+    @property
+    def failed(self) -> str:
+        return self.annas.failed
 
 
 @pytest.fixture(scope="module")
-def world(open_shared: Callable[[], Store]) -> World:
-    """A job that failed with the canary in its arguments, error, position and log, one that is queued, a schedule and an edit."""
+def world(open_shared: Callable[[], Store]) -> Iterator[World]:
+    """What belongs to Anna with the canary in its payload, a schedule and an edit, and an operation on the jobs whose argument is the canary."""
     store = open_shared()
     app = App(store=store)
 
@@ -42,36 +49,25 @@ def world(open_shared: Callable[[], Store]) -> World:
     def welcome(text: str) -> None: ...
 
     app.schedule("nightly", "welcome", every=timedelta(days=1), args={"text": CANARY})
-    app.sync()
-    failed, queued = (
-        made.id for made in store.enqueue([NewJob(kind="welcome", args={"text": CANARY}) for _ in range(2)])
-    )
-    holder = store.join()
-    lease = holder.claim_one(failed)
-    assert lease is not None
-    holder.checkpoint(lease, done=1, total=2, position={"at": CANARY})
-    pending = Pending(1, "welcome")
-    pending.add(LogLine(store.now(), "INFO", "tests", CANARY))
-    store.logs.put({(failed, lease.token): pending})
-    error = JobError(type="ValueError", code="bad", message=CANARY, traceback=f"line: {CANARY}")
-    holder.fail(lease, error)
-    boss = app.acting_as(BOSS)
-    boss.jobs.edit(queued, version=boss.jobs.get(queued).version, arguments={"text": f"{CANARY}-2"})
-    operation = boss.jobs.retry_many("state:failed kind:nothing", reason="mended")
-    return World(app, failed, queued, operation.id)
+    with app, belongings(app, store, CANARY, reason="mended") as annas:
+        app.sync()
+        boss = app.acting_as(BOSS)
+        version = boss.jobs.get(annas.queued).version
+        boss.jobs.edit(annas.queued, version=version, arguments={"text": f"{CANARY}-2"})
+        yield World(app, annas, boss.jobs.retry_many(FILTER, reason="mended").id)
 
 
 @pytest.mark.parametrize("name", CALLS)
 def test_no_call_shows_payload(world: World, name: str) -> None:
-    if name.partition(".")[2] in ("delete", "remove", "retry", "cancel", "wait", "examine"):
+    if name.partition(".")[2] in ("delete", "remove", "retry", "cancel"):
         return  # they end what others read; they return no job, or one that passes the same function
     shown = _said(world, world.app.acting_as(WATCHER), name)
     assert CANARY not in shown, name
 
 
-@pytest.mark.parametrize("name", ["jobs.get", "jobs.list", "jobs.timeline", "jobs.logs", "jobs.why", "jobs.events", "failures.list", "schedules.list", "audit.list"])  # fmt: skip
+@pytest.mark.parametrize("name", ["jobs.get", "jobs.list", "jobs.timeline", "jobs.logs", "jobs.progress", "jobs.outputs", "jobs.why", "jobs.stack", "jobs.events", "failures.list", "schedules.list", "audit.list", "operations.get", "operations.list", "operations.handle", "operations.wait"])  # fmt: skip
 def test_the_same_calls_show_payload_to_others(world: World, name: str) -> None:
-    assert CANARY in _said(world, world.app.acting_as(BOSS), name.replace("jobs.why", "jobs.get"))
+    assert CANARY in _said(world, world.app.acting_as(BOSS), name)
 
 
 def test_states_and_types_of_errors_are_shown(world: World) -> None:
@@ -94,9 +90,33 @@ def test_payload_cannot_be_searched(world: World) -> None:
         service.jobs.logs(world.failed)
 
 
+def test_the_filter_of_an_operation_is_shown_without_arguments(world: World) -> None:
+    watcher, boss = world.app.acting_as(WATCHER), world.app.acting_as(BOSS)
+    listed, annas = watcher.operations.list().operations
+    assert annas.filter == 'state:failed kind:nothing args.text:"***"'
+    assert listed.filter == watcher.operations.get(world.operation).filter == SHOWN_FILTER
+    assert boss.operations.get(world.operation).filter == FILTER
+    for service, shown in ((watcher, SHOWN_FILTER), (boss, FILTER)):
+        records = service.audit.list(target="operation", name=world.operation).records
+        assert records[-1].act == "operation.start" and records[-1].after["filter"] == shown
+
+
+def test_a_limit_key_is_not_shown_as_it_is_a_value_of_arguments(store: Store) -> None:
+    app = App(store=store)
+    limits = [JobLimit(phase="welcome", key=CANARY, limit=1)]
+    store.limits.define([Flow(phase="welcome", limit=1, limit_key="args.text")])
+    first, second = (
+        made.id for made in store.enqueue([NewJob(kind="welcome", limits=limits) for _ in range(2)])
+    )
+    store.join().claim_one(first)
+    for who, is_shown in ((BOSS, True), (WATCHER, False)):
+        why = app.acting_as(who).jobs.why(second)
+        assert why.code == "limit" and (CANARY in _text(why)) is is_shown
+
+
 def _said(world: World, control: Control, name: str) -> str:
     try:
-        found: Any = CALLS[name](control, world)  # type: ignore[arg-type]
+        found: Any = CALLS[name](control, world.annas)
     except WindlassError as error:
         found = error
     return _text(found)

@@ -8,6 +8,7 @@ import pytest
 
 from tests.control.conftest import ANNA, BOSS
 from windlass import App, NewJob, NotAllowedError
+from windlass.control.actor import Actor
 from windlass.features import Store
 from windlass.model import JobError
 
@@ -74,3 +75,32 @@ def test_people_cannot_search_by_what_they_are_not_shown(app: App, secret: str) 
             with pytest.raises(NotAllowedError, match=r"args\.login\.password.*hidden"):
                 call(text)
     assert [job.id for job in jobs.list("args.user:anna").jobs] == [secret]
+
+
+FILTER = "args.login.password:hunter2 -args.user:hunter2 args.user:anna"
+SHOWN = 'args.login.password:"***" -args.user:"***" args.user:anna'
+
+
+@pytest.mark.parametrize("who", [BOSS, Actor("os:root", hides_secrets=True)])
+def test_people_get_filters_of_operations_with_secrets_hidden(app: App, secret: str, who: Any) -> None:
+    begun = app.jobs.retry_many(FILTER, reason="mended")
+    operations = app.acting_as(who).operations
+    (listed,) = operations.list().operations
+    found = (
+        listed,
+        operations.get(begun.id),
+        operations.handle(begun.id).begun,
+        operations.wait(begun.id, 0),
+    )
+    assert {one.filter for one in found} == {SHOWN}
+    assert operations.start("retry", "args.user:anna", dry_run=True).begun.filter == "args.user:anna"
+    assert app.operations.get(begun.id).filter == begun.begun.filter == FILTER
+    assert "hunter2" not in repr(app.audit.list().records)
+    assert SHOWN in repr(app.audit.list().records)
+
+
+def test_an_operation_acts_by_the_filter_that_people_are_not_shown(app: App, secret: str) -> None:
+    begun = app.jobs.retry_many("args.login.password:hunter2", reason="mended")
+    ended = app.acting_as(BOSS).operations.wait(begun.id)
+    assert (ended.matched, ended.done, str(ended.state)) == (1, 1, "done")
+    assert app.jobs.get(secret).state == "queued" and "hunter2" not in ended.filter

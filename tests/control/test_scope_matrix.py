@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from tests.control.anna import Belongings, belongings
+from tests.control.calls import CALLS, public_calls
 from tests.control.conftest import ANNA, BERT, BOSS, CARA, OPS
-from windlass import App, NewJob
+from windlass import App
 from windlass.control.actor import OPERATOR
-from windlass.control.noun import Noun
-from windlass.control.service import Control
-from windlass.control.submitting import JobOrder
 from windlass.errors import JobNotFoundError, NotAllowedError, OperationNotFoundError, UnknownParentError
 from windlass.features import Store
-from windlass.job_logs.lines import LogLine, Pending
-from windlass.model import JobError
 from windlass.model.principal import Principal
 
 CANARY = "canary-7f3a"
@@ -37,15 +31,13 @@ REFUSED = (JobNotFoundError, NotAllowedError, OperationNotFoundError, UnknownPar
 
 @dataclass
 class World:
-    """What belongs to Anna: a failed, a queued and a cancelled job, an operation and the records of her acts, each with the canary in it."""
+    """An app, and what belongs to Anna, each with the canary in it."""
 
     app: App
-    failed: str
-    queued: str
-    operation: str
+    annas: Belongings
 
-    def control(self, who: Principal) -> Control:
-        return self.app.acting_as(who)
+    def call(self, name: str, who: Principal) -> Any:
+        return CALLS[name](self.app.acting_as(who), self.annas)
 
 
 @pytest.fixture(scope="module")
@@ -56,118 +48,8 @@ def world(open_shared: Callable[[], Store]) -> Iterator[World]:
     @app.job
     def welcome(text: str) -> None: ...
 
-    with app:
-        failed, queued, cancelled = (
-            made.id
-            for made in store.enqueue(
-                [NewJob(kind="welcome", args={"text": CANARY}, principal=ANNA) for _ in range(3)]
-            )
-        )
-        holder = store.join()
-        lease = holder.claim_one(failed)
-        assert lease is not None
-        store.writes().checkpoint(lease, done=1, position=CANARY)
-        holder.fail(lease, JobError(type="ValueError", code="bad", message=CANARY))
-        line = LogLine(datetime.now(UTC), "INFO", "shop", CANARY)
-        store.logs.put({(failed, 1): Pending(attempt=1, phase="welcome", lines=[line])})
-        anna = app.acting_as(ANNA)
-        anna.jobs.cancel(cancelled, CANARY)
-        operation = anna.jobs.retry_many("state:failed kind:nothing", reason=CANARY)
-        yield World(app, failed, queued, operation.id)
-
-
-def waiting(world: World) -> JobOrder:
-    """A job that would wait for Anna's."""
-    return JobOrder("welcome", {"text": ""}, {"after": [world.queued]})
-
-
-Call = Callable[[Control, World], Any]
-LONG_AGO = datetime.now(UTC) - timedelta(hours=1)
-CALLS: dict[str, Call] = {
-    "jobs.get": lambda c, w: c.jobs.get(w.failed),
-    "jobs.list": lambda c, w: c.jobs.list(f"id:{w.failed},{w.queued}"),
-    "jobs.iterate": lambda c, w: list(c.jobs.iterate("kind:welcome")),
-    "jobs.count": lambda c, w: c.jobs.count("kind:welcome"),
-    "jobs.timeline": lambda c, w: c.jobs.timeline(w.failed),
-    "jobs.logs": lambda c, w: c.jobs.logs(w.failed),
-    "jobs.progress": lambda c, w: c.jobs.progress(w.failed),
-    "jobs.outputs": lambda c, w: c.jobs.outputs(w.failed),
-    "jobs.why": lambda c, w: c.jobs.why(w.queued),
-    "jobs.events": lambda c, w: list(c.jobs.events(w.failed, timeout=1)),
-    "jobs.iterate_async": lambda c, w: asyncio.run(_all(c.jobs.iterate_async("kind:welcome"))),
-    "jobs.events_async": lambda c, w: asyncio.run(_all(c.jobs.events_async(w.failed, timeout=1))),
-    "jobs.cancel": lambda c, w: c.jobs.cancel(w.queued, "no"),
-    "jobs.retry": lambda c, w: c.jobs.retry(w.failed),
-    "jobs.run_now": lambda c, w: c.jobs.run_now(w.queued),
-    "jobs.delete": lambda c, w: c.jobs.delete(w.failed, "no"),
-    "jobs.edit": lambda c, w: c.jobs.edit(w.queued, version="x", priority=9),
-    "jobs.retry_many": lambda c, w: c.jobs.retry_many("kind:welcome", dry_run=True).matched,
-    "jobs.cancel_many": lambda c, w: c.jobs.cancel_many("kind:welcome", reason="no", dry_run=True).matched,
-    "jobs.present": lambda c, w: c.jobs.present(w.failed),
-    "jobs.stack": lambda c, w: c.jobs.stack(w.queued),
-    "jobs.related": lambda c, w: c.jobs.related(w.queued),
-    "jobs.batch": lambda c, w: c.jobs.batch(w.queued),
-    "submits.many": lambda c, w: c.submits.many([waiting(w)]),
-    "submits.many_async": lambda c, w: asyncio.run(c.submits.many_async([waiting(w)])),
-    "submits.batch": lambda c, w: c.submits.batch([w.queued], JobOrder("welcome", {"text": ""})),
-    "submits.batch_async": lambda c, w: asyncio.run(
-        c.submits.batch_async([w.queued], JobOrder("welcome", {"text": ""}))
-    ),
-    "submits.ended_async": lambda c, w: asyncio.run(c.submits.ended_async(w.failed, 1)),
-    "pipelines.list": lambda c, w: c.pipelines.list(),
-    "pipelines.get": lambda c, w: c.pipelines.get("welcome"),
-    "instances.pools": lambda c, w: c.instances.pools(),
-    "overview.ping": lambda c, w: c.overview.ping(),
-    "metrics.render": lambda c, w: c.metrics.render(),
-    "doctor.settings": lambda c, w: c.doctor.settings(),
-    "phases.counts": lambda c, w: c.phases.counts(),
-    "phases.oldest": lambda c, w: c.phases.oldest(),
-    "phases.paused": lambda c, w: c.phases.paused(),
-    "phases.names": lambda c, w: c.phases.names(),
-    "phases.pause": lambda c, w: c.phases.pause("welcome", "no"),
-    "phases.resume": lambda c, w: c.phases.resume("welcome"),
-    "schedules.list": lambda c, w: c.schedules.list(),
-    "schedules.get": lambda c, w: c.schedules.get("nightly"),
-    "schedules.ticks": lambda c, w: c.schedules.ticks("nightly"),
-    "schedules.next_times": lambda c, w: c.schedules.next_times("nightly"),
-    "schedules.pause": lambda c, w: c.schedules.pause("nightly", "no"),
-    "schedules.resume": lambda c, w: c.schedules.resume("nightly"),
-    "schedules.run_now": lambda c, w: c.schedules.run_now("nightly"),
-    "schedules.remove": lambda c, w: c.schedules.remove("nightly"),
-    "rules.list": lambda c, w: c.rules.list(),
-    "rules.get": lambda c, w: c.rules.get("summary"),
-    "rules.open": lambda c, w: c.rules.open(),
-    "rules.why": lambda c, w: c.rules.why("summary", "x"),
-    "rules.remove": lambda c, w: c.rules.remove("summary", CANARY),
-    "failures.list": lambda c, w: c.failures.list(),
-    "history.read": lambda c, w: c.history.read(since=LONG_AGO),
-    "instances.list": lambda c, w: c.instances.list(),
-    "instances.drain": lambda c, w: c.instances.drain(w.failed, "no"),
-    "instances.set_processors": lambda c, w: c.instances.set_processors(w.failed, "welcome", 1),
-    "instances.request": lambda c, w: c.instances.request(w.failed),
-    "instances.requests": lambda c, w: c.instances.requests(w.failed),
-    "instances.wait": lambda c, w: c.instances.wait(w.failed, 0),
-    "overview.read": lambda c, w: c.overview.read(),
-    "operations.start": lambda c, w: c.operations.start("cancel", "kind:welcome", "no", dry_run=True).matched,
-    "operations.get": lambda c, w: c.operations.get(w.operation),
-    "operations.list": lambda c, w: c.operations.list(),
-    "operations.handle": lambda c, w: c.operations.handle(w.operation).begun,
-    "operations.stop": lambda c, w: c.operations.stop(w.operation),
-    "operations.wait": lambda c, w: c.operations.wait(w.operation, 0),
-    "audit.list": lambda c, w: c.audit.list(),
-    "tokens.create": lambda c, w: c.tokens.create("mine", ["admin"]),
-    "tokens.list": lambda c, w: c.tokens.list(),
-    "tokens.revoke": lambda c, w: c.tokens.revoke("mine"),
-    "deploys.mark": lambda c, w: c.deploys.mark("v1"),
-    "deploys.list": lambda c, w: c.deploys.list(),
-    "doctor.tables": lambda c, w: c.doctor.tables(),
-    "doctor.examine": lambda c, w: c.doctor.examine(),
-    "events": lambda c, w: c.events(timeout=1),
-}
-
-
-async def _all(found: AsyncIterator[Any]) -> list[Any]:
-    return [item async for item in found]
+    with app, belongings(app, store, CANARY, reason=CANARY) as annas:
+        yield World(app, annas)
 
 
 COUNTS = {"jobs.count", "jobs.retry_many", "jobs.cancel_many", "operations.start"}
@@ -187,33 +69,19 @@ SHOWN = (
     "jobs.timeline",
     "jobs.logs",
     "jobs.progress",
+    "jobs.outputs",
+    "jobs.why",
+    "jobs.stack",
     "jobs.events",
     "jobs.events_async",
     "failures.list",
     "operations.get",
     "operations.list",
     "operations.handle",
+    "operations.wait",
     "audit.list",
 )
 FOUND = ("jobs.count", "jobs.retry_many", "jobs.cancel_many", "operations.start")
-
-
-def public_calls() -> set[str]:
-    """Every public method of the service and its nouns; async forms that run the sync ones are left out (``off_loop``)."""
-    found = {"events"}
-    for noun, value in vars(Control).items():
-        made = (
-            inspect.signature(value.func, eval_str=True).return_annotation if hasattr(value, "func") else None
-        )
-        if isinstance(made, type) and issubclass(made, Noun):
-            found |= {
-                f"{noun}.{name}"
-                for name, method in inspect.getmembers(made, callable)
-                if not name.startswith("_")
-                and inspect.isroutine(method)
-                and not (name.endswith("_async") and hasattr(method, "__wrapped__"))
-            }
-    return found
 
 
 def test_the_matrix_has_every_call() -> None:
@@ -225,11 +93,13 @@ def test_the_matrix_has_every_call() -> None:
 def test_strangers_see_and_change_nothing(world: World, call: str, who: str) -> None:
     before = (world.app.jobs.list("kind:welcome").jobs, world.app.audit.list().records)
     try:
-        result = CALLS[call](world.control(STRANGERS[who]), world)
+        result = world.call(call, STRANGERS[who])
     except REFUSED as error:
-        result = str(error).replace(world.failed, "").replace(world.queued, "").replace(world.operation, "")
+        result = str(error)
+        for given in world.annas.ids:
+            result = result.replace(given, "")
     shown = repr(result)
-    for secret in (CANARY, world.failed, world.queued, world.operation):
+    for secret in (CANARY, *world.annas.ids):
         assert secret not in shown
     if call in NOTHING_FOUND and not isinstance(result, str):
         name, value = NOTHING_FOUND[call]
@@ -244,13 +114,23 @@ def test_strangers_see_and_change_nothing(world: World, call: str, who: str) -> 
 @pytest.mark.parametrize("who", [ANNA, OPS, BOSS], ids=lambda one: one.subject)
 @pytest.mark.parametrize("call", SHOWN)
 def test_owners_operators_and_administrators_see_it(world: World, call: str, who: Principal) -> None:
-    assert CANARY in repr(CALLS[call](world.control(who), world))
+    assert CANARY in repr(world.call(call, who))
 
 
 @pytest.mark.parametrize("who", [ANNA, OPS, BOSS], ids=lambda one: one.subject)
 @pytest.mark.parametrize("call", FOUND)
-def test_owners_operators_and_administrators_find_all_three_jobs(
+def test_owners_operators_and_administrators_find_all_five_jobs(
     world: World, call: str, who: Principal
 ) -> None:
-    found = CALLS[call](world.control(who), world)
-    assert getattr(found, "count", found) == 3
+    found = world.call(call, who)
+    assert getattr(found, "count", found) == 5
+
+
+@pytest.mark.parametrize("who", [ANNA, OPS, BOSS], ids=lambda one: one.subject)
+def test_owners_operators_and_administrators_see_related_jobs_and_batches(
+    world: World, who: Principal
+) -> None:
+    related = world.call("jobs.related", who)
+    assert {group.sample for group in related.groups} == {world.annas.queued, world.annas.follower}
+    assert world.call("jobs.batch", who).total == 2
+    assert world.call("jobs.present", who) is None

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from windlass.control.filters import Filter
+from windlass.control.filters.hiding import without_secrets
 from windlass.control.given import check_count, check_texts
 from windlass.control.job_acts import require_reason
 from windlass.control.job_reading import AnyFilter, JobReading
@@ -105,15 +106,21 @@ class OperationControl(Noun):
             updated_at=now,
             after=LARGEST,
         )
+        shown = self._payload.operation(operation)
         if dry_run:
-            return OperationHandle(replace(operation, id="", state=OperationState.DRY_RUN), self)
-        facts = {"act": act, "filter": operation.filter, "matched": operation.matched, **chosen}
+            return OperationHandle(replace(shown, id="", state=OperationState.DRY_RUN), self)
+        meant = without_secrets(operation.filter, self._source.redacted)
+        facts = {"act": act, "filter": meant, "matched": operation.matched, **chosen}
         record = self._record("operation.start", "operation", operation.id, reason, after=facts)
         self._audited(record, lambda also: self._store.operations.put(operation, also=also))
-        return OperationHandle(operation, self)
+        return OperationHandle(shown, self)
 
     def get(self, operation_id: str) -> Operation:
         """One operation with its progress; ``OperationNotFoundError`` if there is none that the actor may see."""
+        return self._payload.operation(self._stored(operation_id))
+
+    def _stored(self, operation_id: str) -> Operation:
+        """One operation with its filter as the actor who began it wrote it."""
         scope = self._actor.scope.parameters()
         found = self._store.operations.get(operation_id, scope) if is_id(operation_id) else None
         if found is None:
@@ -129,7 +136,8 @@ class OperationControl(Noun):
             raise ConfigError("state", state, "running, done or stopped")
         wanted = None if state is None else OperationState(state)
         scope = self._actor.scope.parameters()
-        return self._store.operations.list(scope, state=wanted, cursor=cursor, limit=limit)
+        page = self._store.operations.list(scope, state=wanted, cursor=cursor, limit=limit)
+        return replace(page, operations=[self._payload.operation(one) for one in page.operations])
 
     def handle(self, operation_id: str) -> OperationHandle:
         """A handle on an operation that was begun before, here or elsewhere."""
@@ -144,7 +152,7 @@ class OperationControl(Noun):
 
     def wait(self, operation_id: str, timeout: float | None = None) -> Operation:
         """Wait until an operation is over, for at most ``timeout`` seconds, and do its pages here while no worker does; returns it as it is then."""
-        operation = self.get(operation_id)
+        operation = self._stored(operation_id)
         runner, holder = OperationRunner(self._source), new_id()
         ends_at = None if timeout is None else time.monotonic() + timeout
         has_turn = False
@@ -153,11 +161,11 @@ class OperationControl(Noun):
                 has_turn = runner.take_turn(holder)
                 if not (has_turn and runner.run_page(operation)):
                     time.sleep(READ_EVERY)
-                operation = self.get(operation_id)
+                operation = self._stored(operation_id)
         finally:
             if has_turn:
                 runner.give_turn(holder)
-        return operation
+        return self._payload.operation(operation)
 
     start_async = off_loop(start)
     get_async = off_loop(get)

@@ -15,15 +15,15 @@ from typing import Any, Final, TypeVar
 from windlass.audit.record import AuditRecord
 from windlass.control.actor import Actor
 from windlass.control.filters import Filter
+from windlass.control.filters.hiding import WITHHELD, hides_argument, without_payload, without_secrets
 from windlass.errors import NotAllowedError
 from windlass.handlers.registry import Registry
 from windlass.handlers.title import plain_title, shortened
 from windlass.model import Job, Json, Progress, Schedule
 from windlass.model.rule import FanIn
+from windlass.operations.operation import Operation
 
-WITHHELD: Final = "***"
 NEEDED: Final = "windlass:view-payload"
-_OF_AUDIT = ("arguments",)
 _OF_ERRORS = ("type", "code")
 S = TypeVar("S")
 
@@ -113,8 +113,20 @@ class Payload:
         """An open fan-in, whose key is a value of arguments."""
         return replace(fan_in, key=self.value(fan_in.key), error=self.value(fan_in.error))
 
+    def operation(self, operation: Operation) -> Operation:
+        """An operation, whose filter may name values of arguments."""
+        if self.is_whole:
+            return operation
+        refusals = [
+            replace(refusal, message=self._redacted(refusal.message)) for refusal in operation.refusals
+        ]
+        return replace(operation, filter=self._filter(operation.filter), refusals=refusals)
+
+    def _filter(self, text: str) -> str:
+        return without_secrets(without_payload(text) if self._actor.hides_payload else text, self._redacted)
+
     def record(self, record: AuditRecord) -> AuditRecord:
-        """A record of the audit trail, which has the arguments that an edit changed."""
+        """A record of the audit trail, which has the arguments that an edit changed and the filter of an operation."""
         if not self._actor.hides_payload:
             return record
         return replace(record, before=_without(record.before), after=_without(record.after))
@@ -130,19 +142,29 @@ class Payload:
         if self.is_whole:
             return
         for term in only.terms:
-            if term.key == "args":
-                given: Any = "value"
-                for name in reversed(term.path):
-                    given = {name: given}
-                if self._actor.hides_payload or self._redacted(given) != given:
-                    path = ".".join(term.path)
-                    raise NotAllowedError(
-                        f"{self._actor.name} may not search by args.{path}: its value is hidden",
-                        subject=self._actor.name,
-                    )
+            if term.key == "args" and (
+                self._actor.hides_payload or hides_argument(term.path, (), self._redacted)
+            ):
+                path = ".".join(term.path)
+                raise NotAllowedError(
+                    f"{self._actor.name} may not search by args.{path}: its value is hidden",
+                    subject=self._actor.name,
+                )
 
 
 def _without(facts: Any) -> Any:
     if not isinstance(facts, Mapping):
         return facts
-    return {name: WITHHELD if name in _OF_AUDIT else value for name, value in facts.items()}
+    return {name: _OF_AUDIT[name](value) if name in _OF_AUDIT else value for name, value in facts.items()}
+
+
+def _withheld(_: Any) -> str:
+    return WITHHELD
+
+
+def _filter_of_record(value: Any) -> Any:
+    return without_payload(value) if isinstance(value, str) else WITHHELD
+
+
+_OF_AUDIT: Mapping[str, Callable[[Any], Any]] = {"arguments": _withheld, "filter": _filter_of_record}
+"""What of a record's facts is payload, and what an actor is shown of it that hides payload."""

@@ -120,7 +120,7 @@ def limited(facts: Facts) -> Why:
     before = facts.before_at_gate() if job.gate is not None else 0
     details: dict[str, Any] = {
         "phase": job.phase,
-        "key": said(limit.key),
+        "key": said(facts.payload.words(limit.key) if limit.key else ""),
         "limit": limit.limit,
         "taken": limit.taken,
         "held_by": list(shown),
