@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from fastapi.testclient import TestClient
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
+from tests.api.access.matrix import World, filled
 from windlass import App
 from windlass.api import ApiSettings, create_api
 from windlass.features import Store
@@ -75,6 +76,13 @@ def jwt_settings(keys: Keys, tmp_path: Path) -> ApiSettings:
 
 
 Connect = Callable[..., TestClient]
+
+
+@pytest.fixture(scope="module")
+def world(open_shared: Callable[[], Store]) -> Iterator[World]:
+    """An API on a store that has what belongs to Anna."""
+    with filled(open_shared()) as made:
+        yield made
 
 
 @pytest.fixture
