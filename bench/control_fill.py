@@ -111,6 +111,7 @@ class Crowd:
             reason, pending = ("scheduled", 0) if n % 2 else ("waiting", 1)
             kind = KINDS[n % len(KINDS)]
             yield (self.id(n), at, due, n % 10, 3, reason, pending, kind, kind, _args(n))
+        yield (BATCH, at, due, 4, 3, "waiting", len(self._members()), KINDS[0], KINDS[0], _args(0))
 
     def _live(self, now: datetime, stamp: Callable[[datetime], Any]) -> Iterator[Row]:
         first = self.ended + self.later

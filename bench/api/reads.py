@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from urllib.parse import quote
 
 from bench.api.process import serving
-from bench.control import filters, settle
 from bench.control_fill import Crowd, fill_postgres, fill_sqlite
+from bench.control_reads import filters, settle
 from bench.load import percentile
 from bench.report import Row
 from windlass import App
@@ -23,7 +23,7 @@ def measure(name: str, url: str, *, jobs: int, rounds: int) -> list[Row]:
     """The milliseconds of each read, and the CPU time of the server for it."""
     crowd = Crowd(jobs)
     with App(url) as app:
-        settle(app.store)
+        settle(app)
         if url.startswith("sqlite"):
             fill_sqlite(path_of(url), crowd)
         else:
