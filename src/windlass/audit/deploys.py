@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from windlass.audit.record import AuditRecord
+from windlass.audit.record import SYSTEM, AuditRecord
 from windlass.audit.store import AuditTrail
 from windlass.store.database import Database
 
@@ -17,6 +17,6 @@ def note_version(db: Database, version: str, running: list[str]) -> bool:
     latest = next((one.name for one in trail.list(target=DEPLOY, limit=200).records if one.act == CODE), None)
     if version == latest or version in running:
         return False
-    record = AuditRecord(actor="system", act=CODE, target=DEPLOY, name=version)
+    record = AuditRecord(actor=SYSTEM, act=CODE, target=DEPLOY, name=version)
     db.transact(lambda tx: trail.write(tx, record))
     return True

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
+
+SYSTEM: Final = "system"
+"""The actor of what Windlass does by itself."""
 
 
 def _new_id() -> str:

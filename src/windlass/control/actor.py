@@ -86,5 +86,3 @@ class Actor:
 
 APPLICATION = Actor("app")
 """The actor of calls from code that name no principal."""
-SYSTEM = Actor("system")
-"""The actor of what the engine does by itself."""

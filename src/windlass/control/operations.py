@@ -170,6 +170,7 @@ class OperationControl(Noun):
     start_async = off_loop(start)
     get_async = off_loop(get)
     list_async = off_loop(list)
+    handle_async = off_loop(handle)
     stop_async = off_loop(stop)
     wait_async = off_loop(wait)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from windlass.control.noun import Noun
+from windlass.control.noun import Noun, off_loop
 from windlass.control.system_views import PhaseDefinition as PhaseDefinition
 from windlass.control.system_views import PipelineView as PipelineView
 from windlass.handlers.registry import Kind, Phase
@@ -21,6 +21,9 @@ class PipelineControl(Noun):
         """One kind; None if none of this name is defined here."""
         kind = self._source.registry.kind(name)
         return None if kind is None else _view(kind)
+
+    list_async = off_loop(list)
+    get_async = off_loop(get)
 
 
 def _view(kind: Kind) -> PipelineView:

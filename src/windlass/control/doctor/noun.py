@@ -38,4 +38,5 @@ class DoctorControl(Noun):
         return table_sizes(str(self._store.options.get("url", self._source.url)))
 
     examine_async = off_loop(examine)
+    settings_async = off_loop(settings)
     tables_async = off_loop(tables)
