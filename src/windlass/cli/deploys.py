@@ -10,6 +10,7 @@ from windlass.cli.control import control
 from windlass.cli.database import ChosenDatabase, database_options
 from windlass.cli.durations import Duration
 from windlass.cli.output import output_option, show
+from windlass.cli.watching import repeated, watch_option
 
 COLUMNS = ("at", "text", "actor", "is_code")
 
@@ -36,13 +37,18 @@ def mark(text: str, database: ChosenDatabase, output: str) -> None:
 @deploys.command()
 @click.option("--since", type=Duration(), metavar="DURATION", help="Only marks of the last 2h, 7d, ...")
 @click.option("--limit", type=click.IntRange(1, 200), default=50, show_default=True, help="How many marks.")
+@watch_option
 @database_options
 @output_option
-def ls(since: timedelta | None, limit: int, database: ChosenDatabase, output: str) -> None:
+def ls(since: timedelta | None, limit: int, watch: bool, database: ChosenDatabase, output: str) -> None:
     """List marks, newest first."""
     from datetime import UTC, datetime
 
     with control(database) as service:
-        begin = None if since is None else datetime.now(UTC) - since
-        found = service.deploys.list(since=begin, limit=limit)
-    show([{column: getattr(one, column) for column in COLUMNS} for one in found], COLUMNS, output)
+
+        def draw() -> None:
+            begin = None if since is None else datetime.now(UTC) - since
+            found = service.deploys.list(since=begin, limit=limit)
+            show([{column: getattr(one, column) for column in COLUMNS} for one in found], COLUMNS, output)
+
+        repeated(watch, draw)

@@ -12,6 +12,7 @@ from windlass.cli.database import ChosenDatabase, database_options
 from windlass.cli.durations import Duration
 from windlass.cli.exit_codes import say
 from windlass.cli.output import output_option, show
+from windlass.cli.watching import repeated, watch_option
 
 COLUMNS = (
     *("name", "state", "roles", "subject", "issuer", "tenant", "expires_at", "last_used_at", "revoked_at"),
@@ -76,16 +77,21 @@ def create(
 
 
 @token.command()
+@watch_option
 @database_options
 @output_option
-def ls(database: ChosenDatabase, output: str) -> None:
+def ls(watch: bool, database: ChosenDatabase, output: str) -> None:
     """List tokens, newest first. The state is live, expired or revoked; `last_used_at` is right to the minute."""
     with control(database) as service:
-        found = service.tokens.list()
-    rows = [
-        {**{name: getattr(one, name) for name in COLUMNS}, "roles": ", ".join(one.roles)} for one in found
-    ]
-    show(rows, COLUMNS, output)
+
+        def draw() -> None:
+            rows = [
+                {**{name: getattr(one, name) for name in COLUMNS}, "roles": ", ".join(one.roles)}
+                for one in service.tokens.list()
+            ]
+            show(rows, COLUMNS, output)
+
+        repeated(watch, draw)
 
 
 @token.command()
