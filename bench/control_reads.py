@@ -16,6 +16,7 @@ from windlass.control.service import Control
 from windlass.model import NewSchedule
 from windlass.model.principal import Principal
 from windlass.model.rule import Rule
+from windlass.operations.request import RequestState
 
 VISITOR = Principal("visitor", tenant="small")
 OPERATOR_OF_TENANT = Principal("olga", tenant="tenant-3", roles=frozenset({OPERATOR}))
@@ -125,6 +126,8 @@ def _of_the_whole(control: Control) -> Iterator[Read]:
     yield "instances.list", "", control.instances.list
     yield "instances.pools", "", control.instances.pools
     yield "instances.requests", "", partial(control.instances.requests, INSTANCE)
+    for name in ("request", "wait"):
+        yield f"instances.{name}", "the newest", partial(_of_newest, control, name)
     for phase in (None, "report", "nothing"):
         for step, days in ((60, 1), (60, 3), (3600, 90), (86_400, 730)):
             if (phase, days) != (None, 3):
@@ -180,12 +183,14 @@ def _of_people(actors: Mapping[str, Control], crowd: Crowd) -> Iterator[Read]:
 
 
 def settle(app: App) -> None:
-    """Thirty instances with boards, a hundred schedules, rules and tokens, and fifty marks of deploys."""
+    """Thirty instances with boards, a hundred schedules, rules and tokens, and fifty marks of deploys and requests to an instance."""
     store = app.store
     for n in range(100):
         app.tokens.create(f"token-{n}", ["view"])
     for n in range(50):
         app.deploys.mark(f"release {n}")
+        request = store.requests.put(INSTANCE, "drain", actor="olga")
+        store.requests.note(request, RequestState.DONE, "drained")
     phases = {kind: {"size": 50, "busy": 50, "queue": 20} for kind in KINDS}
     running = [{"name": f"report-processor-{n}", "state": "busy", "job": INSTANCE} for n in range(250)]
     for _ in range(30):
@@ -200,6 +205,11 @@ def settle(app: App) -> None:
             for n in range(100)
         ]
     )  # fmt: skip
+
+
+def _of_newest(control: Control, name: str) -> Any:
+    newest = control.instances.requests(INSTANCE)[0]
+    return getattr(control.instances, name)(newest.id)
 
 
 def _list(actor: Control, text: str) -> Callable[[], Any]:

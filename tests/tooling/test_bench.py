@@ -13,7 +13,11 @@ import pytest
 from bench import own
 from bench.__main__ import main
 from bench.compare import Figures
+from bench.control_fill import Crowd
+from bench.control_reads import reads
 from bench.versions import NotSetUpError, of_checkout
+from tests.control.calls import public_calls
+from windlass import App
 
 pytestmark = [pytest.mark.timing, pytest.mark.timeout(700)]
 
@@ -43,6 +47,51 @@ def test_every_measurement_can_be_asked_for() -> None:
     assert {
         *("prune", "retention", "store", "limits", "counted", "wait", "versions", "api", "board", "shapes")
     } <= set(main.commands)
+
+
+ACTS = {
+    *("jobs.cancel", "jobs.retry", "jobs.run_now", "jobs.delete", "jobs.edit", "jobs.retry_many", "jobs.cancel_many", "jobs.stack"),
+    *("submits.many", "submits.batch", "submits.ended", "operations.start", "operations.stop"),
+    *("phases.pause", "phases.resume", "rules.remove", "deploys.mark", "tokens.create", "tokens.revoke"),
+    *("schedules.pause", "schedules.resume", "schedules.run_now", "schedules.remove"),
+    *("instances.drain", "instances.set_processors"),
+}  # fmt: skip
+"""Calls of the control service that change something, or wait for a job or an instance."""
+
+
+def test_every_read_of_the_control_service_is_measured(sqlite_path: Path) -> None:
+    """A new call is measured, or is one of the acts."""
+    with App(f"sqlite:///{sqlite_path}") as app:
+        measured = {call for call, _, _ in reads(app, Crowd(1000))}
+    public = {call.removesuffix("_async") for call in public_calls()}
+    assert measured == public - ACTS
+    assert public >= ACTS
+
+
+@pytest.mark.long
+@pytest.mark.slow
+def test_the_short_control_bench_runs(tmp_path: Path) -> None:
+    """Each read is measured on both databases, and finds what the filling has."""
+    path = tmp_path / "figures.json"
+    assert "reads are over 100 ms at p95" in run_short(path, "control")
+    rows = json.loads(path.read_text())["rows"]
+    found = {(row["database"].partition(" ")[0], row["read"]): row["found"] for row in rows}
+    assert {database for database, _ in found} == {"SQLite", "PostgreSQL"}
+    for database in ("SQLite", "PostgreSQL"):
+        assert found[database, "jobs.list all"] == 50 and found[database, "jobs.list no such kind"] == 0
+        assert found[database, "jobs.count principal of three jobs"] == 3
+
+
+@pytest.mark.long
+@pytest.mark.slow
+def test_the_short_watch_bench_runs(tmp_path: Path) -> None:
+    """Five watchers are measured beside one, on both databases."""
+    path = tmp_path / "figures.json"
+    run_short(path, "watch")
+    rows = {row["database"]: row for row in json.loads(path.read_text())["rows"]}
+    assert rows.keys() == {"sqlite", "postgresql"}
+    for row in rows.values():
+        assert row["watched / not"] > 0 and 0 < row["statements/s, many"] < 5 * row["statements/s, one"]
 
 
 @pytest.mark.slow
