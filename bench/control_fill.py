@@ -177,7 +177,7 @@ class Crowd:
         for n in range(7 * 24 * 60 * self.jobs // 1_000_000):
             at = stamp(last - timedelta(minutes=n))
             for kind in KINDS:
-                yield (at, INSTANCE, 9, 9, 9, 1, 1, 0, 0, kind, _histogram(n), _histogram(-n))
+                yield (at, INSTANCE, 9, 9, 9, 1, 1, 0, 0, kind, *_histograms(kind, n))
 
     def _spans(self, now: datetime, stamp: Callable[[datetime], Any]) -> Iterator[Row]:
         """The hours of 90 days, and the days of two years."""
@@ -186,7 +186,7 @@ class Crowd:
             for n in range(count):
                 at = stamp(last - timedelta(seconds=seconds * n))
                 for kind in KINDS:
-                    yield (seconds, at, 9, 9, 9, 1, 1, 0, 0, kind, _histogram(n), _histogram(-n))
+                    yield (seconds, at, 9, 9, 9, 1, 1, 0, 0, kind, *_histograms(kind, n))
 
     def _at(self, moment: datetime, number: int) -> str:
         milliseconds = f"{int(moment.timestamp() * 1000):012x}"
@@ -203,9 +203,17 @@ class Crowd:
         return 1 + self.live // 300 // _HELD_BY_ONE
 
 
+def _histograms(kind: str, number: int) -> tuple[str, str]:
+    """How long some thousand jobs of a phase waited and ran, in every bucket; no two of a table are the same."""
+    first = (KINDS.index(kind) * 20_000 + number) * 2
+    return _histogram(first), _histogram(first + 1)
+
+
 def _histogram(number: int) -> str:
-    """Times of some thousand jobs, in every bucket; no two of one phase and table are the same."""
-    return json.dumps([(number * (bucket + 3) % 977) + bucket for bucket in range(BUCKETS)])
+    return json.dumps(
+        [number * (bucket + 3) % 997 + bucket for bucket in range(BUCKETS - 2)]
+        + [number // 997, number % 997]
+    )
 
 
 def _args(number: int) -> str:

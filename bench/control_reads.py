@@ -129,8 +129,8 @@ def _of_the_whole(control: Control) -> Iterator[Read]:
     for name in ("request", "wait"):
         yield f"instances.{name}", "the newest", partial(_of_newest, control, name)
     for phase in (None, "report", "nothing"):
-        for step, days in ((60, 1), (60, 3), (3600, 90), (86_400, 730)):
-            if (phase, days) != (None, 3):
+        for step, days in ((60, 1), (60, 3), (3600, 60), (3600, 90), (86_400, 730)):
+            if phase is not None or days not in (3, 90):
                 yield (
                     "history.read",
                     f"{'all phases' if phase is None else phase}, {days} days by {step} s",

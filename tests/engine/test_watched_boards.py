@@ -11,8 +11,10 @@ import pytest
 from tests.servers.plugin import FreshPostgres
 from tests.waiting import PATIENCE, eventually
 from windlass import App
+from windlass.control.actor import ADMIN
 from windlass.engine.engine import Engine
 from windlass.features import Store, open_store
+from windlass.model.principal import Principal
 from windlass.settings import Settings
 
 pytestmark = pytest.mark.timing
@@ -85,3 +87,16 @@ def test_without_a_watcher_nothing_is_published_between_heartbeats(
         assert busy(real_store) == 0
         assert not engine._duties.board.is_watched
         gate.set()
+
+
+def test_boards_say_how_long_jobs_waited_in_their_queue(real_store: Store) -> None:
+    app = App(store=real_store)
+
+    @app.job
+    def work() -> None: ...
+
+    metrics = app.acting_as(Principal("boss", roles=frozenset({ADMIN}))).metrics
+    with serving(app) as engine, app.events():
+        app.enqueue("work")
+        expected = f'windlass_queue_wait_seconds_count{{phase="work",worker="{engine.id}"}} 1.0'
+        eventually(lambda: expected in metrics.render().decode())

@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -19,8 +18,11 @@ from windlass.ranges import is_time
 MINUTE, HOUR, DAY = 60, 3600, 86_400
 MOST_POINTS = 5000
 """How many points one call returns at most for one phase."""
-MOST_OF_ALL = 2200
-"""How many points one call returns at most for each phase, if it reads all phases: the hours of 90 days."""
+MOST_OF_ALL = 1500
+"""How many points one call returns at most for each phase, if it reads all phases: a day of minutes, 62 days of hours."""
+Percentiles = tuple[float | None, float | None]
+_UPPER = (*map(float, BOUNDS_MS), float(BOUNDS_MS[-1]))
+"""The upper bound of each bucket."""
 
 
 class HistoryPoint(NamedTuple):
@@ -75,21 +77,33 @@ class HistoryControl(Noun):
             rows = rollups.read(since=since, until=until, phase=phase)
         else:
             rows = rollups.read_spans(step, since=since, until=end, phase=phase)
-        return [_point(row, step) for row in rows]
+        return _points(rows, step)
 
     read_async = off_loop(read)
 
 
-def _point(row: Rollup, seconds: int) -> HistoryPoint:
-    return HistoryPoint(row.minute, seconds, *row[1:7], *_percentiles(row.wait), *_percentiles(row.run))
+def _points(rows: Sequence[Rollup], seconds: int) -> Sequence[HistoryPoint]:
+    """A chart has tens of thousands of histograms: of those that are the same object, the percentiles are found once."""
+    known: dict[int, Percentiles] = {}
+    points = []
+    for row in rows:
+        at, phase, completed, failed, retried, cancelled, released, wait, run, *_ = row
+        if (waited := known.get(id(wait))) is None:
+            waited = known[id(wait)] = _percentiles(wait)
+        if (ran := known.get(id(run))) is None:
+            ran = known[id(run)] = _percentiles(run)
+        points.append(
+            HistoryPoint(at, seconds, phase, completed, failed, retried, cancelled, released, *waited, *ran)
+        )
+    return points
 
 
-@lru_cache(maxsize=4096)
-def _percentiles(counts: Sequence[int]) -> tuple[float | None, float | None]:
+def _percentiles(counts: Sequence[int]) -> Percentiles:
     """The upper bounds of the buckets in which 50 % and 95 % of all values are reached; the last bucket has none, so its lower bound."""
     reached = [*accumulate(counts)]
     if not reached or not reached[-1]:
         return None, None
-    last, count = len(BOUNDS_MS) - 1, reached[-1]
-    half, most = bisect_left(reached, (count + 1) // 2), bisect_left(reached, (19 * count + 19) // 20)
-    return float(BOUNDS_MS[min(half, last)]), float(BOUNDS_MS[min(most, last)])
+    count = reached[-1]
+    return _UPPER[bisect_left(reached, (count + 1) // 2)], _UPPER[
+        bisect_left(reached, (19 * count + 19) // 20)
+    ]

@@ -10,6 +10,8 @@ isolated              how many suspects run in a process of their own; ``isolate
 lock_refused          job ids whose lock another process held a moment ago, each with the holder or null; ``lock_fault``: no lock can be acquired
 quiet                 seconds that a job must have been unchanged before it is claimed
 counters              rarer events since the start of the instance, by the names of their metrics: ``retries``, ``stuck_released``, ``lock_skips``, ...
+waits                 for each phase, how long jobs that the instance claimed since its start had been ready in the database: ``counts`` of each
+                      bucket, and their sum in ``ms``
 processors            the processors that are busy or in error: ``name``, ``state``, ``job`` and ``since``; the others are idle
 """
 
@@ -24,6 +26,7 @@ from typing import Any
 from windlass.engine.instance import Instance
 from windlass.engine.job_locks import JobLocks
 from windlass.engine.workload import Workload
+from windlass.observe.report import StatsReport
 from windlass.settings import Settings
 from windlass.upkeep.backpressure import FullPhase, Pressure
 
@@ -50,9 +53,9 @@ class BoardPublisher:
         pressure: Pressure,
         locks: JobLocks | None,
         state: Callable[[], str],
-        counters: Callable[[], Mapping[str, int]],
+        stats: Callable[[], StatsReport],
     ) -> None:
-        self._counters = counters
+        self._stats = stats
         self._instance = instance
         self._settings = settings
         self._workload = workload
@@ -89,7 +92,7 @@ class BoardPublisher:
     def facts(self) -> dict[str, Any]:
         """The board as it is now."""
         work, settings, locks = self._workload.facts(), self._settings, self._locks
-        held = self._pressure.held
+        held, stats = self._pressure.held, self._stats()
         return {
             "state": self._state(),
             "phases": {
@@ -110,7 +113,12 @@ class BoardPublisher:
             "lock_refused": {} if locks is None else locks.refused(3 * settings.heartbeat),
             "lock_fault": locks is not None and locks.is_away,
             "quiet": settings.quiet,
-            "counters": dict(self._counters()),
+            "counters": dict(stats.shared()),
+            "waits": {
+                name: {"counts": phase.queue.counts, "ms": round(phase.queue.sum_ms)}
+                for name, phase in stats.phases.items()
+                if phase.queue.count
+            },
             "processors": self._processors(),
         }
 

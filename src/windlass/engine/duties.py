@@ -106,7 +106,7 @@ class Duties:
             self._pressure,
             stepper.locks,
             lambda: report().state,
-            lambda: stats.report().shared(),
+            stats.report,
         )
         self.unserved = Unserved(
             store,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import platform
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from typing import Generic, TypeVar
@@ -254,6 +254,15 @@ def oldest_queued(ages: Mapping[str, float]) -> GaugeMetricFamily:
     for phase, seconds in ages.items():
         oldest.add_metric([phase], seconds)
     return oldest
+
+
+def queue_waits(found: Iterable[tuple[str, str, Histogram]]) -> HistogramMetricFamily:
+    """How long jobs had been ready when they were claimed, by phase and the worker that claimed them."""
+    name = "windlass_queue_wait_seconds"
+    waits = HistogramMetricFamily(name, _HELP[name], labels=["phase", "worker"])
+    for phase, worker, histogram in found:
+        waits.add_metric([phase, worker], *_buckets(histogram))
+    return waits
 
 
 class _Kept(Generic[Value]):

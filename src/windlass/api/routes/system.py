@@ -64,7 +64,7 @@ async def get_health(call: Viewing) -> HealthRecord:
     },
 )
 async def get_metrics(call: Viewing) -> Response:
-    """Metrics of the database for Prometheus: jobs by phase and state, and the age of the oldest queued job."""
+    """Metrics of the database for Prometheus: jobs by phase and state, the age of the oldest queued job, and how long jobs waited in their queues."""
     return Response(await call.control.metrics.render_async(), headers={"Content-Type": METRICS_TYPE})
 
 
