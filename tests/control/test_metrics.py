@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -48,11 +49,12 @@ def bucket(found: dict[tuple[str, ...], float], worker: str) -> Sequence[float]:
 
 
 def test_boards_of_other_releases_are_left_out(app: App, store: Store) -> None:
-    for waits in (
+    others: list[Any] = [
         [],
         {"welcome": 1},
         {"welcome": {"counts": [1], "ms": 1}},
         {"welcome": {"counts": buckets(1)}},
-    ):
+    ]
+    for waits in others:
         store.boards.put(store.join().id, json.dumps({"waits": waits}))
     assert samples(app) == {} and samples(app, "windlass_jobs") == {}
