@@ -53,6 +53,28 @@ def test_a_server_that_is_silent_is_given_up(windlass: Windlass, monkeypatch: py
     assert answer.code == 69 and len(answer.err.splitlines()) == 1
 
 
+def _refuse_pauses(seconds: float) -> None:
+    raise AssertionError(f"the command paused for {seconds} s")
+
+
+def test_status_is_down_with_the_server(windlass: Windlass, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("windlass.client.sending.time.sleep", _refuse_pauses)
+    answer = windlass("status", "--server", "http://127.0.0.1:1")
+    assert (answer.code, answer.out) == (69, "")
+    (line,) = answer.err.splitlines()
+    assert "http://127.0.0.1:1 did not respond" in line and "check the address" in line
+
+
+def test_a_rest_server_that_is_silent_is_given_up(windlass: Windlass) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)
+        answer = windlass("jobs", "ls", "--server", f"http://127.0.0.1:{server.getsockname()[1]}")
+        assert answer.code == 69 and "check the address" in answer.err and len(answer.err.splitlines()) == 1
+        server.accept()[0].close()
+        with pytest.raises(BlockingIOError):  # no second try
+            server.accept()
+
+
 def test_commands_wait_three_seconds_for_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     url = "postgresql://joe@host/db"
     assert choose(None, url).connect_timeout == 3.0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from windlass.cli.database import Chosen, ChosenDatabase, ChosenServer, existing_store
+from windlass.cli.database import CONNECT, Chosen, ChosenDatabase, ChosenServer, existing_store
 
 if TYPE_CHECKING:
     from windlass.app.app import App
@@ -42,6 +42,7 @@ def control(database: Chosen) -> Iterator[Control]:
         from windlass.client import Client
 
         with Client(database.url) as client:
+            client.check(CONNECT)
             yield cast("Control", client)
         return
     from windlass.app.app import App

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from windlass.features import Store
 
 CONNECT = 3.0
-"""Seconds that a command waits for a connection, unless ``database.connect_timeout`` is set."""
+"""Seconds that a command waits for a connection, unless ``database.connect_timeout`` is set, or for a first response of a server."""
 SOURCES = 'give --url URL, --app MODULE:APP or the variable WINDLASS_DATABASE_URL, or write url = "…" under [database] in windlass.toml'
 
 app_option = click.option(

@@ -263,6 +263,10 @@ class AsyncClient:
         """Samples of everything, one a second, until the iteration is left; after a cut connection they continue."""
         return self._sender.stream(asks.samples())
 
+    async def check(self, seconds: float) -> None:
+        """Raise ``StoreUnreachableError`` unless the server responds within so many seconds. Other calls are patient: they try again."""
+        await self._sender.check(seconds)
+
     async def close(self) -> None:
         """Close the connections."""
         await self._sender.close()

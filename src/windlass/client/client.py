@@ -262,6 +262,10 @@ class Client:
         """Samples of everything, one a second, until the iteration is left; after a cut connection they continue."""
         return self._sender.stream(asks.samples())
 
+    def check(self, seconds: float) -> None:
+        """Raise ``StoreUnreachableError`` unless the server responds within so many seconds. Other calls are patient: they try again."""
+        self._sender.check(seconds)
+
     def close(self) -> None:
         """Close the connections."""
         self._sender.close()

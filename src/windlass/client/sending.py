@@ -120,6 +120,13 @@ class Sender:
         self.target, self._timeout = target, timeout
         self._http = httpx.Client()
 
+    def check(self, seconds: float) -> None:
+        """Have the server respond, with anything, within so many seconds; ``StoreUnreachableError`` if it does not."""
+        try:
+            self._http.get(f"{self.target.url}/livez", timeout=seconds)
+        except httpx.TransportError as error:
+            raise unreachable(shown_url(self.target.url), error) from None
+
     def send(self, ask: Ask[T]) -> T:
         """Send a request, as often as needed, and return what its response says."""
         pauses = self.target.pauses()
@@ -168,6 +175,13 @@ class AsyncSender:
     def __init__(self, target: Target, timeout: float) -> None:
         self.target, self._timeout = target, timeout
         self._http = httpx.AsyncClient()
+
+    async def check(self, seconds: float) -> None:
+        """``Sender.check`` without blocking the event loop."""
+        try:
+            await self._http.get(f"{self.target.url}/livez", timeout=seconds)
+        except httpx.TransportError as error:
+            raise unreachable(shown_url(self.target.url), error) from None
 
     async def send(self, ask: Ask[T]) -> T:
         """``Sender.send`` without blocking the event loop."""
