@@ -7,11 +7,11 @@ import re
 import signal
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
+import httpx
 import pytest
 
 from tests.cli.demos import Start, demos, finish
@@ -48,10 +48,14 @@ def test_everything_completes_once_beside_the_dashboard(start: Start) -> None:
     demo = start()
     assert demo.stderr is not None
     (address,) = re.findall(r"^dashboard: (http://127.0.0.1:\d+/)$", demo.stderr.readline(), re.MULTILINE)
-    with urllib.request.urlopen(address, timeout=PATIENCE) as page:
-        assert b"<title>" in page.read()
-    with urllib.request.urlopen(f"{address}v1/jobs", timeout=PATIENCE) as listed:
-        assert listed.status == 200
+    (code,) = re.findall(rf"^Sign in .*: {address}login#(\S+)$", demo.stderr.readline(), re.MULTILINE)
+    with httpx.Client(base_url=address, timeout=PATIENCE) as browser:
+        assert browser.get("v1/jobs").status_code == 401
+        assert browser.post("v1/session", json={"code": code}).status_code == 200
+        assert "<title>" in browser.get("").text
+        assert browser.get("v1/jobs").status_code == 200
+        browser.cookies.clear()
+        assert browser.post("v1/session", json={"code": code}).status_code == 401, "it works once"
     facts, _ = finish(demo)
     is_right(facts)
     assert facts["retries"] >= 1 and facts["duplicates prevented"] >= 1

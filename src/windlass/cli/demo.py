@@ -16,6 +16,7 @@ import click
 
 from windlass.cli.exit_codes import ExitCode, say
 from windlass.cli.output import output_option, show
+from windlass.cli.serving_options import sign_in
 from windlass.errors import ConfigError
 
 DEMONSTRATIONS = "windlass.demonstrations"
@@ -74,8 +75,8 @@ def demo(
 
     Web pages pass through three phases that measure their visibility: fetch and read the page, form questions, ask a model (the
     demonstration serves the pages and the model itself). Officials of six counties order exports of timesheets, which are written in chunks;
-    when both exports of a county are complete, a rule creates their summary. The dashboard is at the printed address; without the extra
-    "api" there is none. Ctrl-C stops gracefully, and the next start continues.
+    when both exports of a county are complete, a rule creates their summary. The dashboard is at the printed address, and the printed
+    link signs a browser in; without the extra "api" there is no dashboard. Ctrl-C stops gracefully, and the next start continues.
 
     With --kill, three worker processes pack and ship parcels, and one of them is killed. Each phase writes an entry in the
     transaction that advances the parcel; at the end the entries are counted.
@@ -135,7 +136,7 @@ def _demonstration() -> Demonstration:
 
 @contextmanager
 def _dashboard(url: str, port: int) -> Iterator[None]:
-    """Serve the dashboard on loopback, without credentials, and print its address; without the extra, print how to add it."""
+    """Serve the dashboard on loopback, and print its address and a link that signs a browser in; without the extra, print how to add it."""
     try:
         import fastapi  # noqa: F401
         import uvicorn  # noqa: F401
@@ -151,10 +152,11 @@ def _dashboard(url: str, port: int) -> Iterator[None]:
 
     with closing(App(url, config={"database.auto_migrate": True})) as app:
         app.store.now()  # opened, and migrated, before anything asks for it
-        web = create_api(app, settings=ApiSettings(no_auth=True, hosts=LOOPBACK))
+        web = create_api(app, settings=ApiSettings(hosts=LOOPBACK))
         with closing(ApiServer(with_dashboard(web), port=port)) as server:
             server.start()
             say(f"dashboard: {server.url}/")
+            say(sign_in(web.state.access.one_time_link(server.url)))
             yield
 
 

@@ -12,7 +12,7 @@ import click
 
 from windlass.cli.database import app_option, url_option
 from windlass.cli.exit_codes import ExitCode
-from windlass.cli.serving_options import log_options, one_app
+from windlass.cli.serving_options import log_options, one_app, sign_in
 
 if TYPE_CHECKING:
     from windlass.app.app import App
@@ -113,8 +113,7 @@ def _serve(app: App, *, has_worker: bool) -> int:
         server.start()
         click.echo(f"Windlass API: {server.url}", err=True)
         if is_local and not settings.no_auth:
-            link = web.state.access.one_time_link(server.url)
-            click.echo(f"Sign in with a browser, once and within an hour: {link}", err=True)
+            click.echo(sign_in(web.state.access.one_time_link(server.url)), err=True)
         while not stopping.wait(0.2) and not server.has_ended.is_set():
             pass
     return ExitCode.INTERRUPTED if signals.is_interrupted else ExitCode.DONE

@@ -1,4 +1,4 @@
-"""What ``windlass worker`` and ``windlass serve`` have in common on the command line: which app they serve, and what they log."""
+"""What the commands that serve have in common on the command line: which app they serve, what they log, and the link that they print."""
 
 from __future__ import annotations
 
@@ -26,6 +26,11 @@ def log_options(command: F) -> F:
         help="Lowest log level; debug shows every job. [info]",
     )
     return formats(level(command))
+
+
+def sign_in(link: str) -> str:
+    """What a command prints of the link that signs a browser in."""
+    return f"Sign in with a browser, once and within an hour: {link}"
 
 
 def one_app(app: str | None, target: str | None, who: str) -> str | None:
