@@ -12,8 +12,7 @@ from fastapi import Request
 from windlass.api.access.caller import Caller
 from windlass.api.problems.problem import ProblemError
 from windlass.control.submitting import RequestKeyReused
-from windlass.errors import StoreInterruptedError
-from windlass.idempotency.store import RequestKey
+from windlass.idempotency.store import RequestKey, RequestKeyInUse
 
 _KEY = re.compile(r"[\x21-\x7e]{1,255}")
 
@@ -36,7 +35,7 @@ async def request_key(request: Request, caller: Caller) -> RequestKey | None:
 
 
 @contextmanager
-def keyed(key: RequestKey | None) -> Iterator[None]:
+def keyed() -> Iterator[None]:
     """Make problems of what a key can lead to."""
     try:
         yield
@@ -45,7 +44,5 @@ def keyed(key: RequestKey | None) -> Iterator[None]:
             "idempotency-key-reused",
             errors=[("header:Idempotency-Key", "belongs to a request with another body")],
         ) from None
-    except StoreInterruptedError:
-        if key is None:
-            raise
+    except RequestKeyInUse:
         raise ProblemError("idempotency-key-in-use") from None

@@ -10,8 +10,9 @@ import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Self
 
 from windlass.control.noun import Noun
 from windlass.errors import KeyConflictError, UnknownParentError, WindlassError
@@ -39,6 +40,27 @@ class RequestKeyReused(Exception):  # noqa: N818  says what the caller did, and 
     """The key of a request belongs to another request."""
 
 
+@dataclass(frozen=True, slots=True)
+class KeyedJobs:
+    """The jobs of a request with a key. ``is_repeat`` says that an earlier request stored them, ``has_ended`` that the response to that
+    one was its ended job."""
+
+    jobs: Sequence[Enqueued]
+    is_repeat: bool
+    has_ended: bool = False
+
+    def text(self) -> str:
+        """The response as it is stored."""
+        jobs = [[one.id, one.created, one.replaced] for one in self.jobs]
+        return json.dumps({"jobs": jobs, "has_ended": self.has_ended})
+
+    @classmethod
+    def repeated(cls, text: str) -> Self:
+        """The response that was stored."""
+        found = json.loads(text)
+        return cls([Enqueued(*one) for one in found["jobs"]], is_repeat=True, has_ended=found["has_ended"])
+
+
 class SubmitControl(Noun):
     """Submits jobs that the actor asks for."""
 
@@ -56,6 +78,19 @@ class SubmitControl(Noun):
             if not self._must_be_guarded([job]):
                 return [await self._source.submitter.submit_async(job)]
         return await asyncio.to_thread(self.many, orders, request_key)
+
+    def keyed(self, order: JobOrder, request_key: RequestKey) -> KeyedJobs:
+        """Submit one job of a request with a key, or find the job of the first request with it."""
+        return self._store_keyed(self._checked([order]), request_key)
+
+    async def keyed_async(self, order: JobOrder, request_key: RequestKey) -> KeyedJobs:
+        """``keyed`` without blocking the event loop."""
+        return await asyncio.to_thread(self.keyed, order, request_key)
+
+    async def note_end_async(self, kept: KeyedJobs, request_key: RequestKey) -> None:
+        """Have repeats of a request get its job as ended."""
+        ended = replace(kept, has_ended=True).text()
+        await asyncio.to_thread(self._store.request_keys.replace, request_key, ended)
 
     def batch(
         self,
@@ -128,31 +163,32 @@ class SubmitControl(Noun):
         self, jobs: Sequence[CheckedJob], request_key: RequestKey | None, places: Sequence[str] | None = None
     ) -> list[Enqueued]:
         """Store jobs; returns them in the order of ``places``, ids of which some may be jobs that exist."""
-        wanted = [job.id for job in jobs] if places is None else places
+        if request_key is not None:
+            return list(self._store_keyed(jobs, request_key, places).jobs)
+        if places is not None or self._must_be_guarded([job.job for job in jobs]):
+            made = self._store.enqueuer.enqueue_group(jobs, partial(self._guard, jobs))
+        else:
+            made = self._store.enqueue_checked(jobs)
+        return _listed(jobs, made, places)
 
-        def listed(made: Sequence[Enqueued]) -> list[Enqueued]:
-            stored = {job.id: result for job, result in zip(jobs, made, strict=True)}
-            return [stored.get(place) or Enqueued(place, created=False) for place in wanted]
-
+    def _store_keyed(
+        self, jobs: Sequence[CheckedJob], request_key: RequestKey, places: Sequence[str] | None = None
+    ) -> KeyedJobs:
         def respond(made: Sequence[Enqueued]) -> str:
-            return json.dumps([[one.id, one.created, one.replaced] for one in listed(made)])
+            return KeyedJobs(_listed(jobs, made, places), is_repeat=False).text()
 
-        def guard(tx: Transaction) -> None:
-            """Refuse keys that jobs of other people hold, before anything is stored."""
-            scope = self._actor.scope
-            for holder in () if scope.is_all else holders(tx, jobs):
-                if not tx.run("principal.sees", id=holder, **scope.parameters()):
-                    key = next(key for job in jobs if (key := _key_of(job.job)) is not None)
-                    raise KeyConflictError(key, None)
-
-        if request_key is None:
-            if places is not None or self._must_be_guarded([job.job for job in jobs]):
-                return listed(self._store.enqueuer.enqueue_group(jobs, guard))
-            return listed(self._store.enqueue_checked(jobs))
-        kept = self._store.request_keys.submit(request_key, jobs, respond, guard)
+        kept = self._store.request_keys.submit(request_key, jobs, respond, partial(self._guard, jobs))
         if kept.response is None:
             raise RequestKeyReused
-        return [Enqueued(*one) for one in json.loads(kept.response)]
+        return replace(KeyedJobs.repeated(kept.response), is_repeat=not kept.made)
+
+    def _guard(self, jobs: Sequence[CheckedJob], tx: Transaction) -> None:
+        """Refuse keys that jobs of other people hold, before anything is stored."""
+        scope = self._actor.scope
+        for holder in () if scope.is_all else holders(tx, jobs):
+            if not tx.run("principal.sees", id=holder, **scope.parameters()):
+                key = next(key for job in jobs if (key := _key_of(job.job)) is not None)
+                raise KeyConflictError(key, None)
 
     def _must_be_guarded(self, jobs: Sequence[NewJob]) -> bool:
         """Whether a key may lead to a job that the actor may not see."""
@@ -167,6 +203,15 @@ class SubmitControl(Noun):
         hidden = [one for one in ids if is_id(one) and not self._sees(one)]
         if hidden:
             raise UnknownParentError(hidden)
+
+
+def _listed(
+    jobs: Sequence[CheckedJob], made: Sequence[Enqueued], places: Sequence[str] | None
+) -> list[Enqueued]:
+    """What was made of jobs, in the order of ``places`` or else of the jobs."""
+    stored = {job.id: result for job, result in zip(jobs, made, strict=True)}
+    wanted = list(stored) if places is None else places
+    return [stored.get(place) or Enqueued(place, created=False) for place in wanted]
 
 
 def _parents(order: JobOrder) -> list[str]:

@@ -138,10 +138,13 @@ class Database(Protocol):
         """One verb that only reads; never waits for a writer."""
         ...
 
-    def transact(self, work: Callable[[Transaction], T], *, waits: bool = False) -> T:
+    def transact(
+        self, work: Callable[[Transaction], T], *, waits: bool = False, patience: float | None = None
+    ) -> T:
         """Run ``work`` in one transaction; repeated from the start after a deadlock, so it must have no other effects.
 
         ``waits`` says that it may have to wait for another session's transaction: for a bounded time, and never on all connections.
+        ``patience`` is that time in seconds, if it is not the one of the database.
         """
         ...
 

@@ -22,6 +22,7 @@ from windlass.errors import (
     FilterError,
     PayloadError,
     StoreError,
+    StoreInterruptedError,
     UnknownParentError,
     WindlassError,
 )
@@ -157,6 +158,10 @@ def problem_of(error: WindlassError, request: Request | None = None) -> ProblemE
             errors = [(of_field(error.field), f"{error.problem}; {error.cure}")]
         case UnknownParentError():
             errors = [("#/after", error.message)]
+        case StoreInterruptedError() if not _ran_out_of_time(error):
+            kind = KINDS["store-busy"]
+            detail = kind.about
+            log.warning("a request met a lock or a limit of the database: %s", error)
         case StoreError():  # its text may name hosts and tables
             detail = kind.about
             log.warning("a request met an error of the database: %s", error)
@@ -165,6 +170,15 @@ def problem_of(error: WindlassError, request: Request | None = None) -> ProblemE
             log.error("a request met an unexpected error: %s", error)
     return ProblemError(
         kind.code, detail, errors=errors, state=None if state is None else str(state), job=job
+    )
+
+
+def _ran_out_of_time(error: StoreInterruptedError) -> bool:
+    """Whether the database ended a statement because of its time, and not because of a lock, a deadlock or a limit."""
+    cause = error.__cause__
+    return (
+        getattr(cause, "sqlstate", None) == "57014"
+        or getattr(cause, "sqlite_errorname", None) == "SQLITE_INTERRUPT"
     )
 
 

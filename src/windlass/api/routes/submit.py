@@ -22,7 +22,10 @@ from windlass.api.requests.body import StrictRoute
 from windlass.api.requests.prefer import wanted_wait
 from windlass.api.requests.submits import NDJSON, BatchBody, JobBody, check_count, many_jobs
 from windlass.api.routes.dependencies import JobId, Submitting, Viewing
-from windlass.errors import WindlassError
+from windlass.control.jobs import JobControl
+from windlass.control.submitting import JobOrder, KeyedJobs, SubmitControl
+from windlass.errors import JobNotFoundError, WindlassError
+from windlass.idempotency.store import RequestKey
 
 router = APIRouter(prefix="/v1", tags=["submit"], route_class=StrictRoute)
 Key = Annotated[
@@ -71,16 +74,24 @@ async def submit_job(
     idempotency_key: Key = None,
     prefer: Prefer = None,
 ) -> SubmittedRecord | JobDetail:
-    """Submit a job. With `Prefer: wait=N` the response is the job with its result, if it ends in time."""
+    """Submit a job. With `Prefer: wait=N` the response is the job with its result, if it ends in time. A repeat with the same `Idempotency-Key`
+    gets the status, `Location` and id of the first response at once, and does not wait: 202, or 200 with the job if the first request did."""
     seconds = wanted_wait(prefer, call.settings.max_wait)
     key = await request_key(request, call.caller)
-    with keyed(key):
-        (made,) = await call.control.submits.many_async([body.order()], key)
+    with keyed():
+        kept = await _submitted(call.control.submits, body.order(), key)
+    (made,) = kept.jobs
     response.headers["Location"] = call.path(f"/v1/jobs/{made.id}")
-    if seconds:
+    if kept.is_repeat:
+        if kept.has_ended and (job := await _found(call.control.jobs, made.id)) is not None:
+            response.status_code = 200
+            return job
+    elif seconds:
         response.headers["Preference-Applied"] = "wait"
         with call.waits.one(call.caller):
             if await call.control.submits.ended_async(made.id, seconds) is not None:
+                if key is not None:
+                    await call.control.submits.note_end_async(kept, key)
                 response.status_code = 200
                 return JobDetail.of(await call.control.jobs.get_async(made.id))
     response.headers["Retry-After"] = "1"
@@ -103,7 +114,7 @@ async def submit_jobs(call: Submitting, request: Request, idempotency_key: Key =
         most=call.settings.max_jobs,
     )
     key = await request_key(request, call.caller)
-    with keyed(key), _numbered(request):
+    with keyed(), _numbered(request):
         made = await call.control.submits.many_async([job.order() for job in jobs], key)
     return SubmittedManyRecord(jobs=SubmittedRecord.each(made))
 
@@ -121,7 +132,7 @@ async def submit_batch(
     check_count(len(body.jobs), call.settings.max_jobs)
     key = await request_key(request, call.caller)
     members = [one if isinstance(one, str) else one.order() for one in body.jobs]
-    with keyed(key):
+    with keyed():
         made = await call.control.submits.batch_async(members, body.then.order(), key)
     response.headers["Location"] = call.path(f"/v1/batches/{made[-1].id}")
     return BatchRecord.of(made)
@@ -131,6 +142,20 @@ async def submit_batch(
 async def get_batch(call: Viewing, job_id: JobId) -> BatchProgressRecord:
     """How many members a batch has, and how those ended that have ended; the id is that of the job that runs last."""
     return BatchProgressRecord.of(await call.control.jobs.batch_async(job_id))
+
+
+async def _submitted(submits: SubmitControl, order: JobOrder, key: RequestKey | None) -> KeyedJobs:
+    if key is None:
+        return KeyedJobs(await submits.many_async([order]), is_repeat=False)
+    return await submits.keyed_async(order, key)
+
+
+async def _found(jobs: JobControl, job_id: str) -> JobDetail | None:
+    """A job; None for one that was removed since it ended."""
+    try:
+        return JobDetail.of(await jobs.get_async(job_id))
+    except JobNotFoundError:
+        return None
 
 
 @contextmanager

@@ -49,7 +49,9 @@ class HostedSqlite(SqliteDatabase):
     def read(self, verb: str, **parameters: object) -> list[Row]:
         return self._on(self._connected.driver()).run(verb, **parameters)
 
-    def transact(self, work: Callable[[Transaction], T], *, waits: bool = False) -> T:
+    def transact(
+        self, work: Callable[[Transaction], T], *, waits: bool = False, patience: float | None = None
+    ) -> T:
         if self.open_effects.all:
             self.open_effects.refuse(blocks=True)
         while True:
@@ -137,7 +139,9 @@ def hosted_postgres(connected: Connected, clock: Clock | None) -> Any:
                             self._ensure_partitions(connection)
             raise AssertionError("unreachable")
 
-        def transact(self, work: Callable[[Transaction], T], *, waits: bool = False) -> T:
+        def transact(
+            self, work: Callable[[Transaction], T], *, waits: bool = False, patience: float | None = None
+        ) -> T:
             return self._repeat(lambda connection: work(self._on(connection)))
 
         @contextmanager

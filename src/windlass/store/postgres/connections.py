@@ -198,11 +198,12 @@ class Connections:
             self._checked.discard(pool)
 
     @contextmanager
-    def waiting(self) -> Iterator[None]:
-        """Hold one of the places for calls that may wait for another session's transaction: half of the connections at most."""
-        if not self._waiters.acquire(timeout=self._timeout):
+    def waiting(self, seconds: float) -> Iterator[None]:
+        """Hold one of the places for calls that may wait for another session's transaction: half of the connections at most,
+        each for so many seconds."""
+        if not self._waiters.acquire(timeout=seconds):
             raise StoreInterruptedError(
-                f"half of this store's connections wait for keys (or ids) that other transactions hold, and none became free in {self._timeout:g} s; "
+                f"half of this store's connections wait for keys (or ids) that other transactions hold, and none became free in {seconds:g} s; "
                 "nothing of this call was stored. End those transactions sooner (pg_stat_activity shows them), or raise max_connections"
             )
         try:
@@ -210,7 +211,7 @@ class Connections:
         except StoreInterruptedError as error:
             if isinstance(error.__cause__, pg.LockNotAvailable):
                 raise StoreInterruptedError(
-                    f"another transaction that has not ended holds a key (or an id) of this call, for more than {self._timeout:g} s; nothing of "
+                    f"another transaction that has not ended holds a key (or an id) of this call, for more than {seconds:g} s; nothing of "
                     "this call was stored. Repeat it, and end that transaction sooner: pg_stat_activity shows it"
                 ) from error.__cause__
             raise

@@ -167,19 +167,21 @@ class PostgresDatabase:
 
         return self._repeat(limited)
 
-    def transact(self, work: Callable[[Transaction], T], *, waits: bool = False) -> T:
+    def transact(
+        self, work: Callable[[Transaction], T], *, waits: bool = False, patience: float | None = None
+    ) -> T:
+        seconds = self._connect_timeout if patience is None else patience
+
         def in_transaction(connection: psycopg.Connection) -> T:
             with connection.transaction():
                 if waits:
-                    connection.execute(
-                        f"SET LOCAL lock_timeout = {max(1, int(self._connect_timeout * 1000))}"
-                    )
+                    connection.execute(f"SET LOCAL lock_timeout = {max(1, int(seconds * 1000))}")
                 return work(self._on(connection))
 
         if not waits or self._connections.is_reserved:
             return self._repeat(in_transaction)
         try:
-            with self._connections.waiting():
+            with self._connections.waiting(seconds):
                 return self._repeat(in_transaction)
         except BaseException as error:
             close_left_open(error)

@@ -190,16 +190,19 @@ class SqliteDatabase:
     def reserved(self, need: str) -> AbstractContextManager[None]:
         return nullcontext()  # there is one writer, and threads take turns
 
-    def transact(self, work: Callable[[Transaction], T], *, waits: bool = False) -> T:
+    def transact(
+        self, work: Callable[[Transaction], T], *, waits: bool = False, patience: float | None = None
+    ) -> T:
+        seconds = self._busy_timeout if patience is None else min(patience, self._busy_timeout)
         if self.open_effects.all:
             self.open_effects.refuse(blocks=True)
         try:
             while True:
-                with self._in_turn(self._busy_timeout), self._connections.lock:
+                with self._in_turn(seconds), self._connections.lock:
                     try:
                         writer = self._connections.writer or self._connections.open_writer()
                         before = writer.total_changes
-                        with self._begin(writer) as tx:
+                        with self._patient(writer, seconds), self._begin(writer) as tx:
                             result = work(tx)
                     except RepeatRaced:
                         continue
@@ -212,6 +215,18 @@ class SqliteDatabase:
         except BaseException as error:
             close_left_open(error)
             raise
+
+    @contextmanager
+    def _patient(self, writer: sqlite3.Connection, seconds: float) -> Iterator[None]:
+        """Have a connection wait so many seconds for the lock of the file."""
+        if seconds == self._busy_timeout:
+            yield
+            return
+        writer.execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}")
+        try:
+            yield
+        finally:
+            writer.execute(f"PRAGMA busy_timeout = {int(self._busy_timeout * 1000)}")
 
     @contextmanager
     def savepoint(self, tx: Transaction) -> Iterator[None]:
