@@ -8,6 +8,7 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from windlass.api.examples import add_examples
 from windlass.api.problems.problem import Problem
 from windlass.api.streams.documented import EVENTS
 
@@ -54,7 +55,17 @@ def _completed(document: dict[str, Any]) -> dict[str, Any]:
     components["securitySchemes"] = SCHEMES
     for operations in document["paths"].values():
         for operation in operations.values():
+            _drop_unused(operation)
             operation["security"] = (
                 [] if operation["operationId"] in OPEN else [{name: []} for name in SCHEMES]
             )
+    add_examples(document)
     return document
+
+
+def _drop_unused(operation: dict[str, Any]) -> None:
+    """Leave out the JSON that the framework adds to responses that state another media type."""
+    for response in operation["responses"].values():
+        content = response.get("content", {})
+        if len(content) > 1 and content.get("application/json", {}).get("schema") == {}:
+            del content["application/json"]

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import re
+from typing import Annotated
+
+from fastapi import Header
 
 from windlass.api.problems.problem import ProblemError
 
+Prefer = Annotated[
+    str | None,
+    Header(description="`wait=N`: wait up to N seconds.", examples=["wait=10"]),
+]
 _WAIT = re.compile(r"wait\s*=\s*\"?(?P<seconds>[0-9]{1,9})\"?", re.IGNORECASE)
 
 

@@ -19,7 +19,7 @@ from windlass.api.records.submits import (
     SubmittedRecord,
 )
 from windlass.api.requests.body import StrictRoute
-from windlass.api.requests.prefer import wanted_wait
+from windlass.api.requests.prefer import Prefer, wanted_wait
 from windlass.api.requests.submits import NDJSON, BatchBody, JobBody, check_count, many_jobs
 from windlass.api.routes.dependencies import JobId, Submitting, Viewing
 from windlass.control.jobs import JobControl
@@ -35,10 +35,6 @@ Key = Annotated[
         description="A text of the client's: a repeat of the request with it gets the same response.",
         examples=["4f9c0a3e"],
     ),
-]
-Prefer = Annotated[
-    str | None,
-    Header(description="`wait=N`: wait up to N seconds for the end of the job.", examples=["wait=10"]),
 ]
 _MANY: dict[str, Any] = {
     "requestBody": {
@@ -61,8 +57,10 @@ _MANY: dict[str, Any] = {
     "/jobs",
     operation_id="submit_job",
     status_code=202,
+    response_model=None,
     responses={
         200: {"model": JobDetail, "description": "With `Prefer: wait`: the job has ended."},
+        202: {"model": SubmittedRecord, "description": "The job is stored."},
         **problems(404, 408, 409, 413, 415, 429),
     },
 )
