@@ -28,11 +28,14 @@ from windlass import (
     PayloadError,
     Principal,
     ResultTimeout,
+    RuleNotFoundError,
     StoreUnreachableError,
     WindlassError,
 )
-from windlass.client import AsyncClient, Client
+from windlass.client import AsyncClient, Client, NewRemoteJob
+from windlass.control.actor import Actor
 from windlass.model import NewSchedule
+from windlass.model.rule import Rule
 
 NO_ID = "01a1eeb3-7ddf-7d79-9983-2c11d739063d"
 TOKEN = "token-of-the-boss"
@@ -122,6 +125,59 @@ def test_a_filter_is_acted_on_by_workers(client: Client) -> None:
     assert handle.stop() is False
     assert handle.id in {one.id for one in client.operations.list().operations}
     assert client.jobs.retry_many("correlation:bulk").wait(60).done == 3
+
+
+def test_an_operation_that_was_begun_before_is_waited_for(client: Client) -> None:
+    begun = client.jobs.cancel_many("correlation:nothing-has-it", reason="r")
+    assert client.operations.wait(begun.id, 60).state == "done"
+    assert client.operations.handle(begun.id).get().state == "done"
+    with pytest.raises(OperationNotFoundError):
+        client.operations.handle(NO_ID)
+
+
+def test_a_batch_is_submitted_and_counted(client: Client, server: Server) -> None:
+    existing = client.submit("idle", {"number": 1})
+    members = [NewRemoteJob("double", {"number": 1}), NewRemoteJob("idle", {}, {"priority": 8}), existing.id]
+    batch = client.submit_batch(members, then=NewRemoteJob("idle", {"number": 9}))
+    assert [job.created for job in batch.members] == [True, True, False]
+    batch.members[0].wait(60)
+    assert batch.progress() == server.app.jobs.batch(batch.then.id)
+    assert (batch.progress().total, client.jobs.get(batch.members[1].id).priority) == (3, 8)
+    assert client.jobs.related(batch.then.id) == server.app.jobs.related(batch.then.id)
+    client.jobs.present(batch.then.id)
+    with pytest.raises(JobNotFoundError):
+        client.jobs.present(NO_ID)
+
+
+def test_the_stack_of_a_job_that_does_not_run_is_refused(client: Client) -> None:
+    job = client.submit("idle")
+    with pytest.raises(ActRefusedError, match="no instance runs it"):
+        client.jobs.stack(job.id, "it hangs", timeout=1)
+
+
+def test_rules_are_explained_and_removed(client: Client, server: Server) -> None:
+    server.app.store.rules.put(
+        Rule(name="sum", parents=("double", "fail"), create="idle", phase="idle", key=("args.number",))
+    )
+    assert client.rules.why("sum", 7) == server.app.rules.why("sum", 7)
+    assert client.rules.remove("sum", "not needed") == 0
+    with pytest.raises(RuleNotFoundError):
+        client.rules.get("sum")
+    assert client.audit.list(target="rule").records[0].name == "sum"
+
+
+def test_deploys_are_marked_and_statistics_read(client: Client, server: Server) -> None:
+    mark = client.deploys.mark("release 41")
+    assert client.deploys.list() == server.app.deploys.list() == [mark]
+    since = mark.at - timedelta(hours=1)
+    assert client.history.read(since=since, step=3600) == server.app.acting_as(Actor("a")).history.read(
+        since=since, step=3600
+    )
+    assert {pool.phase for pool in client.instances.pools()} >= {"double", "fail"}
+    (living,) = [one for one in client.instances.list() if one.is_alive]
+    asked = client.instances.set_processors(living.id, "double", 3)
+    assert client.instances.wait(asked.id, 60).state == "done"
+    assert asked.id in [one.id for one in client.instances.requests(living.id)]
 
 
 def test_phases_are_paused_and_resumed(client: Client, server: Server) -> None:

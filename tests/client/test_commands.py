@@ -6,17 +6,20 @@ import json
 from collections.abc import Callable
 from typing import cast
 
+import click
 import pytest
 
 from tests.client.conftest import Server
 from tests.waiting import eventually
 from windlass import AuthenticationError
 from windlass.cli import main
+from windlass.cli.completion import complete_jobs, complete_kinds
 from windlass.cli.database import ChosenServer
 from windlass.cli.top import _samples
 from windlass.client import Client
 from windlass.control.service import Control
 from windlass.model import NewSchedule
+from windlass.model.rule import Rule
 
 NO_ID = "01a1eeb3-7ddf-7d79-9983-2c11d739063d"
 
@@ -122,9 +125,38 @@ def test_commands_about_the_whole_print_the_same(run: Run, server: Server, clien
     assert run("schedules", "rm", "weekly", *place)[0] == 0
     assert client.schedules.list() == []
     assert run("failures", "retry", "fail", "--dry-run", *place)[0] == 0
+    code, out, _ = run("deploys", "mark", "release 42", "-o", "json", *place)
+    assert (code, json.loads(out)[0]["text"]) == (0, "release 42")
+    remote, local = run("deploys", "ls", *place), run("deploys", "ls", "--url", server.database)
+    assert remote == local and "release 42" in remote[1]
+
+
+def test_rules_are_removed_and_stacks_asked_for_through_a_server(
+    run: Run, server: Server, client: Client
+) -> None:
+    rule = Rule(name="total", parents=("double", "fail"), create="idle", phase="idle", key=("args.number",))
+    server.app.store.rules.put(rule)
+    code, _, err = run("rules", "rm", "total", "--reason", "r", "--server", server.url)
+    assert (code, err) == (0, "total is removed\n")
+    job = client.submit("idle")
+    code, _, err = run("jobs", "stack", job.id, "--timeout", "1s", "--server", server.url)
+    assert code == 4 and "no instance runs it" in err
+
+
+def test_names_and_ids_are_completed_from_a_server(
+    server: Server, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WINDLASS_TOKEN", "token-of-the-boss")
+    job = client.submit("idle")
+    context = click.Context(click.Command("show"))
+    context.params = {"server": server.url, "target": None, "url": None}
+    parameter = click.Argument(["id"])
+    assert job.id in [item.value for item in complete_jobs(context, parameter, job.id[:30])]
+    assert [item.value for item in complete_kinds(context, parameter, "dou")] == ["double"]
 
 
 def test_top_shows_the_samples_of_a_server(server: Server, client: Client) -> None:
+    client.submit("double", {"number": 1}).wait(60)
     with _samples(ChosenServer(server.url), cast("Control", client)) as newest:
         sample = eventually(newest, "a sample came")
     assert "double" in sample.phases

@@ -119,10 +119,14 @@ def complete_schedules(
 
 
 def complete_kinds(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Names of the kinds that --app defines."""
+    """Names of the kinds that --app or the application of --server defines."""
     target = ctx.params.get("target")
     if target is None:
-        return []
+        if ctx.params.get("server") is None and "WINDLASS_SERVER" not in os.environ:
+            return []
+        return _read(
+            ctx, lambda service: _named([item.name for item in service.pipelines.list()], incomplete)
+        )
     try:
         from windlass.cli.load_app import load_app
 
@@ -136,12 +140,13 @@ def _named(names: Any, incomplete: str) -> list[CompletionItem]:
 
 
 def _read(ctx: click.Context, read: Callable[[Control], list[CompletionItem]]) -> list[CompletionItem]:
-    """What a reading of the database finds; nothing if it cannot be read."""
+    """What a reading of the database or of the server finds; nothing if it cannot be read."""
     try:
         from windlass.cli.control import control
-        from windlass.cli.database import choose
+        from windlass.cli.database import choose_service
 
-        with control(choose(ctx.params.get("target"), ctx.params.get("url"))) as service:
+        chosen = choose_service(*(ctx.params.get(name) for name in ("server", "target", "url")))
+        with control(chosen) as service:
             return read(service)
     except Exception:  # noqa: BLE001  a shell that completes shows no errors
         return []

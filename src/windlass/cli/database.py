@@ -95,16 +95,20 @@ def service_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(command)
     def run(*args: Any, server: str | None, target: str | None, url: str | None, **options: Any) -> Any:
-        import os
-
-        named = target or url
-        if server and named:
-            raise click.UsageError("give --server, or --app and --url")
-        address = server or (None if named else os.environ.get("WINDLASS_SERVER"))
-        chosen: Chosen = ChosenServer(address) if address else choose(target, url)
-        return command(*args, database=chosen, **options)
+        return command(*args, database=choose_service(server, target, url), **options)
 
     return server_option(app_option(url_option(run)))
+
+
+def choose_service(server: str | None, target: str | None, url: str | None) -> Chosen:
+    """The server or the database that a command uses; WINDLASS_SERVER counts unless the command line names a database."""
+    import os
+
+    named = target or url
+    if server and named:
+        raise click.UsageError("give --server, or --app and --url")
+    address = server or (None if named else os.environ.get("WINDLASS_SERVER"))
+    return ChosenServer(address) if address else choose(target, url)
 
 
 def database_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -7,7 +7,7 @@ from datetime import timedelta
 import click
 
 from windlass.cli.control import control
-from windlass.cli.database import ChosenDatabase, database_options
+from windlass.cli.database import Chosen, service_options
 from windlass.cli.durations import Duration
 from windlass.cli.output import output_option, show
 from windlass.cli.watching import repeated, watch_option
@@ -25,9 +25,9 @@ def deploys() -> None:
 
 @deploys.command()
 @click.argument("text")
-@database_options
+@service_options
 @output_option
-def mark(text: str, database: ChosenDatabase, output: str) -> None:
+def mark(text: str, database: Chosen, output: str) -> None:
     """Mark this moment with TEXT, such as a version."""
     with control(database) as service:
         found = service.deploys.mark(text)
@@ -38,9 +38,9 @@ def mark(text: str, database: ChosenDatabase, output: str) -> None:
 @click.option("--since", type=Duration(), metavar="DURATION", help="Only marks of the last 2h, 7d, ...")
 @click.option("--limit", type=click.IntRange(1, 200), default=50, show_default=True, help="How many marks.")
 @watch_option
-@database_options
+@service_options
 @output_option
-def ls(since: timedelta | None, limit: int, watch: bool, database: ChosenDatabase, output: str) -> None:
+def ls(since: timedelta | None, limit: int, watch: bool, database: Chosen, output: str) -> None:
     """List marks, newest first."""
     from datetime import UTC, datetime
 

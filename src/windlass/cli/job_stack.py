@@ -8,7 +8,7 @@ import click
 
 from windlass.cli.completion import complete_jobs
 from windlass.cli.control import control, reason_option
-from windlass.cli.database import ChosenDatabase, database_options
+from windlass.cli.database import Chosen, service_options
 from windlass.cli.durations import Duration
 from windlass.cli.exit_codes import say
 
@@ -24,8 +24,8 @@ from windlass.cli.exit_codes import say
     help="How long to wait for the instance.",
 )
 @reason_option
-@database_options
-def stack(job_id: str, timeout: timedelta, reason: str | None, database: ChosenDatabase) -> None:
+@service_options
+def stack(job_id: str, timeout: timedelta, reason: str | None, database: Chosen) -> None:
     """Print the stack of the handler of a running job, the innermost frame last: lines of code, no values.
 
     The instance that runs the job reads it. The act is written to the audit trail.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from windlass.cli.control import control, reason_option
-from windlass.cli.database import Chosen, ChosenDatabase, database_options, service_options
+from windlass.cli.database import Chosen, service_options
 from windlass.cli.exit_codes import say
 from windlass.cli.output import output_option, show
 from windlass.cli.watching import repeated, watch_option
@@ -51,8 +51,8 @@ def ls(is_open: bool, watch: bool, database: Chosen, output: str) -> None:
 @rules.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @reason_option
-@database_options
-def rm(names: Sequence[str], reason: str | None, database: ChosenDatabase) -> None:
+@service_options
+def rm(names: Sequence[str], reason: str | None, database: Chosen) -> None:
     """Remove rules. Jobs that they created stay; children that still wait for parents are not created.
 
     A rule that code defines comes back when a worker with that code starts, without what its fan-ins had counted.

@@ -8,8 +8,9 @@ from __future__ import annotations
 from windlass.errors import ConfigError
 
 try:
-    from windlass.client.asyncs import AsyncClient, AsyncRemoteJob
-    from windlass.client.client import Client, RemoteJob
+    from windlass.client.asks.submits import NewRemoteJob
+    from windlass.client.asyncs import AsyncClient, AsyncRemoteBatch, AsyncRemoteJob
+    from windlass.client.client import Client, RemoteBatch, RemoteJob
 except ModuleNotFoundError as missing:
     if missing.name != "httpx":
         raise
@@ -17,4 +18,12 @@ except ModuleNotFoundError as missing:
         "windlass.client", "not installed", because='it needs httpx: pip install "windlass[client]"'
     ) from missing
 
-__all__ = ["AsyncClient", "AsyncRemoteJob", "Client", "RemoteJob"]
+__all__ = [
+    "AsyncClient",
+    "AsyncRemoteBatch",
+    "AsyncRemoteJob",
+    "Client",
+    "NewRemoteJob",
+    "RemoteBatch",
+    "RemoteJob",
+]

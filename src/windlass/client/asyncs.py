@@ -7,15 +7,19 @@ import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any, Self, Unpack
 
-from windlass.client import asks
-from windlass.client.asks import AnyFilter, RemoteOptions, Seconds
+from windlass.client.asks import jobs as job_asks
+from windlass.client.asks import reports, submits
+from windlass.client.asks.ask import AnyFilter, Seconds
+from windlass.client.asks.submits import NewRemoteJob, RemoteOptions
 from windlass.client.client import READ_EVERY
 from windlass.client.ended import next_wait, result_of, seconds_of, timed_out
 from windlass.client.sending import AsyncSender, Target
 from windlass.client.verbs import (
     AsyncNoun,
     AuditVerbs,
+    DeployVerbs,
     FailureVerbs,
+    HistoryVerbs,
     InstanceVerbs,
     JobVerbs,
     OperationVerbs,
@@ -27,7 +31,7 @@ from windlass.client.verbs import (
 )
 from windlass.control.job_views import JobEvent
 from windlass.control.system_views import Sample
-from windlass.model import ON_REQUEST, CancelResult, Enqueued, Job, State
+from windlass.model import ON_REQUEST, CancelResult, Enqueued, Job, ParentCounts, State
 from windlass.operations.operation import Operation
 from windlass.operations.request import InstanceRequest
 from windlass.urls import shown_url
@@ -71,7 +75,7 @@ class AsyncJobs(JobVerbs, AsyncNoun):
     def events(self, job_id: str, *, after: str | None = None) -> AsyncIterator[JobEvent]:
         """All events of a job, from its creation or behind the event ``after``, then those to come; ends with the job. After a cut connection the
         stream continues without loss or repetition."""
-        return self._sender.stream(asks.job_events(job_id, after))
+        return self._sender.stream(job_asks.job_events(job_id, after))
 
     async def retry_many(
         self,
@@ -136,6 +140,14 @@ class AsyncOperations(OperationVerbs, AsyncNoun):
         begun = await self._begin(act, only, reason, options=options, all=all, dry_run=dry_run)
         return AsyncOperationHandle(begun, self)
 
+    async def handle(self, operation_id: str) -> AsyncOperationHandle:
+        """A handle on an operation that was begun before."""
+        return AsyncOperationHandle(await self.get(operation_id), self)
+
+    async def wait(self, operation_id: str, timeout: float | None = None) -> Operation:
+        """Wait until an operation is over, which workers bring about, for at most ``timeout`` seconds; returns it as it is then."""
+        return await (await self.handle(operation_id)).wait(timeout)
+
 
 class AsyncPhases(PhaseVerbs, AsyncNoun):
     """``client.phases``."""
@@ -163,6 +175,14 @@ class AsyncRules(RuleVerbs, AsyncNoun):
 
 class AsyncAudit(AuditVerbs, AsyncNoun):
     """``client.audit``."""
+
+
+class AsyncHistory(HistoryVerbs, AsyncNoun):
+    """``client.history``."""
+
+
+class AsyncDeploys(DeployVerbs, AsyncNoun):
+    """``client.deploys``."""
 
 
 class AsyncInstances(InstanceVerbs, AsyncNoun):
@@ -215,6 +235,20 @@ class AsyncRemoteJob:
         return f"<job {self.id}>"
 
 
+class AsyncRemoteBatch:
+    """A batch that was submitted: its ``members``, and ``then``, the job that runs when all of them have ended."""
+
+    def __init__(self, members: Sequence[AsyncRemoteJob], then: AsyncRemoteJob, jobs: AsyncJobs) -> None:
+        self.members, self.then, self._jobs = members, then, jobs
+
+    async def progress(self) -> ParentCounts:
+        """How many members there are, and how those ended that have ended."""
+        return await self._jobs.batch(self.then.id)
+
+    def __repr__(self) -> str:
+        return f"<batch of {len(self.members)} jobs, then {self.then.id}>"
+
+
 class AsyncClient:
     """The jobs of a server that runs ``windlass serve``: ``AsyncClient("https://jobs.example.org")``.
 
@@ -233,6 +267,8 @@ class AsyncClient:
         self.rules = AsyncRules(self._sender)
         self.instances = AsyncInstances(self._sender)
         self.audit = AsyncAudit(self._sender)
+        self.history = AsyncHistory(self._sender)
+        self.deploys = AsyncDeploys(self._sender)
 
     async def submit(
         self,
@@ -244,7 +280,7 @@ class AsyncClient:
     ) -> AsyncRemoteJob:
         """Submit a job: ``client.submit("report", {"county": "Harju"}, priority=9)``. A lost response makes no second job: the client
         sends the request again with the same key, which it makes unless ``idempotency_key`` is given."""
-        made = await self._sender.send(asks.submit(kind, arguments or {}, options, idempotency_key))
+        made = await self._sender.send(submits.submit(kind, arguments or {}, options, idempotency_key))
         return AsyncRemoteJob(made, self.jobs)
 
     async def submit_many(
@@ -256,12 +292,22 @@ class AsyncClient:
         **options: Unpack[RemoteOptions],
     ) -> Sequence[AsyncRemoteJob]:
         """Submit a job of one kind for each row of arguments, all or none; the server takes up to 10,000 (``api.max_jobs``)."""
-        made = await self._sender.send(asks.submit_many(kind, rows, options, idempotency_key))
+        made = await self._sender.send(submits.submit_many(kind, rows, options, idempotency_key))
         return [AsyncRemoteJob(one, self.jobs) for one in made]
+
+    async def submit_batch(
+        self, members: Iterable[NewRemoteJob | str], *, then: NewRemoteJob, idempotency_key: str | None = None
+    ) -> AsyncRemoteBatch:
+        """Submit jobs, and one that runs once when all of them have ended, all or none:
+        ``client.submit_batch([NewRemoteJob("page", {"n": 1})], then=NewRemoteJob("report"))``. A member may be the id of a job that exists."""
+        made, last = await self._sender.send(submits.submit_batch(members, then, idempotency_key))
+        return AsyncRemoteBatch(
+            [AsyncRemoteJob(one, self.jobs) for one in made], AsyncRemoteJob(last, self.jobs), self.jobs
+        )
 
     def events(self) -> AsyncIterator[Sample]:
         """Samples of everything, one a second, until the iteration is left; after a cut connection they continue."""
-        return self._sender.stream(asks.samples())
+        return self._sender.stream(reports.samples())
 
     async def check(self, seconds: float) -> None:
         """Raise ``StoreUnreachableError`` unless the server responds within so many seconds. Other calls are patient: they try again."""

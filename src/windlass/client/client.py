@@ -6,13 +6,17 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self, Unpack
 
-from windlass.client import asks
-from windlass.client.asks import AnyFilter, RemoteOptions, Seconds
+from windlass.client.asks import jobs as job_asks
+from windlass.client.asks import reports, submits
+from windlass.client.asks.ask import AnyFilter, Seconds
+from windlass.client.asks.submits import NewRemoteJob, RemoteOptions
 from windlass.client.ended import next_wait, result_of, seconds_of, timed_out
 from windlass.client.sending import Sender, Target
 from windlass.client.verbs import (
     AuditVerbs,
+    DeployVerbs,
     FailureVerbs,
+    HistoryVerbs,
     InstanceVerbs,
     JobVerbs,
     Noun,
@@ -25,7 +29,7 @@ from windlass.client.verbs import (
 )
 from windlass.control.job_views import JobEvent
 from windlass.control.system_views import Sample
-from windlass.model import ON_REQUEST, CancelResult, Enqueued, Job, State
+from windlass.model import ON_REQUEST, CancelResult, Enqueued, Job, ParentCounts, State
 from windlass.operations.operation import Operation
 from windlass.operations.request import InstanceRequest
 from windlass.urls import shown_url
@@ -71,7 +75,7 @@ class Jobs(JobVerbs, Noun):
     def events(self, job_id: str, *, after: str | None = None) -> Iterator[JobEvent]:
         """All events of a job, from its creation or behind the event ``after``, then those to come; ends with the job. After a cut connection the
         stream continues without loss or repetition."""
-        return self._sender.stream(asks.job_events(job_id, after))
+        return self._sender.stream(job_asks.job_events(job_id, after))
 
     def retry_many(
         self,
@@ -136,6 +140,14 @@ class Operations(OperationVerbs, Noun):
         begun = self._begin(act, only, reason, options=options, all=all, dry_run=dry_run)
         return OperationHandle(begun, self)
 
+    def handle(self, operation_id: str) -> OperationHandle:
+        """A handle on an operation that was begun before."""
+        return OperationHandle(self.get(operation_id), self)
+
+    def wait(self, operation_id: str, timeout: float | None = None) -> Operation:
+        """Wait until an operation is over, which workers bring about, for at most ``timeout`` seconds; returns it as it is then."""
+        return self.handle(operation_id).wait(timeout)
+
 
 class Phases(PhaseVerbs, Noun):
     """``client.phases``."""
@@ -163,6 +175,14 @@ class Rules(RuleVerbs, Noun):
 
 class Audit(AuditVerbs, Noun):
     """``client.audit``."""
+
+
+class History(HistoryVerbs, Noun):
+    """``client.history``."""
+
+
+class Deploys(DeployVerbs, Noun):
+    """``client.deploys``."""
 
 
 class Instances(InstanceVerbs, Noun):
@@ -214,6 +234,20 @@ class RemoteJob:
         return f"<job {self.id}>"
 
 
+class RemoteBatch:
+    """A batch that was submitted: its ``members``, and ``then``, the job that runs when all of them have ended."""
+
+    def __init__(self, members: Sequence[RemoteJob], then: RemoteJob, jobs: Jobs) -> None:
+        self.members, self.then, self._jobs = members, then, jobs
+
+    def progress(self) -> ParentCounts:
+        """How many members there are, and how those ended that have ended."""
+        return self._jobs.batch(self.then.id)
+
+    def __repr__(self) -> str:
+        return f"<batch of {len(self.members)} jobs, then {self.then.id}>"
+
+
 class Client:
     """The jobs of a server that runs ``windlass serve``: ``Client("https://jobs.example.org")``.
 
@@ -232,6 +266,8 @@ class Client:
         self.rules = Rules(self._sender)
         self.instances = Instances(self._sender)
         self.audit = Audit(self._sender)
+        self.history = History(self._sender)
+        self.deploys = Deploys(self._sender)
 
     def submit(
         self,
@@ -243,7 +279,7 @@ class Client:
     ) -> RemoteJob:
         """Submit a job: ``client.submit("report", {"county": "Harju"}, priority=9)``. A lost response makes no second job: the client
         sends the request again with the same key, which it makes unless ``idempotency_key`` is given."""
-        made = self._sender.send(asks.submit(kind, arguments or {}, options, idempotency_key))
+        made = self._sender.send(submits.submit(kind, arguments or {}, options, idempotency_key))
         return RemoteJob(made, self.jobs)
 
     def submit_many(
@@ -255,12 +291,20 @@ class Client:
         **options: Unpack[RemoteOptions],
     ) -> Sequence[RemoteJob]:
         """Submit a job of one kind for each row of arguments, all or none; the server takes up to 10,000 (``api.max_jobs``)."""
-        made = self._sender.send(asks.submit_many(kind, rows, options, idempotency_key))
+        made = self._sender.send(submits.submit_many(kind, rows, options, idempotency_key))
         return [RemoteJob(one, self.jobs) for one in made]
+
+    def submit_batch(
+        self, members: Iterable[NewRemoteJob | str], *, then: NewRemoteJob, idempotency_key: str | None = None
+    ) -> RemoteBatch:
+        """Submit jobs, and one that runs once when all of them have ended, all or none:
+        ``client.submit_batch([NewRemoteJob("page", {"n": 1})], then=NewRemoteJob("report"))``. A member may be the id of a job that exists."""
+        made, last = self._sender.send(submits.submit_batch(members, then, idempotency_key))
+        return RemoteBatch([RemoteJob(one, self.jobs) for one in made], RemoteJob(last, self.jobs), self.jobs)
 
     def events(self) -> Iterator[Sample]:
         """Samples of everything, one a second, until the iteration is left; after a cut connection they continue."""
-        return self._sender.stream(asks.samples())
+        return self._sender.stream(reports.samples())
 
     def check(self, seconds: float) -> None:
         """Raise ``StoreUnreachableError`` unless the server responds within so many seconds. Other calls are patient: they try again."""

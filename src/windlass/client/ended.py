@@ -6,7 +6,7 @@ import math
 from datetime import timedelta
 from typing import Any
 
-from windlass.client.asks import Seconds
+from windlass.client.asks.ask import Seconds
 from windlass.errors import JobCancelled, JobFailed, ResultTimeout
 from windlass.model import Job, State
 

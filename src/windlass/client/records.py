@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from windlass.client.decoding import Record, made
 from windlass.control.job_views import JobPage
-from windlass.control.system_views import Sample
+from windlass.control.system_views import HistoryPoint, Sample
 from windlass.control.why.codes import Why, WhyCode
 from windlass.job_logs.lines import AttemptLog, LogLine
 from windlass.model import Job, Json, Output, Schedule, Span, State, Tick
@@ -112,6 +112,11 @@ def rule_of(record: Record) -> StoredRule:
 def sample_of(record: Record, number: int) -> Sample:
     """The sample with this number of a stream."""
     return made(Sample, record, number=number)
+
+
+def history_point_of(record: Record) -> HistoryPoint:
+    """A point of the statistics."""
+    return HistoryPoint(**{**record, "at": datetime.fromisoformat(record["at"])})
 
 
 def changed(record: Record) -> Any:

@@ -11,7 +11,7 @@ from typing import Any, NoReturn, TypeVar
 
 import httpx
 
-from windlass.client.asks import Ask, Stream
+from windlass.client.asks.ask import Ask, Stream
 from windlass.client.failures import error_of, unreachable
 from windlass.errors import ConfigError, WindlassError
 from windlass.urls import shown_url

@@ -6,8 +6,8 @@ import functools
 from collections.abc import Callable, Coroutine
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
-from windlass.client import asks
-from windlass.client.asks import Ask
+from windlass.client.asks import jobs, operations, plans, reports
+from windlass.client.asks.ask import Ask
 from windlass.client.sending import AsyncSender, Sender
 
 P = ParamSpec("P")
@@ -54,92 +54,113 @@ class Verb(Generic[P, T]):
 class JobVerbs:
     """Shows, searches, cancels, retries and changes jobs: the verbs of ``app.jobs``."""
 
-    get = Verb(asks.get)
-    list = Verb(asks.list_jobs)
-    count = Verb(asks.count)
-    why = Verb(asks.why)
-    timeline = Verb(asks.timeline)
-    logs = Verb(asks.logs)
-    progress = Verb(asks.progress)
-    outputs = Verb(asks.outputs)
-    cancel = Verb(asks.cancel)
-    retry = Verb(asks.retry)
-    run_now = Verb(asks.run_now)
-    delete = Verb(asks.delete)
-    edit = Verb(asks.edit)
-    _ended = Verb(asks.get_ended)
+    get = Verb(jobs.get)
+    list = Verb(jobs.list_jobs)
+    count = Verb(jobs.count)
+    why = Verb(jobs.why)
+    timeline = Verb(jobs.timeline)
+    logs = Verb(jobs.logs)
+    progress = Verb(jobs.progress)
+    outputs = Verb(jobs.outputs)
+    cancel = Verb(jobs.cancel)
+    retry = Verb(jobs.retry)
+    run_now = Verb(jobs.run_now)
+    delete = Verb(jobs.delete)
+    edit = Verb(jobs.edit)
+    related = Verb(jobs.related)
+    batch = Verb(jobs.batch)
+    present = Verb(jobs.present)
+    stack = Verb(jobs.stack)
+    _ended = Verb(jobs.get_ended)
 
 
 class OperationVerbs:
     """Begins, shows and stops acts on many jobs: the verbs of ``app.operations``."""
 
-    get = Verb(asks.get_operation)
-    list = Verb(asks.list_operations)
-    stop = Verb(asks.stop)
-    _begin = Verb(asks.start)
+    get = Verb(operations.get_operation)
+    list = Verb(operations.list_operations)
+    stop = Verb(operations.stop)
+    _begin = Verb(operations.start)
 
 
 class PhaseVerbs:
     """Counts, pauses and resumes phases: the verbs of ``app.phases``."""
 
-    names = Verb(asks.names)
-    counts = Verb(asks.counts)
-    oldest = Verb(asks.oldest)
-    paused = Verb(asks.paused)
-    pause = Verb(asks.pause)
-    resume = Verb(asks.resume)
+    names = Verb(reports.names)
+    counts = Verb(reports.counts)
+    oldest = Verb(reports.oldest)
+    paused = Verb(reports.paused)
+    pause = Verb(reports.pause)
+    resume = Verb(reports.resume)
 
 
 class OverviewVerbs:
     """Reads the state of all phases and instances, and what is wrong: the verb of ``app.overview``."""
 
-    read = Verb(asks.overview)
+    read = Verb(reports.overview)
 
 
 class FailureVerbs:
     """Groups failed jobs by their cause: the verb of ``app.failures``."""
 
-    list = Verb(asks.list_failures)
+    list = Verb(reports.list_failures)
 
 
 class PipelineVerbs:
     """Lists the kinds and pipelines of the application: the verbs of ``Control.pipelines``."""
 
-    list = Verb(asks.list_pipelines)
-    get = Verb(asks.get_pipeline)
+    list = Verb(reports.list_pipelines)
+    get = Verb(reports.get_pipeline)
 
 
 class ScheduleVerbs:
     """Lists, pauses, resumes, runs and removes schedules: the verbs of ``app.schedules``."""
 
-    list = Verb(asks.list_schedules)
-    get = Verb(asks.get_schedule)
-    ticks = Verb(asks.ticks)
-    next_times = Verb(asks.next_times)
-    pause = Verb(asks.pause_schedule)
-    resume = Verb(asks.resume_schedule)
-    run_now = Verb(asks.run_schedule)
-    remove = Verb(asks.remove_schedule)
+    list = Verb(plans.list_schedules)
+    get = Verb(plans.get_schedule)
+    ticks = Verb(plans.ticks)
+    next_times = Verb(plans.next_times)
+    pause = Verb(plans.pause_schedule)
+    resume = Verb(plans.resume_schedule)
+    run_now = Verb(plans.run_schedule)
+    remove = Verb(plans.remove_schedule)
 
 
 class RuleVerbs:
-    """Lists rules and open fan-ins: the verbs of ``app.rules`` that read."""
+    """Lists, explains and removes rules, and lists open fan-ins: the verbs of ``app.rules``."""
 
-    list = Verb(asks.list_rules)
-    get = Verb(asks.get_rule)
-    open = Verb(asks.open_fan_ins)
+    list = Verb(plans.list_rules)
+    get = Verb(plans.get_rule)
+    open = Verb(plans.open_fan_ins)
+    why = Verb(plans.explain_rule)
+    remove = Verb(plans.remove_rule)
 
 
 class InstanceVerbs:
     """Lists instances, drains them and changes their processors: the verbs of ``app.instances``."""
 
-    list = Verb(asks.list_instances)
-    drain = Verb(asks.drain)
-    set_processors = Verb(asks.set_processors)
-    request = Verb(asks.get_request)
+    list = Verb(operations.list_instances)
+    drain = Verb(operations.drain)
+    set_processors = Verb(operations.set_processors)
+    request = Verb(operations.get_request)
+    requests = Verb(operations.list_requests)
+    pools = Verb(operations.list_pools)
 
 
 class AuditVerbs:
     """Reads the audit trail: the verb of ``app.audit``."""
 
-    list = Verb(asks.list_audit)
+    list = Verb(reports.list_audit)
+
+
+class HistoryVerbs:
+    """Reads statistics over time: the verb of ``Control.history``."""
+
+    read = Verb(reports.read_history)
+
+
+class DeployVerbs:
+    """Marks deploys on the charts, and lists the marks: the verbs of ``Control.deploys``."""
+
+    mark = Verb(reports.mark_deploy)
+    list = Verb(reports.list_deploys)

@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from windlass.audit.deploys import CODE, DEPLOY, MARK
 from windlass.control.given import check_count
 from windlass.control.noun import Noun, off_loop
+from windlass.control.system_views import DeployMark as DeployMark
 from windlass.errors import ConfigError
 from windlass.store.validators import is_text
 
 MOST = 200
 MAX_TEXT = 200
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeployMark:
-    """A mark. ``is_code``: a worker started with a version (``worker.version``) that no other one had; else a person or a script marked it."""
-
-    at: datetime
-    text: str
-    actor: str
-    is_code: bool
 
 
 class DeployControl(Noun):

@@ -6,10 +6,10 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from itertools import accumulate
-from typing import NamedTuple
 
 from windlass.control.given import check_texts
 from windlass.control.noun import Noun, off_loop
+from windlass.control.system_views import HistoryPoint as HistoryPoint
 from windlass.errors import ConfigError
 from windlass.model import Rollup
 from windlass.observe.report import BOUNDS_MS
@@ -23,26 +23,6 @@ MOST_OF_ALL = 1500
 Percentiles = tuple[float | None, float | None]
 _UPPER = (*map(float, BOUNDS_MS), float(BOUNDS_MS[-1]))
 """The upper bound of each bucket."""
-
-
-class HistoryPoint(NamedTuple):
-    """What ended in one minute, hour or day of a phase, and how long jobs waited and ran (milliseconds; None where no job ended).
-
-    Percentiles come from histograms: each is the upper bound of the bucket that it falls into.
-    """
-
-    at: datetime
-    seconds: int
-    phase: str
-    completed: int
-    failed: int
-    retried: int
-    cancelled: int
-    released: int
-    wait_p50: float | None
-    wait_p95: float | None
-    run_p50: float | None
-    run_p95: float | None
 
 
 class HistoryControl(Noun):

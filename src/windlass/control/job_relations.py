@@ -3,41 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
 
 from windlass.control.job_reading import JobReading
+from windlass.control.job_views import RelatedEdge, RelatedGroup
+from windlass.control.job_views import RelatedJobs as RelatedJobs
 from windlass.control.noun import off_loop
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RelatedGroup:
-    """Jobs of one kind and state on one level: 0 is the job itself, -1 are the jobs that lead to it, 1 those behind it, and so on. ``sample`` is
-    the oldest of them."""
-
-    level: int
-    kind: str
-    state: str
-    count: int
-    sample: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RelatedEdge:
-    """How many edges lead from one group to another; both are places in the list of groups."""
-
-    parent: int
-    child: int
-    count: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RelatedJobs:
-    """The groups by level, kind and state, with the edges between them. ``is_cut``: there are more jobs than were read."""
-
-    groups: Sequence[RelatedGroup]
-    edges: Sequence[RelatedEdge]
-    is_cut: bool
 
 
 class JobRelations(JobReading):

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from datetime import datetime
 
 from windlass.control.given import check_texts
 from windlass.control.job_reading import JobReading
+from windlass.control.job_views import JobStack as JobStack
 from windlass.control.noun import off_loop
 from windlass.errors import ActRefusedError, ConfigError
 from windlass.model import State
@@ -16,17 +15,6 @@ from windlass.ranges import is_number
 
 READ_EVERY = 0.1
 LONGEST_WAIT = 300.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobStack:
-    """What a handler did at a time: ``text`` has a line for each frame and one for its code, the innermost frame last."""
-
-    job: str
-    phase: str
-    instance: str
-    at: datetime
-    text: str
 
 
 class JobStacks(JobReading):

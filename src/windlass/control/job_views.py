@@ -51,3 +51,44 @@ class JobEvent:
     progress: Progress | None = None
     is_last: bool = False
     """Whether the job has ended with this event."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelatedGroup:
+    """Jobs of one kind and state on one level: 0 is the job itself, -1 are the jobs that lead to it, 1 those behind it, and so on. ``sample`` is
+    the oldest of them."""
+
+    level: int
+    kind: str
+    state: str
+    count: int
+    sample: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelatedEdge:
+    """How many edges lead from one group to another; both are places in the list of groups."""
+
+    parent: int
+    child: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelatedJobs:
+    """The groups by level, kind and state, with the edges between them. ``is_cut``: there are more jobs than were read."""
+
+    groups: Sequence[RelatedGroup]
+    edges: Sequence[RelatedEdge]
+    is_cut: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobStack:
+    """What a handler did at a time: ``text`` has a line for each frame and one for its code, the innermost frame last."""
+
+    job: str
+    phase: str
+    instance: str
+    at: datetime
+    text: str

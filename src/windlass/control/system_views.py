@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from windlass.model import Counts, PhasePause
 
@@ -153,3 +153,33 @@ class PipelineView:
     phases: Sequence[PhaseDefinition]
     parameters: Sequence[str]
     required: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeployMark:
+    """A mark. ``is_code``: a worker started with a version (``worker.version``) that no other one had; else a person or a script marked it."""
+
+    at: datetime
+    text: str
+    actor: str
+    is_code: bool
+
+
+class HistoryPoint(NamedTuple):
+    """What ended in one minute, hour or day of a phase, and how long jobs waited and ran (milliseconds; None where no job ended).
+
+    Percentiles come from histograms: each is the upper bound of the bucket that it falls into.
+    """
+
+    at: datetime
+    seconds: int
+    phase: str
+    completed: int
+    failed: int
+    retried: int
+    cancelled: int
+    released: int
+    wait_p50: float | None
+    wait_p95: float | None
+    run_p50: float | None
+    run_p95: float | None

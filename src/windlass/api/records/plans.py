@@ -138,6 +138,12 @@ class RulesRecord(Record):
     rules: list[RuleRecord]
 
 
+class RuleRemovedRecord(Record):
+    """A rule that was removed."""
+
+    open_fan_ins: int = Field(description="How many children are therefore not made.")
+
+
 class PartRecord(Record):
     """One parent of a fan-in that has ended."""
 

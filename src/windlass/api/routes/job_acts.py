@@ -12,8 +12,11 @@ from windlass.api.records.jobs import JobDetail
 from windlass.api.requests.acts import EditBody, MaybeReasonBody, ReasonBody, RetryBody
 from windlass.api.requests.body import StrictRoute
 from windlass.api.requests.conditions import etag, required_version
+from windlass.api.requests.prefer import Prefer, wanted_wait
 from windlass.api.routes.dependencies import Editing, JobId, Operating
 
+STACK_WAIT = 10.0
+"""Seconds that an instance has to send the stack of a handler, unless the request has another number."""
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["jobs"], route_class=StrictRoute)
 
 
@@ -65,9 +68,14 @@ async def edit_job(
 
 
 @router.post("/stack", operation_id="get_job_stack", responses=problems(404, 408, 409, 413, 415))
-async def get_job_stack(call: Operating, job_id: JobId, body: MaybeReasonBody | None = None) -> StackRecord:
-    """Where the handler of a running job is: lines of code and no values. It also needs the role view-payload."""
-    return StackRecord.of(await call.control.jobs.stack_async(job_id, None if body is None else body.reason))
+async def get_job_stack(
+    call: Operating, job_id: JobId, body: MaybeReasonBody | None = None, prefer: Prefer = None
+) -> StackRecord:
+    """Where the handler of a running job is: lines of code and no values. It also needs the role view-payload. Its instance has 10 s to
+    respond, or the time of `Prefer: wait=N`."""
+    seconds = wanted_wait(prefer, call.settings.max_wait) or STACK_WAIT
+    reason = None if body is None else body.reason
+    return StackRecord.of(await call.control.jobs.stack_async(job_id, reason, timeout=seconds))
 
 
 @router.delete("", operation_id="delete_job", status_code=204, responses=problems(404, 409))

@@ -7,10 +7,16 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query
 
 from windlass.api.problems.documented import problems
-from windlass.api.records.plans import FanInRecord, FanInsRecord, RuleRecord, RulesRecord
+from windlass.api.records.plans import (
+    FanInRecord,
+    FanInsRecord,
+    RuleRecord,
+    RuleRemovedRecord,
+    RulesRecord,
+)
 from windlass.api.records.why import WhyRecord
 from windlass.api.requests.body import StrictRoute, parsed
-from windlass.api.routes.dependencies import Limit, Viewing
+from windlass.api.routes.dependencies import Limit, Operating, Viewing
 
 router = APIRouter(prefix="/v1", tags=["rules"], route_class=StrictRoute)
 Name = Annotated[str, Path(description="The name of a rule.")]
@@ -53,3 +59,11 @@ async def explain_rule(
 async def get_rule(call: Viewing, name: Name) -> RuleRecord:
     """One rule."""
     return RuleRecord.of(await call.control.rules.get_async(name))
+
+
+@router.delete("/rules/{name:path}", operation_id="delete_rule", responses=problems(404))
+async def delete_rule(
+    call: Operating, name: Name, reason: Annotated[str | None, Query(max_length=1000)] = None
+) -> RuleRemovedRecord:
+    """Remove a rule, and with it its open fan-ins; jobs that it made stay. One of code comes back when a worker with that code starts."""
+    return RuleRemovedRecord(open_fan_ins=await call.control.rules.remove_async(name, reason))
