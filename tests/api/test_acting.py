@@ -128,6 +128,16 @@ def test_the_system_is_shown(app: App, boss: TestClient) -> None:
     assert settings["api.port"]["value"] == "8080"
 
 
+def test_the_health_says_whether_the_database_responds(app: App, boss: TestClient) -> None:
+    assert boss.get("/healthz").json() == {"status": "ok", "store": "ok", "problems": []}
+    assert boss.get("/readyz").json() == {"status": "ok"}
+    app.store.close()
+    found = boss.get("/healthz")
+    assert (found.status_code, found.json()["status"]) == (503, "down")
+    assert found.json()["store"] == "store-unreachable" and "unreachable" in found.json()["problems"][0]
+    assert boss.get("/readyz").json()["code"] == "store-unreachable"
+
+
 def test_results_and_outputs_are_downloaded(app: App, boss: TestClient) -> None:
     job = app.enqueue("welcome", user="anna").id
     holder = app.store.join()

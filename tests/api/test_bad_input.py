@@ -170,7 +170,11 @@ def test_a_wrong_method_lists_the_right_ones(boss: TestClient) -> None:
 def test_a_slow_body_is_refused(app: App) -> None:
     api = create_api(app, settings=ApiSettings(body_timeout=0.05), authenticate=by_header)
     status, body, headers = asyncio.run(_send(api, [b'{"kind"']))
-    assert (status, json.loads(body)["code"]) == (408, "slow-body")
+    problem = json.loads(body)
+    assert (status, problem["code"], problem["type"]) == (408, "slow-body", "/problems/slow-body")
+    (part,) = problem["errors"]
+    assert part["pointer"] == "#" and "0.05 s" in part["detail"]
+    assert headers[b"content-type"] == b"application/problem+json"
     assert headers[b"connection"] == b"close"
 
 

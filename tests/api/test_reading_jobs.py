@@ -19,6 +19,20 @@ def test_a_job_is_read_with_its_version_as_etag(app: App, boss: TestClient) -> N
     assert found.headers["ETag"] == f'"{app.jobs.get(job.id).version}"'
 
 
+def test_a_version_that_the_client_has_is_not_sent_again(app: App, boss: TestClient) -> None:
+    path = f"/v1/jobs/{app.enqueue('welcome', user='anna').id}"
+    tag = boss.get(path).headers["ETag"]
+    for known in (tag, f"W/{tag}", f'"other", {tag}', "*"):
+        again = boss.get(path, headers={"If-None-Match": known})
+        assert (again.status_code, again.content, again.headers["ETag"]) == (304, b"", tag), known
+        assert again.headers["X-Request-ID"] and "Content-Type" not in again.headers
+    assert boss.get(path, headers={"If-None-Match": '"other"'}).json()["arguments"] == {"user": "anna"}
+    changed = boss.patch(path, json={"priority": 9}, headers={"If-Match": tag})
+    assert changed.status_code == 200
+    found = boss.get(path, headers={"If-None-Match": tag})
+    assert (found.status_code, found.json()["priority"]) == (200, 9)
+
+
 def test_a_list_continues_where_its_link_says(app: App, boss: TestClient) -> None:
     made = app.store.enqueue([NewJob(kind="welcome", args={"number": n}) for n in range(5)])
     seen, url = [], "/v1/jobs?q=kind:welcome&limit=2"

@@ -276,6 +276,8 @@ class StatusRecord(Record):
 class HealthRecord(Record):
     """The health of the server and of what it sees."""
 
-    status: str = Field(description="ok or degraded.")
-    store: str
+    status: str = Field(description="ok, degraded or down.")
+    store: str = Field(
+        description="The database: ok, or the kind of the problem that a read of it met, such as store-unreachable."
+    )
     problems: list[str]

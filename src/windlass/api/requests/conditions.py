@@ -1,4 +1,4 @@
-"""Entity tags: the header ETag of a job, and If-Match of a change."""
+"""Entity tags: the header ETag of a job, If-Match of a change, and If-None-Match of a read."""
 
 from __future__ import annotations
 
@@ -8,6 +8,12 @@ from windlass.api.problems.problem import ProblemError
 def etag(version: str) -> str:
     """The entity tag of a version."""
     return f'"{version}"'
+
+
+def is_known(version: str, if_none_match: str | None) -> bool:
+    """Whether the client has a version already, by the header If-None-Match: entity tags, weak or not, or ``*``."""
+    given = [part.strip().removeprefix("W/") for part in (if_none_match or "").split(",")]
+    return "*" in given or etag(version) in given
 
 
 def required_version(if_match: str | None) -> str:

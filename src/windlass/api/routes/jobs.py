@@ -19,9 +19,9 @@ from windlass.api.records.jobs import (
 )
 from windlass.api.records.why import WhyRecord
 from windlass.api.requests.body import StrictRoute
-from windlass.api.requests.conditions import etag
+from windlass.api.requests.conditions import etag, is_known
 from windlass.api.requests.pages import link_next
-from windlass.api.requests.prefer import wanted_wait
+from windlass.api.requests.prefer import Prefer, wanted_wait
 from windlass.api.routes.dependencies import Cursor, Filter, JobId, Limit, Viewing
 
 router = APIRouter(prefix="/v1", tags=["jobs"], route_class=StrictRoute)
@@ -43,17 +43,23 @@ async def count_jobs(call: Viewing, q: Filter = "") -> JobCountRecord:
     return JobCountRecord.of(await call.control.jobs.count_async(q))
 
 
-@router.get("/jobs/{job_id}", operation_id="get_job", responses=problems(404, 429))
+@router.get(
+    "/jobs/{job_id}",
+    operation_id="get_job",
+    response_model=JobDetail,
+    responses={304: {"description": "The client has this version (`If-None-Match`)."}, **problems(404, 429)},
+)
 async def get_job(
     call: Viewing,
     job_id: JobId,
     response: Response,
-    prefer: Annotated[
-        str | None,
-        Header(description="`wait=N`: wait up to N seconds for the end of the job.", examples=["wait=10"]),
+    prefer: Prefer = None,
+    if_none_match: Annotated[
+        str | None, Header(description="The ETag of the job that the client has.")
     ] = None,
-) -> JobDetail:
-    """One job, wherever it is in its life. Its version is the ETag. With `Prefer: wait=N` as it is at its end, if that comes in time."""
+) -> JobDetail | Response:
+    """One job, wherever it is in its life. Its version is the ETag. With `Prefer: wait=N` as it is at its end, if that comes in time; with
+    `If-None-Match` 304 without a body, if the client has this version."""
     seconds = wanted_wait(prefer, call.settings.max_wait)
     job = await call.control.jobs.get_async(job_id)
     if seconds:
@@ -63,6 +69,8 @@ async def get_job(
                 await call.control.submits.ended_async(job.id, seconds)
             job = await call.control.jobs.get_async(job_id)
     response.headers["ETag"] = etag(job.version)
+    if is_known(job.version, if_none_match):
+        return Response(status_code=304, headers=dict(response.headers))
     return JobDetail.of(job)
 
 

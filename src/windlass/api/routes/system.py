@@ -9,6 +9,7 @@ from fastapi import APIRouter, Request, Response
 from starlette.responses import HTMLResponse, JSONResponse
 
 from windlass.api.problems.documented import problems
+from windlass.api.problems.handlers import problem_of
 from windlass.api.problems.kinds import KINDS
 from windlass.api.problems.problem import ProblemError
 from windlass.api.records.system import (
@@ -23,9 +24,15 @@ from windlass.api.records.system import (
 )
 from windlass.api.requests.body import StrictRoute
 from windlass.api.routes.dependencies import Administering, Viewing
+from windlass.errors import StoreError
 from windlass.observe.server import METRICS_TYPE
 
 router = APIRouter(tags=["system"], route_class=StrictRoute)
+_DOWN: dict[str, Any] = {
+    "model": HealthRecord,
+    "description": "The database does not respond, or a problem: authentication-unavailable, stopping.",
+    "content": problems()[503]["content"],
+}
 OPEN = frozenset({"/livez", "/readyz"})
 """The paths that need no caller: probes of orchestrators have none."""
 
@@ -43,11 +50,17 @@ async def get_readiness(request: Request) -> StatusRecord:
     return StatusRecord(status="ok")
 
 
-@router.get("/healthz", operation_id="get_health", responses=problems())
-async def get_health(call: Viewing) -> HealthRecord:
-    """The health in parts: the database, and what is wrong with phases and instances."""
-    overview = await call.control.overview.read_async()
-    found = list(overview.problems)
+@router.get("/healthz", operation_id="get_health", responses={**problems(), 503: _DOWN})
+async def get_health(call: Viewing, response: Response) -> HealthRecord:
+    """The health in parts: the database, and what is wrong with phases and instances. While the database does not respond, the status is down
+    (503), and the part says which kind of problem it is."""
+    try:
+        await call.control.overview.ping_async()
+        found = list((await call.control.overview.read_async()).problems)
+    except StoreError as error:
+        kind = problem_of(error).kind
+        response.status_code = 503
+        return HealthRecord(status="down", store=kind.code, problems=[f"{kind.title}: {kind.about}"])
     return HealthRecord(status="degraded" if found else "ok", store="ok", problems=found)
 
 
@@ -101,7 +114,16 @@ async def list_settings(call: Administering) -> SettingsRecord:
     responses={
         200: {
             "description": "The OpenAPI document.",
-            "content": {"application/json": {"schema": {"type": "object"}}},
+            "content": {
+                "application/json": {
+                    "schema": {"type": "object"},
+                    "example": {
+                        "openapi": "3.1.0",
+                        "info": {"title": "Windlass", "version": "1"},
+                        "paths": {},
+                    },
+                }
+            },
         },
         **problems(),
     },
