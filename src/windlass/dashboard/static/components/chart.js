@@ -10,22 +10,25 @@ const FONT = "11px system-ui, sans-serif";
 const NONE = [];
 const LONGEST_MARK = 18;
 
-// series: [{label, state, kind: "line"|"area"|"bars", thin, dash, right, stack}], data: [seconds, …values]
-export function Chart({ title, note, tag, data, series, format = String, log = false, limit, marks = NONE, span, height = HEIGHT, empty = "Nothing happened in this time." }) {
+// series: [{label, state, kind: "line"|"area"|"bars", thin, right, rest}], data: [seconds, …values]. A series with `right` has a scale of its own, whose
+// axis is labelled in the colour of the series. With `open` the last point is of a time that is not over: it is drawn dashed, and not in the legend.
+export function Chart({ title, note, tag, data, series, format = String, log = false, open = false, marks = NONE, span, height = HEIGHT, empty = "Nothing happened in this time." }) {
   const place = useRef(null);
   const plot = useRef(null);
+  const given = useRef(null);
   const drawnMarks = useRef(marks);
   drawnMarks.current = marks;
   const [at, setAt] = useState(null);
-  const shape = JSON.stringify([series, log, theme.value, limit, height]);
-  const last = data[0].length - 1;
+  const shape = JSON.stringify([series, log, theme.value, height, open]);
+  const last = data[0].length - (open ? 2 : 1);
   const shown = at ?? last;
   const has = data[0].length > 1 && data.slice(1).some((values) => values.some((value) => value));
   useEffect(() => {
     if (!has) return undefined;
     const box = place.current;
-    const made = new window.uPlot(options({ series, format, log, height, marks: drawnMarks, width: box.clientWidth || 300, onCursor: setAt }), data, box);
+    const made = new window.uPlot(options({ series, format, log, open, height, marks: drawnMarks, width: box.clientWidth || 300, onCursor: setAt }), open ? split(data, series) : data, box);
     plot.current = made;
+    given.current = data;
     const sizes = new ResizeObserver(() => box.clientWidth && made.setSize({ width: box.clientWidth, height }));
     sizes.observe(box);
     return () => {
@@ -35,19 +38,28 @@ export function Chart({ title, note, tag, data, series, format = String, log = f
     };
   }, [shape, has]);
   useEffect(() => {
-    if (plot.current && plot.current.data !== data) plot.current.setData(data);
+    if (!plot.current || given.current === data) return;
+    given.current = data;
+    plot.current.setData(open ? split(data, series) : data);
   }, [data]);
   useEffect(() => plot.current?.redraw(false), [JSON.stringify(marks)]);
   return html`<figure class="panel chart ${span ? `c${span}` : ""}">
     <figcaption><b>${title}</b><span class="quiet">${note}</span>${tag}
-      <span class="legend">${series.map((one, i) => one.label && html`<span key=${one.label} data-s=${one.state}><i class=${(one.kind ?? "line") === "line" ? (one.dash ? "dot" : one.thin ? "thin" : "") : "box"}></i>${one.label} <b>${last < 0 ? "–" : format(data[i + 1][shown])}</b></span>`)}
-      ${at !== null && html`<span class="quiet">at ${time(data[0][at] * 1000)}</span>`}</span></figcaption>
-    <div class="uplot-box" ref=${place} style=${{ height: `${height}px` }} role="img" aria-label=${`${title}: ${series.filter((one) => one.label).map((one, i) => `${one.label} ${last < 0 ? "–" : format(data[i + 1][last])}`).join(", ")}${marks.map((one) => `, deploy ${one.text} at ${time(one.at * 1000)}`).join("")}`}>
+      <span class="legend">${series.map((one, i) => one.label && html`<span key=${one.label} data-s=${one.state}><i class=${(one.kind ?? "line") === "line" ? (one.thin ? "thin" : "") : "box"}></i>${one.label}${one.right ? html` <small>right scale</small>` : ""} <b>${last < 0 ? "–" : format(data[i + 1][shown])}</b></span>`)}
+      ${at !== null && html`<span class="quiet">at ${time(data[0][at] * 1000)}${open && at > last ? ", so far" : ""}</span>`}</span></figcaption>
+    <div class="uplot-box" ref=${place} style=${{ height: `${height}px` }} role="img" aria-label=${`${title}: ${series.map((one, i) => one.label && `${one.label} ${last < 0 ? "–" : format(data[i + 1][last])}`).filter(Boolean).join(", ")}${marks.map((one) => `, deploy ${one.text} at ${time(one.at * 1000)}`).join("")}`}>
       ${!has && html`<p class="quiet no-data">${empty}</p>`}</div>
   </figure>`;
 }
 
-function options({ series, format, log, height, marks, width, onCursor }) {
+// Each series up to the last whole point, and behind them the same ones from there to the point that is not over; a bar stands alone.
+function split([at, ...values], series) {
+  const end = at.length - 1;
+  const rest = (list, { kind }) => list.map((value, i) => (i < (kind === "bars" ? end : end - 1) ? null : value));
+  return [at, ...values.map((list) => list.map((value, i) => (i < end ? value : null))), ...values.map((list, place) => rest(list, series[place]))];
+}
+
+function options({ series, format, log, open, height, marks, width, onCursor }) {
   const axis = { stroke: colour("--chart-axis"), font: FONT, ticks: { show: false }, grid: { show: false } };
   return {
     width, height,
@@ -57,13 +69,14 @@ function options({ series, format, log, height, marks, width, onCursor }) {
     scales: {
       x: { time: true },
       y: log ? { distr: 3, range: (_, low, high) => [10 ** Math.floor(Math.log10(Math.max(low || 1, 0.1))), 10 ** Math.ceil(Math.log10(Math.max(high || 10, 10)))] } : { range: (_, low, high) => [0, nice(high)] },
-      right: { range: (_, low, high) => [0, Math.max(4, nice(high) * 2)] },
+      right: { range: (_, low, high) => [0, Math.max(4, nice(high) * 2)] }, // bars in the lower half, below the lines
     },
     axes: [
       { ...axis, space: 70, size: 24, values: (_, ticks) => ticks.map((tick, i) => label(tick, ticks, i)) },
       { ...axis, size: 46, gap: 4, space: 34, grid: { show: true, stroke: colour("--chart-grid"), width: 1, ...(log && { filter: powers }) }, values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : format(tick))), ...(log && { filter: powers }) },
+      ...series.filter((one) => one.right).map((one) => ({ ...axis, scale: "right", side: 1, size: 34, gap: 4, space: 34, stroke: colour(`--${one.state}`), values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : format(tick))) })),
     ],
-    series: [{}, ...series.map((one) => drawn(one, log))],
+    series: [{}, ...series.map((one) => drawn(one, log)), ...(open ? series.map((one) => unfinished(drawn(one, log), one)) : [])],
     hooks: {
       setCursor: [(made) => onCursor(made.cursor.left >= 0 && made.cursor.idx !== null ? made.cursor.idx : null)],
       draw: [(made) => drawMarks(made, marks.current)],
@@ -87,14 +100,19 @@ function label(tick, ticks, i) {
   return i === 0 || at.getHours() + at.getMinutes() > 0 ? time(at) : day(at).slice(5);
 }
 
-function drawn({ state, kind = "line", thin, dash, right, rest }, log) {
+function drawn({ state, kind = "line", thin, right, rest }, log) {
   const line = rest ? colour("--chart-rest") : colour(`--${state}-solid`);
   const made = { scale: right ? "right" : "y", stroke: line, width: thin ? 1 : 1.6, points: { show: (_, number) => !kind.startsWith("bar") && kind !== "area" && _.data[number].filter((value) => value !== null).length < 3, size: 5, fill: line }, spanGaps: true };
   if (kind === "area") made.fill = rest ? line : colour(`--${state}-soft`);
   if (kind === "bars") Object.assign(made, { fill: line, width: 0, paths: window.uPlot.paths.bars({ size: [0.6, 6, 2] }) });
-  if (dash) Object.assign(made, { dash: [1, 4], cap: "round", width: 2 });
   if (log && kind === "area") delete made.fill;
   return made;
+}
+
+// The same series where its time is not over: a dashed line, a hollow bar.
+function unfinished(made, { kind }) {
+  const isBar = kind === "bars";
+  return { ...made, fill: undefined, width: isBar ? 1 : made.width, dash: isBar ? [2, 2] : [3, 3], points: { show: false } };
 }
 
 // The text of a mark is left out where it would run into the one before.

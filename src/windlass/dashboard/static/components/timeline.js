@@ -1,10 +1,9 @@
 // The life of a job as bars: hatched while it waited, solid while it ran, one row for each phase and one for each further attempt.
 import { html } from "../lib/html.js";
 import { Icon } from "./icon.js";
-import { duration, time } from "../lib/format.js";
+import { day, duration, time } from "../lib/format.js";
 import { isOver, titleOf } from "../lib/states.js";
 import { labelOf } from "../lib/facts.js";
-
 
 const MOST_ROWS = 60;
 const BAD = new Set(["failed", "retried", "recovered", "cancelled"]);
@@ -21,7 +20,7 @@ export function Timeline({ job, attempts, phases, now }) {
   const shown = left > 0 ? [...rows.slice(0, 10), ...rows.slice(-MOST_ROWS + 10)] : rows;
   const nowline = isOver(job.state) ? null : html`<span class="nowline" style=${{ "--x": x(now) }}></span>`;
   return html`<div class="tl" role="img" aria-label=${said(titleOf(job), rows)}>
-    <div><span></span><span class="axis">${ticks(begin, begin + room).map((at) => html`<span key=${at} style=${{ "--x": x(at) }}>${time(at, room < 600000)}</span>`)}</span><span></span></div>
+    <div><span></span><span class="axis">${ticks(begin, begin + room).map(({ at, text }) => html`<span key=${at} style=${{ "--x": x(at) }}>${text}</span>`)}</span><span></span></div>
     ${shown.map((row) => html`<div key=${row.key}>
       <span class="name ${row.sub ? "sub" : ""}" title=${row.name}>${row.sub ? row.name : html`<b dir="auto">${labelOf(row.name)}</b>`}</span>
       <span class="lane ${row.sub ? "sub" : ""} ${row.slim ? "slim" : ""}">
@@ -64,11 +63,15 @@ function rowsOf(job, attempts, phases, over) {
   return rows;
 }
 
+const STEPS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 43200, 86400, 604800, 2592000].map((s) => s * 1000);
+
+// The times of the axis. Each text is as fine as the step, so that no two are the same.
 function ticks(from, to) {
-  const STEPS = [0.05, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 43200, 86400, 604800, 2592000].map((s) => s * 1000);
   const step = STEPS.find((one) => (to - from) / one <= 6) ?? (to - from) / 5;
+  const digits = step < 100 ? 2 : 1;
+  const text = (at) => (step >= 86400000 ? day(at).slice(5) : step >= 21600000 ? `${day(at).slice(5)} ${time(at)}` : step >= 60000 ? time(at) : step >= 1000 ? time(at, true) : `${time(at, true)}.${String(Math.round(at % 1000)).padStart(3, "0").slice(0, digits)}`);
   const found = [];
-  for (let at = Math.ceil(from / step) * step; at < to - step / 3; at += step) if (at > from + (to - from) * 0.04) found.push(at);
+  for (let at = Math.ceil(from / step) * step; at < to - step / 3; at += step) if (at > from + (to - from) * 0.04) found.push({ at, text: text(at) });
   return found;
 }
 
