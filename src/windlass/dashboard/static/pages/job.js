@@ -198,8 +198,16 @@ function ErrorTab({ job, attempts }) {
   if (!error) return html`<p class="pad quiet">No attempt failed.</p>`;
   return html`<div class="err"><h3 dir="auto">${errorText(error)}</h3>
     <p class="say">${failed && html`Attempt ${failed.attempt} in ${labelOf(failed.phase)}${failed.processor ? ` on ${failed.processor}` : ""}, <${Age} at=${failed.ended_at ?? failed.started_at} />. `}
-      ${error.type && html`<a href=${jobsLink(isOver(job.state) ? "state:failed" : "", term("exception", error.type), term("phase", job.phase))}>Other jobs with ${error.type} in ${job.phase}</a>`}</p></div>
+      ${error.type && html`<${Seen} job=${job} type=${error.type} />`}</p></div>
     ${job.traceback ? html`<${Traceback} text=${job.traceback} />` : html`<p class="pad quiet">No traceback is kept of it.</p>`}`;
+}
+
+// How many jobs have the same error; this job is among them while the error is its own, not that of an earlier attempt.
+function Seen({ job, type }) {
+  const terms = [isOver(job.state) ? "state:failed" : "", term("exception", type), term("phase", job.phase)];
+  const found = useResource(pathOf("/v1/jobs/count", { q: terms.filter(Boolean).join(" ") }), { every: 30, keep: true });
+  const isOnly = found.data?.exact && found.data.count <= (job.error ? 1 : 0);
+  return html`<a class="seen" href=${jobsLink(...terms)}>${isOnly ? "Seen in no other job" : `Seen in ${found.data ? capped(found.data) : "…"} ${found.data?.count === 1 ? "job" : "jobs"}`}</a>: ${type} in <span dir="auto">${labelOf(job.phase)}</span>.`;
 }
 
 function Logs({ job }) {
