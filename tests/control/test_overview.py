@@ -74,6 +74,25 @@ def test_an_instance_without_heartbeats_is_lost(app: App, bench: Bench, clock: M
     assert str(holder.id) in problem and "lost" in problem
 
 
+def test_degraded_parts_are_problems_of_an_instance_that_runs(app: App, bench: Bench) -> None:
+    parts = [{"part": "listener", "state": "degraded", "seen": "no notifications", "advice": "Give a URL."}]
+    holder = bench.serve(degraded=parts)
+    (instance,) = app.instances.list()
+    assert [(one.part, one.seen) for one in instance.degraded] == [("listener", "no notifications")]
+    (problem,) = app.overview.read().problems
+    assert problem.startswith(f"listener of instance {holder.id} on ")
+    assert problem.endswith("is degraded: no notifications. Give a URL.")
+
+
+@pytest.mark.parametrize("facts", [{}, {"degraded": {"of": "another release"}}, {"degraded": ["listener"]}])
+def test_a_board_without_degraded_parts_is_no_problem(
+    app: App, bench: Bench, facts: dict[str, object]
+) -> None:
+    bench.serve(**facts)
+    (instance,) = app.instances.list()
+    assert list(instance.degraded) == app.overview.read().problems == []
+
+
 def test_only_those_who_see_all_jobs_see_it(app: App, bench: Bench) -> None:
     bench.serve()
     for who in (ANNA, OPS):

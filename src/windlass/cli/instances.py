@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ FIELDS = (
     "lease_seconds",
     "phases",
     "running",
+    "degraded",
     "read_at",
 )
 REQUEST_COLUMNS = ("id", "instance", "act", "phase", "number", "state", "outcome")
@@ -169,4 +171,5 @@ def _record(item: InstanceView) -> dict[str, Any]:
             for phase in item.phases
         ],
         "running": [dict(one) for one in item.running],
+        "degraded": [asdict(one) for one in item.degraded],
     }

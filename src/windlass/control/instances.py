@@ -8,6 +8,7 @@ from typing import Any
 
 from windlass.control.instance_acts import InstanceActs
 from windlass.control.noun import off_loop
+from windlass.control.system_views import DegradedPart as DegradedPart
 from windlass.control.system_views import InstanceView as InstanceView
 from windlass.control.system_views import PhaseView as PhaseView
 from windlass.control.system_views import Pool as Pool
@@ -81,7 +82,16 @@ def _view(member: Member, now: datetime) -> InstanceView:
         },
         running=[item for item in running if isinstance(item, Mapping)] if isinstance(running, list) else [],
         read_at=member.board_at,
+        degraded=_degraded(member.facts.get("degraded")),
     )
+
+
+def _degraded(listed: object) -> Sequence[DegradedPart]:
+    return [
+        DegradedPart(**{name: str(one.get(name, "")) for name in ("part", "state", "seen", "advice")})
+        for one in (listed if isinstance(listed, list) else ())
+        if isinstance(one, Mapping)
+    ]
 
 
 def _phase(name: str, facts: Mapping[str, Any]) -> PhaseView:

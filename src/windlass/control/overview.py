@@ -28,7 +28,7 @@ class OverviewControl(Noun):
             _status(name, counts.get(name, Counts()), oldest.get(name, 0.0), paused.get(name), alive)
             for name in phases.names()
         ]
-        return Overview(found, instances, [*_unserved(found, paused), *_lost(instances)])
+        return Overview(found, instances, [*_unserved(found, paused), *_lost(instances), *_degraded(alive)])
 
     def ping(self) -> None:
         """Read a table of the database; an error of the database if that is not possible."""
@@ -91,4 +91,14 @@ def _lost(instances: Sequence[InstanceView]) -> Sequence[str]:
         "gives its jobs to others"
         for item in instances
         if item.state == "lost"
+    ]
+
+
+def _degraded(alive: Sequence[InstanceView]) -> Sequence[str]:
+    """A sentence for each part of an instance that is not well, with the cure."""
+    return [
+        f"{part.part} of instance {item.id} on {said(item.host)} is {part.state}: {part.seen}{'. ' if part.advice else ''}{part.advice}"
+        for item in alive
+        for part in item.degraded
+        if item.state == "running"
     ]

@@ -24,6 +24,16 @@ class PhaseView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DegradedPart:
+    """A part of an instance whose health is not ok: its ``state`` (degraded or down), what the instance has ``seen``, and what to do about it."""
+
+    part: str
+    state: str
+    seen: str
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceView:
     """One instance. ``state`` is starting, running, stopping, stopped, lost (its lease ran out) or dead. ``phases`` and ``running`` (its busy
     processors: ``name``, ``state``, ``job``, ``since``) are as of ``read_at``, None if the instance has published nothing."""
@@ -42,6 +52,8 @@ class InstanceView:
     """Rarer events since its start, by the names of their metrics, as of ``read_at``."""
     version: str | None = None
     """The setting ``worker.version`` of the instance."""
+    degraded: Sequence[DegradedPart] = ()
+    """The parts of the instance that are not ok, as of ``read_at``."""
 
     @property
     def is_alive(self) -> bool:

@@ -9,6 +9,7 @@ max_concurrent_calls  the limit of this instance, or null; ``running`` jobs coun
 isolated              how many suspects run in a process of their own; ``isolated_waiting``: the ids of those that wait for a place
 lock_refused          job ids whose lock another process held a moment ago, each with the holder or null; ``lock_fault``: no lock can be acquired
 quiet                 seconds that a job must have been unchanged before it is claimed
+degraded              the parts whose health is not ok: ``part``, ``state`` (degraded or down), ``seen`` and ``advice``
 counters              rarer events since the start of the instance, by the names of their metrics: ``retries``, ``stuck_released``, ``lock_skips``, ...
 waits                 for each phase, how long jobs that the instance claimed since its start had been ready in the database: ``counts`` of each
                       bucket, and their sum in ``ms``
@@ -19,14 +20,15 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from windlass.engine.instance import Instance
 from windlass.engine.job_locks import JobLocks
 from windlass.engine.workload import Workload
-from windlass.observe.report import StatsReport
+from windlass.observe import health
+from windlass.observe.report import EngineReport, StatsReport
 from windlass.settings import Settings
 from windlass.upkeep.backpressure import FullPhase, Pressure
 
@@ -52,7 +54,7 @@ class BoardPublisher:
         workload: Workload,
         pressure: Pressure,
         locks: JobLocks | None,
-        state: Callable[[], str],
+        report: Callable[[], EngineReport],
         stats: Callable[[], StatsReport],
     ) -> None:
         self._stats = stats
@@ -61,9 +63,10 @@ class BoardPublisher:
         self._workload = workload
         self._pressure = pressure
         self._locks = locks
-        self._state = state
+        self._report = report
         self._began = datetime.now(UTC) - timedelta(seconds=time.monotonic())
         self._last: tuple[str, str] = ("", "")
+        self._faults: Set[str] = frozenset()
         self._written_at = self._swept_at = self._watched_until = float("-inf")
 
     @property
@@ -92,9 +95,9 @@ class BoardPublisher:
     def facts(self) -> dict[str, Any]:
         """The board as it is now."""
         work, settings, locks = self._workload.facts(), self._settings, self._locks
-        held, stats = self._pressure.held, self._stats()
+        held, report, stats = self._pressure.held, self._report(), self._stats()
         return {
-            "state": self._state(),
+            "state": report.state,
             "phases": {
                 name: {
                     "size": size,
@@ -113,6 +116,7 @@ class BoardPublisher:
             "lock_refused": {} if locks is None else locks.refused(3 * settings.heartbeat),
             "lock_fault": locks is not None and locks.is_away,
             "quiet": settings.quiet,
+            "degraded": self._degraded(report),
             "counters": dict(stats.shared()),
             "waits": {
                 name: {"counts": phase.queue.counts, "ms": round(phase.queue.sum_ms)}
@@ -121,6 +125,16 @@ class BoardPublisher:
             },
             "processors": self._processors(),
         }
+
+    def _degraded(self, report: EngineReport) -> list[dict[str, str]]:
+        """The faults that the board before had, too: at its start an instance does not listen yet, and one refused connection is no fault."""
+        faults = {one.name: one for one in health.faults(report)}
+        lasting, self._faults = self._faults & faults.keys(), faults.keys()
+        return [
+            {"part": name, "state": one.state, "seen": one.seen, "advice": one.advice}
+            for name, one in faults.items()
+            if name in lasting
+        ]
 
     def _processors(self) -> list[dict[str, str | None]]:
         now = time.monotonic()

@@ -105,7 +105,7 @@ class Duties:
             workload,
             self._pressure,
             stepper.locks,
-            lambda: report().state,
+            report,
             stats.report,
         )
         self.unserved = Unserved(

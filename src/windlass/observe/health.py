@@ -116,6 +116,16 @@ def unwell(report: EngineReport) -> dict[str, str]:
     return {part.name: part.seen for part in _parts(report) if part.state != OK}
 
 
+def faults(report: EngineReport) -> Sequence[Part]:
+    """The parts that are not ok, for other processes. Left out are the engine, whose state they know, and phases that nobody serves, which are no
+    fault of this instance."""
+    return [
+        part
+        for part in _parts(report)
+        if part.state != OK and part.name != "engine" and not part.name.startswith("phase ")
+    ]
+
+
 def states(report: EngineReport) -> dict[str, str]:
     """Every part with its state, for the metrics."""
     return {part.name: part.state for part in _parts(report)}

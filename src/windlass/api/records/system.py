@@ -62,6 +62,15 @@ class PoolPhaseRecord(Record):
     held_by: str | None = Field(default=None, description="The phase whose full queue holds this one back.")
 
 
+class DegradedPartRecord(Record):
+    """A part of an instance whose health is not ok."""
+
+    part: str = Field(examples=["redis lock"])
+    state: str = Field(description="degraded or down.")
+    seen: str = Field(description="What the instance has seen.")
+    advice: str = Field(default="", description="What to do about it.")
+
+
 class InstanceRecord(Record):
     """A running Windlass process."""
 
@@ -80,18 +89,22 @@ class InstanceRecord(Record):
         description="Rarer events since its start, by the names of their metrics: retries, stuck_released, lock_skips, redis_errors, duplicates_prevented and others.",
     )
     version: str | None = Field(default=None, description="The setting worker.version of the instance.")
+    degraded: list[DegradedPartRecord] = Field(
+        default=[], description="The parts of its health that are not ok, as of `read_at`."
+    )
     read_at: Moment | None = None
 
     @classmethod
     def of(cls, found: InstanceView) -> Self:
         lease: timedelta = found.lease
-        names = cls.model_fields.keys() - {"lease_seconds", "phases", "running", "counters"}
+        names = cls.model_fields.keys() - {"lease_seconds", "phases", "running", "counters", "degraded"}
         return cls(
             **{name: getattr(found, name) for name in names},
             lease_seconds=lease.total_seconds(),
             phases=PoolPhaseRecord.each(found.phases),
             running=[dict(one) for one in found.running],
             counters=dict(found.counters),
+            degraded=DegradedPartRecord.each(found.degraded),
         )
 
 

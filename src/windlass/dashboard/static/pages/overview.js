@@ -16,6 +16,9 @@ import { Age, Count, State, Tag } from "../components/marks.js";
 import { Empty, Loaded } from "../components/empty.js";
 import { Icon } from "../components/icon.js";
 
+const MOST_NEEDS = 8;
+const EXAMINED = 120; // seconds between two examinations of the doctor
+
 export function Overview({ range }) {
   if (seesAll.value) return html`<${Whole} range=${range} />`;
   return html`<${Head} title="Overview" /><section class="panel"><${Empty} title="You see your own jobs">This account sees <a href=${link("/jobs")}>a part of all jobs</a>, so the numbers of all phases are not shown.<//></section>`;
@@ -26,6 +29,7 @@ function Whole({ range }) {
   const failures = useResource("/v1/failures", { every: 10, keep: true });
   const schedules = useResource("/v1/schedules", { every: 15, keep: true });
   const audit = useResource("/v1/audit?limit=5", { every: 15, keep: true });
+  const doctor = useResource(can("admin") ? "/v1/doctor" : null, { every: EXAMINED, keep: true });
   const whole = overview.value;
   const marks = useMarks(history);
   const steps = stepped(history);
@@ -35,7 +39,7 @@ function Whole({ range }) {
   return html`<${Head} title="Overview" note=${html`<span class="hide-s" title=${full(now.value)}>${shortTime(now.value, now.value)}</span>`}><span class="fill"></span><${Segments} label="Range" value=${chosen} options=${Object.keys(RANGES).map((key) => [key, key])} to=${(key) => link("/", { range: key === "1h" ? null : key })} /><//>
     <div class="stack">
       <${Strip} whole=${whole} steps=${steps} range=${chosen} />
-      <${Needs} whole=${whole} failures=${failures} schedules=${schedules.data?.schedules} />
+      <${Needs} whole=${whole} failures=${failures} schedules=${schedules.data?.schedules} findings=${doctor.data?.findings} />
       <${Charts} steps=${steps} range=${chosen} marks=${marks} />
       <${Lines} steps=${history} />
       <div class="cols">
@@ -83,13 +87,18 @@ function Stat({ name, to, value, say, spark }) {
   return html`<a class="stat ${spark ? "" : "plain"}" href=${to}><span class="l">${name}</span><span class="n">${value ?? "–"}</span>${spark}<span class="d">${say}</span></a>`;
 }
 
-function Needs({ whole, failures, schedules }) {
+function Needs({ whole, failures, schedules, findings }) {
   if (!whole) return null;
-  const found = needs({ overview: whole, groups: failures.data?.groups, schedules, now: now.value, growths: (name) => growth([name]) });
-  if (!found.length) return html`<section class="panel calm" aria-label="Needs you"><p class="pad" data-s="completed"><span class="pill" data-s="completed"><${Icon} name="completed" />All is well</span> <span class="quiet">nothing failed in the last hour, every queue is served, no instance is lost</span></p></section>`;
+  const found = needs({ overview: whole, groups: failures.data?.groups, schedules, findings, now: now.value, growths: (name) => growth([name]) });
+  if (!found.length) return html`<section class="panel calm" aria-label="Needs you"><p class="pad" data-s="completed"><span class="pill" data-s="completed"><${Icon} name="completed" />All is well</span> <span class="quiet">nothing failed in the last hour, every queue is served, no instance is lost or degraded</span></p></section>`;
   return html`<${Panel} title="Needs you" note=${many(found.length, "thing")} aside=${html`<a class="quiet" href=${link("/system")}>All checks</a>`}>
-    <ul class="needs">${found.slice(0, 8).map((one) => html`<li key=${one.key} data-s=${one.state}><${Icon} name=${one.icon} /><div><span class="t" dir="auto">${one.text}</span><span class="say" dir="auto">${one.say}</span></div>
-      <div class="acts">${one.acts.map((act) => (act.to ? html`<a key=${act.text} class="btn small" href=${act.to}>${act.text}</a>` : can("operate") && html`<button key=${act.text} type="button" class="btn small" onClick=${() => (act.bulk ? bulk(...act.bulk) : resumePhase(act.resume))}>${act.text}</button>`))}</div></li>`)}</ul><//>`;
+    <ul class="needs">${found.slice(0, MOST_NEEDS).map((one) => html`<${Need} key=${one.key} one=${one} />`)}</ul>
+    ${found.length > MOST_NEEDS && html`<p class="pad quiet">and ${found.length - MOST_NEEDS} more</p>`}<//>`;
+}
+
+export function Need({ one }) {
+  return html`<li data-s=${one.state}><${Icon} name=${one.icon} /><div><span class="t" dir="auto">${one.text}</span><span class="say" dir="auto">${one.say}</span></div>
+    <div class="acts">${one.acts.map((act) => (act.to ? html`<a key=${act.text} class="btn small" href=${act.to}>${act.text}</a>` : can("operate") && html`<button key=${act.text} type="button" class="btn small" onClick=${() => (act.bulk ? bulk(...act.bulk) : resumePhase(act.resume))}>${act.text}</button>`))}</div></li>`;
 }
 
 export function Charts({ steps, range, marks, names = null }) {

@@ -11,6 +11,7 @@ import { Head, Panel, Segments } from "../components/panel.js";
 import { CellKey, Cells, processorsOf } from "../components/cells.js";
 import { Age, State } from "../components/marks.js";
 import { Empty } from "../components/empty.js";
+import { Icon } from "../components/icon.js";
 import { Phases } from "./pipelines.js";
 
 const MARK = { running: "processing", starting: "waiting", stopping: "draining", stopped: "cancelled", lost: "lost", dead: "cancelled" };
@@ -39,6 +40,7 @@ function Instance({ one, whole }) {
     <header><h2 dir="auto"><a href=${link("/processors", { instance: one.id })}>${one.host}</a></h2><span class="quiet">pid ${one.pid ?? "–"}</span><span class="quiet mono hide-s" title=${one.id}>${shortId(one.id)}</span>${one.version && html`<span class="quiet short hide-s" dir="auto" title=${`version ${one.version}`}>${one.version}</span>`}<${State} state=${MARK[one.state] ?? one.state} text=${one.state} fill=${one.state === "lost"} />
       <span class="fill"></span><span class="quiet hide-s">up ${duration((now.value - Date.parse(one.started_at)) / 1000)}, heartbeat ${duration(late)} ago</span>
       ${can("operate") && one.state === "running" && html`<button type="button" class="btn small" onClick=${() => drainInstance(one)}>Drain…</button>`}</header>
+    ${one.state === "running" && one.degraded?.length > 0 && html`<ul class="needs">${one.degraded.map((part) => html`<li key=${part.part} data-s=${part.state === "down" ? "failed" : "warn"}><${Icon} name="warn" /><div><span class="t" dir="auto">${part.part} is ${part.state}</span><span class="say" dir="auto">${[part.seen, part.advice].filter(Boolean).join(". ")}</span></div></li>`)}</ul>`}
     <div class="pools">${one.phases.map((phase) => html`<div key=${phase.name} class="poolrow"><p class="cut"><b dir="auto" title=${phase.name}>${phase.name}</b> <span class="quiet">${number(phase.busy)} of ${number(phase.size)} busy${phase.queue ? `, ${number(phase.queue)} in memory` : ""}${phase.held_by ? `, held by ${phase.held_by}` : ""}</span>
         ${can("operate") && one.state === "running" && html`<button type="button" class="btn plain small" onClick=${() => scalePhase(phase.name, [{ id: one.id, host: one.host, pid: one.pid, size: phase.size }])}>change…<span class="sr"> processors of ${phase.name}</span></button>`}</p>
       <${Cells} cells=${processorsOf(phase.name, [one], now.value).map((cell) => ({ ...cell, limit: definitions.value.get(phase.name)?.timeout ?? null }))} /></div>`)}</div>
