@@ -1,8 +1,8 @@
 // JSON with its parts coloured, and a traceback with the frames of libraries folded.
-import { useState } from "preact/hooks";
 import { html } from "../lib/html.js";
 import { Icon } from "./icon.js";
 import { copy } from "./marks.js";
+import { adjusted, query } from "../lib/router.js";
 
 const LONGEST = 60000;
 const PART = /("(?:[^"\\]|\\.)*")(\s*:)?|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|\b(?:true|false|null)\b/g;
@@ -47,7 +47,7 @@ export function framesOf(traceback) {
 }
 
 export function Traceback({ text }) {
-  const [all, setAll] = useState(false);
+  const all = query.value.get("frames") === "all";
   const blocks = framesOf(text);
   const own = blocks.some((block) => block.own);
   const lastOwn = blocks.findLastIndex((block) => block.file && (block.own || !own));
@@ -68,7 +68,7 @@ export function Traceback({ text }) {
           : html`<div class="frame" key=${i}><pre dir="auto">${group.block.text.join("\n")}</pre></div>`,
     )}
   </div>
-  <div class="pager"><span class="seg" role="group" aria-label="Frames"><button type="button" aria-pressed=${!all} onClick=${() => setAll(false)}>Own frames</button><button type="button" aria-pressed=${all} onClick=${() => setAll(true)}>All frames</button></span>
+  <div class="pager"><span class="seg" role="group" aria-label="Frames"><a href=${adjusted({ frames: null })} aria-current=${all ? null : "true"}>Own frames</a><a href=${adjusted({ frames: "all" })} aria-current=${all ? "true" : null}>All frames</a></span>
     <span class="fill"></span><button type="button" class="btn small plain" onClick=${() => copy(text)}><${Icon} name="copy" />Copy</button></div>`;
 }
 

@@ -1,17 +1,16 @@
 // The jobs around a job, one row for each level: what it comes from above, what it leads to below. Jobs of one level, kind and state are one
 // node, so that a fan-out of thousands is as small as one of two; lines lead from node to node.
-import { useState } from "preact/hooks";
 import { html } from "../lib/html.js";
 import { Icon } from "./icon.js";
 import { number } from "../lib/format.js";
 import { titleOf } from "../lib/states.js";
-import { jobLink, jobsLink, term } from "../lib/router.js";
+import { adjusted, jobLink, jobsLink, query, term } from "../lib/router.js";
 
 const MOST = 6;
 const STEP = 20;
 
 export function Graph({ job, found }) {
-  const [open, setOpen] = useState(new Set());
+  const open = new Set((query.value.get("levels") ?? "").split(",").filter(Boolean).map(Number));
   const levels = [...new Set(found.groups.map((one) => one.level))];
   const rows = levels.map((level) => {
     const all = found.groups.map((group, place) => ({ ...group, place })).filter((one) => one.level === level);
@@ -21,7 +20,7 @@ export function Graph({ job, found }) {
   return html`<div class="graphbox pad" tabindex="0" role="group" aria-label="Jobs around this one"><div class="graph">
     ${rows.map((row, i) => html`${i > 0 && html`<${Lines} key=${`l${row.level}`} above=${rows[i - 1]} below=${row} edges=${found.edges} />`}
       <div key=${row.level} class="level">${row.shown.map((group) => html`<${Node} key=${group.place} group=${group} job=${job} />`)}
-        ${row.left > 0 && html`<button type="button" class="btn small plain" onClick=${() => setOpen(new Set([...open, row.level]))}>${row.left} more groups</button>`}</div>`)}
+        ${row.left > 0 && html`<a class="btn small plain" href=${adjusted({ levels: [...open, row.level].join(",") })}>${row.left} more groups</a>`}</div>`)}
     ${found.is_cut && html`<p class="quiet">There are more jobs than are shown.</p>`}</div></div>`;
 }
 

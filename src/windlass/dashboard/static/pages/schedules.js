@@ -1,9 +1,8 @@
 // Schedules: when they fire next, what they did last, and acts on them.
-import { useState } from "preact/hooks";
 import { html } from "../lib/html.js";
 import { useResource } from "../lib/resource.js";
 import { full, many, number, schedule, shortTime } from "../lib/format.js";
-import { jobLink, jobsLink, term } from "../lib/router.js";
+import { adjust, jobLink, jobsLink, query, term } from "../lib/router.js";
 import { can } from "../lib/session.js";
 import { now } from "../lib/live.js";
 import { scheduleAct } from "../lib/acts.js";
@@ -14,14 +13,14 @@ import { Icon } from "../components/icon.js";
 
 export function Schedules() {
   const found = useResource("/v1/schedules", { every: 5, keep: true });
-  const [open, setOpen] = useState(null);
+  const open = query.value.get("open");
   const list = found.data?.schedules ?? [];
   return html`<${Head} title="Schedules" note=${list.length ? many(list.length, "schedule") : ""} />
     <section class="panel" aria-label="Schedules"><${Loaded} of=${found}>${() =>
       list.length === 0
         ? html`<${Empty} title="No schedule" commands=${["windlass schedules ls"]}>A schedule is a line above a function, such as <code>@app.schedule("0 6 * * *", tz="Europe/Berlin")</code>. It fires once for each due time, however many instances run.<//>`
         : html`<div class="scroll"><table class="table rows"><thead><tr><th>Name</th><th>When</th><th class="hide-m">Kind</th><th class="num">Next</th><th class="num">Last</th><th class="num hide-m">Missed</th><th>State</th><th><span class="sr">Actions</span></th></tr></thead>
-          <tbody>${list.map((one) => html`<${Row} key=${one.name} one=${one} open=${open === one.name} toggle=${() => setOpen(open === one.name ? null : one.name)} reload=${found.reload} />`)}</tbody></table></div>`}<//></section>`;
+          <tbody>${list.map((one) => html`<${Row} key=${one.name} one=${one} open=${open === one.name} toggle=${() => adjust({ open: open === one.name ? null : one.name })} reload=${found.reload} />`)}</tbody></table></div>`}<//></section>`;
 }
 
 function Row({ one, open, toggle, reload }) {
