@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
+from pathlib import PurePath
+from urllib.parse import unquote, urlsplit
 
 from windlass.errors import ConfigError
 
@@ -45,6 +47,12 @@ def shown_url(url: str) -> str:
     """A URL that works, as it may be shown. Unlike ``without_secrets``, which searches texts, this knows where the URL ends: its password
     may contain spaces and quotes."""
     return without_secrets(_QUERY_PASSWORD.sub(r"\1***", _WHOLE_USER_INFO.sub(r"\1:***@", url)))
+
+
+def database_name(url: str) -> str:
+    """The name of the database, or of the file without its folder; empty where the URL does not say it."""
+    path = unquote(urlsplit(url).path)
+    return PurePath(path).name
 
 
 def wrong_url(value: object) -> object:

@@ -30,7 +30,7 @@ from windlass.features import open_store
 from windlass.model import NewJob
 from windlass.store.migrate import migrate
 from windlass.store.schema.migrations import available
-from windlass.urls import dialect_of, is_readable, shown_url, without_secrets
+from windlass.urls import database_name, dialect_of, is_readable, shown_url, without_secrets
 
 pytestmark = pytest.mark.timing
 
@@ -104,6 +104,20 @@ def test_a_password_with_quotes_and_spaces_is_not_shown() -> None:
     ):
         assert "secret" not in shown_url(url) and "cr'et" not in shown_url(url)
     assert shown_url("postgresql://u:p@h/d") == "postgresql://u:***@h/d"
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("postgresql://u:secret@h:5432/shop?sslmode=require", "shop"),
+        ("postgresql://u:secret@a,b/caf%C3%A9", "café"),
+        ("postgresql://u:secret@h", ""),
+        ("sqlite:////var/lib/shop/jobs.db", "jobs.db"),
+        ("sqlite:///jobs.db", "jobs.db"),
+    ],
+)
+def test_the_name_of_a_database_has_no_password_and_no_folder(url: str, name: str) -> None:
+    assert database_name(url) == name
 
 
 def test_a_server_that_is_not_there_is_unreachable() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 
+import windlass
 from tests.api.access.conftest import Connect
 from windlass import App
 from windlass.api import ApiSettings
@@ -26,6 +27,12 @@ def test_this_machine_needs_no_credentials_if_that_was_asked_for(connect: Connec
     assert connect(OPEN).get("/v1/session").json()["how"] == "no-auth"
     assert connect(OPEN, host="http://localhost:8080").get("/v1/session").status_code == 200
     assert connect().get("/v1/session").status_code == 401
+
+
+def test_a_session_says_release_and_database(connect: Connect) -> None:
+    found = connect(OPEN).get("/v1/session").json()
+    assert (found["version"], found["store"]) == (windlass.__version__, "SQLite")
+    assert found["environment"].endswith(".db") and "/" not in found["environment"]
 
 
 @pytest.mark.parametrize(
@@ -101,6 +108,7 @@ def test_a_function_of_the_application_says_who_asks(connect: Connect, app: App)
         assert client.get("/v1/session").status_code == 401
         told = client.get("/v1/session", headers=headers).json()
         assert (told["subject"], told["how"], told["roles"]) == ("anna", "function", ["view"])
+        assert told["environment"] is None, "she sees her own jobs only"
         token = app.tokens.create(function.__name__, ["view"]).text
         assert client.get("/v1/session", headers={"Authorization": f"Bearer {token}"}).status_code == 200
 

@@ -39,14 +39,14 @@ REFUSED = (
 @router.get("/v1/session", operation_id="get_session", responses=problems())
 async def get_session(call: SignedIn) -> CallerRecord:
     """Who the caller is, and what it may do."""
-    return CallerRecord.of(call.caller, call.control.actor.scope.sees)
+    return CallerRecord.of(call.caller, call.app)
 
 
 @router.post("/v1/session", operation_id="create_session", responses=problems())
 async def create_session(given: LoginRequest, request: Request, response: Response) -> CallerRecord:
     """Begin a session: set a cookie, for the code of a one-time link or for an API token."""
     caller = await _begin(request, response, code=given.code, token=given.token)
-    return CallerRecord.of(caller, caller.control(request.app.state.windlass).actor.scope.sees)
+    return CallerRecord.of(caller, request.app.state.windlass)
 
 
 @router.delete("/v1/session", operation_id="delete_session", status_code=204, responses=problems())

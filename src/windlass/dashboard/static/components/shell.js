@@ -21,7 +21,7 @@ export function Shell({ children }) {
   return html`<a class="skip" href="#main" onClick=${(event) => { event.preventDefault(); document.getElementById("main").focus(); }}>To the content</a>
     <header class="bar">
       <a class="brand" href=${link("/")}><svg viewBox="0 0 18 18" aria-hidden="true"><circle cx="9" cy="9" r="4.4" /><path d="M9 .9v3.7M9 13.4v3.7M.9 9h3.7M13.4 9h3.7" /><circle cx="9" cy="9" r=".6" /></svg>windlass</a>
-      ${who?.environment && html`<span class="env">${who.environment}</span>`}
+      ${who?.environment && html`<span class="env cut hide-s" dir="auto" title=${`database ${who.environment}`}>${who.environment}</span>`}
       <nav class="nav" aria-label="Pages">${PAGES.filter(([, to]) => seesAll.value || OWN.has(to)).map(([name, to]) => html`<a key=${to} href=${link(to)} aria-current=${here === to || (to === "/operations" && here === "/audit") ? "page" : null}>${name}${to === "/failures" && failing.value > 0 && html`<span class="flag" title=${`${failing.value} groups of failures in the last hour`}>${number(failing.value)}</span>`}</a>`)}</nav>
       <span class="fill"></span>
       <button type="button" class="btn plain hide-s" title="Find a page, a job or an action" onClick=${openPalette}><${Icon} name="find" /><span class="hide-l">Find</span> <kbd>⌘K</kbd></button>
