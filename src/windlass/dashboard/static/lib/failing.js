@@ -1,15 +1,22 @@
-// How many groups of failures the last hour has, for the bar.
-import { effect, signal } from "@preact/signals";
+// The groups of failures: how many the last hour has, for the bar, and the exceptions, for the completion of filters.
+import { computed, effect, signal } from "@preact/signals";
 import { get } from "./api.js";
 import { session } from "./session.js";
 import { visible } from "./live.js";
 
-export const failing = signal(0);
+const groups = signal([]);
+export const failing = computed(() => groups.value.filter((group) => group.hour > 0).length);
+// Each exception with the number of its failed jobs, the most frequent first.
+export const exceptions = computed(() => {
+  const sums = new Map();
+  for (const { type, total } of groups.value) if (type) sums.set(type, (sums.get(type) ?? 0) + total);
+  return [...sums].sort((a, b) => b[1] - a[1]);
+});
 
 export function startFailing() {
   const read = async () => {
     try {
-      failing.value = (await get("/v1/failures")).groups.filter((group) => group.hour > 0).length;
+      groups.value = (await get("/v1/failures")).groups;
     } catch {
       // no right to see them, or no server: no number
     }

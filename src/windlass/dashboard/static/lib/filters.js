@@ -61,8 +61,11 @@ export function completions(typed, facts) {
   const value = text.slice(colon + 1).toLowerCase();
   const values = { state: STATES.map((name) => [name, facts.states?.[name]]), phase: facts.phases, kind: facts.kinds, age: AGES.map((name) => [name, null]), exception: facts.exceptions, instance: facts.instances }[key] ?? [];
   const items = values
-    .filter(([name]) => String(name).toLowerCase().includes(value))
+    .filter(([name, note]) => `${name} ${note ?? ""}`.toLowerCase().includes(value))
     .slice(0, 9)
-    .map(([name, note]) => ({ text: `${minus}${key}:${/^[\w.@/+<>=-]+$/.test(name) ? name : `"${name}"`}`, note, at: minus.length + key.length + 1 + String(name).toLowerCase().indexOf(value), length: value.length }));
+    .map(([name, note]) => {
+      const found = String(name).toLowerCase().indexOf(value);
+      return { text: `${minus}${key}:${/^[\w.@/+<>=-]+$/.test(name) ? name : `"${name}"`}`, note, at: minus.length + key.length + 1 + Math.max(0, found), length: found < 0 ? 0 : value.length };
+    });
   return { title: `Values of ${key}`, items };
 }

@@ -11,7 +11,8 @@ import { markOf, nextOf, titleOf } from "../lib/states.js";
 import { bulk, submitJob } from "../lib/acts.js";
 import { useKeysOf } from "../lib/keys.js";
 import { kept } from "../lib/kept.js";
-import { kinds, labelOf, phases, phasesOf, totals } from "../lib/facts.js";
+import { exceptions } from "../lib/failing.js";
+import { instances, kinds, labelOf, phases, phasesOf, totals } from "../lib/facts.js";
 import { exportJobs } from "../lib/export.js";
 import { FilterBar } from "../components/filter.js";
 import { Pager } from "../components/pager.js";
@@ -76,13 +77,14 @@ export function Jobs() {
       o: ["Open the job", () => rows[at] && go(jobLink(rows[at].id))],
       Enter: ["Open the job", () => rows[at] && go(jobLink(rows[at].id))],
       R: ["Retry the selected", () => act("retry")],
+      N: ["Run the selected now", () => act("run_now")],
       C: ["Cancel the selected", () => act("cancel")],
       D: ["Delete the selected", () => act("delete")],
       Escape: ["Clear the selection", clear],
     }),
   );
   const allShown = rows.length > 0 && rows.every((job) => selected.has(job.id));
-  const facts = { states: Object.fromEntries(Object.entries(totals.value).map(([state, count]) => [state, number(count)])), phases: phases.value.map((one) => [one.name, one.counts.queued ? `${number(one.counts.queued)} queued` : ""]), kinds: kinds.value.map((one) => [one.name, ""]) };
+  const facts = { states: Object.fromEntries(Object.entries(totals.value).map(([state, count]) => [state, number(count)])), phases: phases.value.map((one) => [one.name, one.counts.queued ? `${number(one.counts.queued)} queued` : ""]), kinds: kinds.value.map((one) => [one.name, ""]), exceptions: exceptions.value.map(([name, count]) => [name, `${number(count)} failed`]), instances: instances.value.map((one) => [one.id, `${one.host} pid ${one.pid ?? "–"}, ${one.state}`]) };
   return html`
     <div class="head"><h1>Jobs</h1>
       <nav class="tabs bare" aria-label="Views">${[...builtIn(), ...views.value.value.map(({ name, q: text }) => [name, text])].map(([name, text]) => html`<a key=${name} href=${link("/jobs", { q: text })} aria-current=${text === q ? "true" : null} dir="auto">${name}</a>`)}</nav>
@@ -109,6 +111,7 @@ export function Jobs() {
       ${!all && selected.size < (counted.data?.count ?? 0) && html`<button type="button" class="linklike" onClick=${() => setAll(true)}>select all ${capped(counted.data)} that match</button>`}
       ${can("operate") ? html`<span class="bulk-acts acts">
         <button type="button" class="btn" onClick=${() => act("retry")}>Retry… <kbd>R</kbd></button>
+        <button type="button" class="btn" onClick=${() => act("run_now")}>Run now… <kbd>N</kbd></button>
         <button type="button" class="btn" onClick=${() => act("cancel")}>Cancel… <kbd>C</kbd></button>
         ${can("edit") && html`<button type="button" class="btn" onClick=${() => act("delete")}>Delete… <kbd>D</kbd></button>
         <button type="button" class="btn" onClick=${() => act("priority")}>Priority…</button>`}</span>` : html`<span>Acting needs the role operate.</span>`}

@@ -32,8 +32,8 @@ function Row({ one, chosen, reload }) {
   return html`<tr class=${chosen ? "at" : ""}><td><b>${one.act.replace("_", " ")}</b></td>
       <td class="clip nm full" title=${one.filter}><a class="mono" href=${jobsLink(one.filter)} dir="auto">${one.filter || "all jobs"}</a></td>
       <td class="pg"><${Progress} value=${one.state === "done" ? 100 : share} state=${over ? "completed" : "processing"} /></td>
-      <td class="num">${number(one.done)} <small>of ${number(one.matched)}${one.is_exact ? "" : "+"}</small></td>
-      <td class="num">${one.refused ? html`<a href=${link("/operations", { id: chosen ? null : one.id })}>${number(one.refused)}</a>` : html`<span class="quiet">0</span>`}</td>
+      <td class="num" data-w="done"><a href=${link("/audit", { target: "job", actor: one.actor })} title=${`The acts of ${one.actor} on jobs`}>${number(one.done)}</a> <small>of <a href=${jobsLink(one.filter)} title="The jobs that match now">${number(one.matched)}${one.is_exact ? "" : "+"}</a></small></td>
+      <td class="num" data-w="refused">${one.refused ? html`<a href=${link("/operations", { id: chosen ? null : one.id })}>${number(one.refused)}</a>` : html`<span class="quiet">0</span>`}</td>
       <td class="hide-m cut" dir="auto" title=${one.reason}>${one.actor}${one.reason && html` <q class="quiet">${one.reason}</q>`}</td>
       <td class="num" title=${full(one.created_at)}><${Age} at=${one.created_at} /></td><td><${State} state=${one.state} /></td>
       <td class="num">${!over && can("operate") && html`<button type="button" class="btn small" onClick=${() => stopOperation(one, reload)}>Stop…</button>`}</td></tr>

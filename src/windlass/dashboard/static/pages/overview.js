@@ -2,7 +2,7 @@
 import { html } from "../lib/html.js";
 import { useResource } from "../lib/resource.js";
 import { duration, full, many, milliseconds, number, percent, schedule, shortTime } from "../lib/format.js";
-import { jobsLink, link } from "../lib/router.js";
+import { jobsLink, link, term } from "../lib/router.js";
 import { now } from "../lib/live.js";
 import { can, seesAll } from "../lib/session.js";
 import { byPhase, kinds, labelOf, overview, phases, totals } from "../lib/facts.js";
@@ -132,12 +132,13 @@ function KindRow({ kind, steps }) {
   const known = kind.phases.map((name) => byPhase.value.get(name) ?? { name, counts: {}, processors: 0, busy: 0 });
   const queued = sum(known.map((one) => one.counts?.queued));
   const shown = known.slice(0, 7);
+  const jobs = (state) => jobsLink(`state:${state}`, term("kind", kind.name));
   return html`<tr><td><a href=${to} dir="auto"><b>${kind.name}</b></a></td>
-    <td class="full flow">${shown.map((one, i) => html`<span key=${one.name} class="hop">${i > 0 && html`<a class=${one.counts?.queued ? "" : "quiet"} href=${jobsLink("state:queued", `phase:${one.name}`)} title=${`queued for ${one.name}`}>${number(one.counts?.queued ?? 0)}</a> <span class="quiet">→</span> `}<a href=${to} dir="auto">${labelOf(one.name)}</a> <${Mini} cells=${processorsOf(one.name, overview.value?.instances ?? [], now.value)} /></span>`)}${known.length > 7 && html`<a class="quiet" href=${to}>and ${known.length - 7} more</a>`}</td>
-    <td class="num"><${Count} value=${queued} to=${jobsLink("state:queued", `kind:${kind.name}`)} /></td>
-    <td class="num">${number(lastWhole(steps.completed) * steps.perMinute)}</td>
-    <td class="num hide-m">${milliseconds(newest(steps.wait_p95))}</td><td class="num hide-m">${milliseconds(newest(steps.run_p95))}</td>
-    <td class="num"><${Count} value=${sum(steps.failed)} to=${jobsLink("state:failed", `kind:${kind.name}`)} loud="failed" /></td>
+    <td class="full flow">${shown.map((one, i) => html`<span key=${one.name} class="hop">${i > 0 && html`<a class=${one.counts?.queued ? "" : "quiet"} href=${jobsLink("state:queued", term("phase", one.name))} title=${`queued for ${one.name}`}>${number(one.counts?.queued ?? 0)}</a> <span class="quiet">→</span> `}<a href=${to} dir="auto">${labelOf(one.name)}</a> <${Mini} cells=${processorsOf(one.name, overview.value?.instances ?? [], now.value)} /></span>`)}${known.length > 7 && html`<a class="quiet" href=${to}>and ${known.length - 7} more</a>`}</td>
+    <td class="num" data-w="queued"><${Count} value=${queued} to=${jobs("queued")} /></td>
+    <td class="num" data-w="done/min"><${Count} value=${lastWhole(steps.completed) * steps.perMinute} to=${jobs("completed")} /></td>
+    <td class="num hide-m"><a href=${jobs("queued,processing")}>${milliseconds(newest(steps.wait_p95))}</a></td><td class="num hide-m"><a href=${jobs("completed")}>${milliseconds(newest(steps.run_p95))}</a></td>
+    <td class="num" data-w="failed"><${Count} value=${sum(steps.failed)} to=${jobs("failed")} loud="failed" /></td>
     <td><${KindState} known=${known} /></td></tr>`;
 }
 

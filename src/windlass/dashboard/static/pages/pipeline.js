@@ -83,18 +83,19 @@ function Phase({ phase, steps, neck, onShow, shown }) {
   const paused = isPaused(phase);
   const failed = sum(steps.failed);
   const places = placesOf(phase.name);
+  const jobs = (state) => jobsLink(`state:${state}`, term("phase", phase.name));
   return html`<article class="phase ${neck ? "neck" : ""}" aria-label=${`Phase ${phase.label}`}>
     <header><h2 dir="auto" title=${phase.name}><a href=${jobsLink(term("phase", phase.name), "-state:completed")}>${phase.label}</a></h2><span class="quiet">${number(phase.processors)}</span><span class="fill"></span>
       ${neck && html`<${Tag} state="warn" icon="warn">bottleneck<//>`}${paused && html`<${Tag} state="paused" icon="paused">paused<//>`}
       ${can("operate") && html`<button type="button" class="btn plain small square" title=${`${paused ? "Resume" : "Pause"} ${phase.label}…`} aria-label=${`${paused ? "Resume" : "Pause"} ${phase.label}`} onClick=${() => (paused ? resumePhase(phase.name) : pausePhase(phase.name))}><${Icon} name=${paused ? "processing" : "paused"} /></button>
         ${places.length > 0 && html`<button type="button" class="btn plain small square" title=${`Processors of ${phase.label}…`} aria-label=${`Processors of ${phase.label}`} onClick=${() => scalePhase(phase.name, places)}><${Icon} name="scale" /></button>`}`}</header>
     ${cells.length ? html`<${Cells} cells=${cells} onShow=${onShow} shown=${shown} />` : html`<p class="cells quiet">${phase.instances === 0 ? "no living instance serves it" : "no processors"}</p>`}
-    <dl><dt>Busy</dt><dd>${phase.processors ? percent(phase.busy / phase.processors) : "–"}${held ? html` <small data-s="warn" class="tint">${held} held</small>` : ""}</dd>
-      <dt>Queued</dt><dd><${Count} value=${phase.counts.queued ?? 0} to=${jobsLink("state:queued", term("phase", phase.name))} />${phase.defined?.max_waiting ? html` <small>of ${number(phase.defined.max_waiting)}</small>` : ""}</dd>
-      <dt>Oldest</dt><dd>${phase.counts.queued ? duration(phase.oldest) : "–"}</dd>
-      <dt>Run p95</dt><dd>${milliseconds(newest(steps.run_p95))}</dd><dt>Wait p95</dt><dd>${milliseconds(newest(steps.wait_p95))}</dd>
-      <dt>Failed 1h</dt><dd><${Count} value=${failed} to=${jobsLink("state:failed", term("phase", phase.name))} loud="failed" /></dd>
-      <dt>Done/min</dt><dd><b>${number(Math.round(Math.max(lastWhole(steps.completed), (phase.per_second ?? 0) * 60)))}</b></dd>
+    <dl><dt>Busy</dt><dd>${phase.processors ? html`<a href=${jobs("processing")}>${percent(phase.busy / phase.processors)}</a>` : "–"}${held ? html` <small data-s="warn" class="tint">${held} held</small>` : ""}</dd>
+      <dt>Queued</dt><dd><${Count} value=${phase.counts.queued ?? 0} to=${jobs("queued")} />${phase.defined?.max_waiting ? html` <small>of ${number(phase.defined.max_waiting)}</small>` : ""}</dd>
+      <dt>Oldest</dt><dd>${phase.counts.queued ? html`<a href=${jobs("queued")}>${duration(phase.oldest)}</a>` : "–"}</dd>
+      <dt>Run p95</dt><dd><a href=${jobs("completed")}>${milliseconds(newest(steps.run_p95))}</a></dd><dt>Wait p95</dt><dd><a href=${jobs("queued,processing")}>${milliseconds(newest(steps.wait_p95))}</a></dd>
+      <dt>Failed 1h</dt><dd><${Count} value=${failed} to=${jobs("failed")} loud="failed" /></dd>
+      <dt>Done/min</dt><dd><b><${Count} value=${Math.round(Math.max(lastWhole(steps.completed), (phase.per_second ?? 0) * 60))} to=${jobs("completed")} /></b></dd>
       <dt class="wide">Queue, since opened</dt><dd class="wide"><${Spark} values=${depths.value.map((one) => one.queued.get(phase.name) ?? 0)} state="queued" label="queued" /></dd></dl>
   </article>`;
 }

@@ -20,7 +20,7 @@ export function Pipelines() {
       ${can("submit") && known.length > 0 && html`<button type="button" class="btn primary" onClick=${() => submitJob(known)}>Submit…</button>`}<//>
     <div class="stack">
       ${known.length === 0 && overview.value && html`<section class="panel"><${Empty} title="No pipeline is defined here" commands=${["windlass init", "windlass dev app.py"]}>The application of this server defines no job. Write a file with one and start again:<//></section>`}
-      ${known.length > 0 && html`<${Panel} label="Pipelines"><div class="scroll"><table class="table rows"><thead><tr><th>Pipeline</th><th class="num">Phases</th><th class="num">Waiting</th><th class="num">Queued</th><th class="num">Running</th><th class="num">Failed</th><th class="hide-m">Processors</th><th>State</th></tr></thead>
+      ${known.length > 0 && html`<${Panel} label="Pipelines"><div class="scroll"><table class="table rows lines"><thead><tr><th>Pipeline</th><th class="num">Phases</th><th class="num">Waiting</th><th class="num">Queued</th><th class="num">Running</th><th class="num">Failed</th><th class="hide-m">Processors</th><th>State</th></tr></thead>
         <tbody>${known.map((kind) => html`<${Row} key=${kind.name} kind=${kind} />`)}</tbody></table></div><//>`}
       ${orphans.length > 0 && html`<${Panel} title="Other phases" note="known from jobs and instances, not defined in the application of this server"><${Phases} list=${orphans} /><//>`}
     </div>`;
@@ -32,17 +32,17 @@ function Row({ kind }) {
   const cells = kind.phases.flatMap((name) => processorsOf(name, instances.value, now.value));
   const to = link(`/pipelines/${encodeURIComponent(kind.name)}`);
   const jobs = (state) => jobsLink(`state:${state}`, term("kind", kind.name));
-  return html`<tr><td class="full"><a href=${to} dir="auto"><b>${kind.name}</b></a></td><td class="num">${kind.phases.length}</td>
-    <td class="num"><${Count} value=${of("waiting") + of("scheduled")} to=${jobs("waiting,scheduled")} /></td><td class="num"><${Count} value=${of("queued")} to=${jobs("queued")} /></td>
-    <td class="num"><${Count} value=${of("processing")} to=${jobs("processing")} /></td><td class="num"><${Count} value=${of("failed")} to=${jobs("failed")} loud="failed" /></td>
+  return html`<tr><td class="full"><a href=${to} dir="auto"><b>${kind.name}</b></a></td><td class="num" data-w="phases">${kind.phases.length}</td>
+    <td class="num" data-w="waiting"><${Count} value=${of("waiting") + of("scheduled")} to=${jobs("waiting,scheduled")} /></td><td class="num" data-w="queued"><${Count} value=${of("queued")} to=${jobs("queued")} /></td>
+    <td class="num" data-w="running"><${Count} value=${of("processing")} to=${jobs("processing")} /></td><td class="num" data-w="failed"><${Count} value=${of("failed")} to=${jobs("failed")} loud="failed" /></td>
     <td class="hide-m"><${Mini} cells=${cells} /></td><td><${KindState} known=${known} /></td></tr>`;
 }
 
 export function Phases({ list }) {
-  return html`<div class="scroll"><table class="table rows"><thead><tr><th>Phase</th><th class="num">Queued</th><th class="num">Running</th><th class="num">Failed</th><th class="num">Oldest</th><th>Processors</th><th>State</th><th><span class="sr">Actions</span></th></tr></thead>
+  return html`<div class="scroll"><table class="table rows lines"><thead><tr><th>Phase</th><th class="num">Queued</th><th class="num">Running</th><th class="num">Failed</th><th class="num">Oldest</th><th>Processors</th><th>State</th><th><span class="sr">Actions</span></th></tr></thead>
     <tbody>${list.map((one) => html`<tr key=${one.name}><td class="full clip" dir="auto" title=${one.name}>${one.name}</td>
-      <td class="num"><${Count} value=${one.counts.queued} to=${jobsLink("state:queued", term("phase", one.name))} /></td><td class="num"><${Count} value=${one.counts.processing} to=${jobsLink("state:processing", term("phase", one.name))} /></td><td class="num"><${Count} value=${one.counts.failed} to=${jobsLink("state:failed", term("phase", one.name))} loud="failed" /></td>
-      <td class="num">${one.counts.queued ? duration(one.oldest) : "–"}</td><td>${number(one.busy)} <small>of ${number(one.processors)}</small></td>
+      <td class="num" data-w="queued"><${Count} value=${one.counts.queued} to=${jobsLink("state:queued", term("phase", one.name))} /></td><td class="num" data-w="running"><${Count} value=${one.counts.processing} to=${jobsLink("state:processing", term("phase", one.name))} /></td><td class="num" data-w="failed"><${Count} value=${one.counts.failed} to=${jobsLink("state:failed", term("phase", one.name))} loud="failed" /></td>
+      <td class="num" data-w="oldest">${one.counts.queued ? html`<a href=${jobsLink("state:queued", term("phase", one.name))}>${duration(one.oldest)}</a>` : "–"}</td><td data-w="busy"><${Count} value=${one.busy} to=${jobsLink("state:processing", term("phase", one.name))} /> <small>of ${number(one.processors)}</small></td>
       <td>${one.is_paused || one.pause ? html`<${Tag} state="paused" icon="paused">paused<//>` : one.counts.queued && !one.instances ? html`<${Tag} state="failed" icon="warn">not served<//>` : html`<span class="quiet">${one.waits || "served"}</span>`}</td>
       <td class="num">${can("operate") && (one.is_paused || one.pause ? html`<button type="button" class="btn small" onClick=${() => resumePhase(one.name)}>Resume…</button>` : html`<button type="button" class="btn small" onClick=${() => pausePhase(one.name)}>Pause…</button>`)}</td></tr>`)}</tbody></table></div>`;
 }

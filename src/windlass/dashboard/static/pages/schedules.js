@@ -26,10 +26,10 @@ export function Schedules() {
 function Row({ one, open, toggle, reload }) {
   return html`<tr class=${open ? "open" : ""}>
       <td class="full"><button type="button" class="fold btn plain" aria-expanded=${open} aria-label=${`${open ? "Fold" : "Unfold"} ${one.name}`} onClick=${toggle}><${Icon} name=${open ? "down" : "more"} /></button><b dir="auto" class="short" title=${one.name}>${one.name}</b></td>
-      <td><span title=${one.expression}>${schedule(one.expression)}</span> <small>${one.tz}</small></td>
+      <td class="full"><span title=${one.expression}>${schedule(one.expression)}</span> <small>${one.tz}</small></td>
       <td class="hide-m"><a class="quiet" href=${jobsLink(term("kind", one.kind))} dir="auto">${one.kind}</a></td>
-      <td class="num">${one.next_at ? html`<${Age} at=${one.next_at} />` : html`<span class="quiet">–</span>`}</td>
-      <td class="num">${one.last_at ? (one.last_job ? html`<a href=${jobLink(one.last_job)}><${Age} at=${one.last_at} /></a>` : html`<${Age} at=${one.last_at} />`) : html`<span class="quiet">not yet</span>`}</td>
+      <td class="num" data-w="next">${one.next_at ? html`<${Age} at=${one.next_at} />` : html`<span class="quiet">–</span>`}</td>
+      <td class="num" data-w="last">${one.last_at ? (one.last_job ? html`<a href=${jobLink(one.last_job)}><${Age} at=${one.last_at} /></a>` : html`<${Age} at=${one.last_at} />`) : html`<span class="quiet">not yet</span>`}</td>
       <td class="num hide-m">${one.skipped ? number(one.skipped) : html`<span class="quiet">0</span>`}</td>
       <td>${one.state === "paused" ? html`<${Tag} state="paused" icon="paused">paused<//> <span class="quiet short" dir="auto" title=${one.pause_reason}>${one.pause_reason}</span>` : one.state === "gone" ? html`<${State} state="cancelled" text="gone from its code" />` : html`<span class="quiet">active</span>`}</td>
       <td class="num"><span class="acts tight">${can("operate") && html`<button type="button" class="btn small" onClick=${() => scheduleAct(one.name, "run-now", reload)}>Run now…</button>

@@ -2,13 +2,13 @@
 import { html } from "../lib/html.js";
 import { useResource } from "../lib/resource.js";
 import { bytes, many, number } from "../lib/format.js";
-import { adjust, adjusted, jobLink, jobsLink, link, query } from "../lib/router.js";
+import { adjust, adjusted, jobLink, link, query } from "../lib/router.js";
 import { degraded } from "../lib/needs.js";
 import { Need } from "./overview.js";
 import { can, seesAll } from "../lib/session.js";
 import { instances } from "../lib/facts.js";
 import { Head, Panel } from "../components/panel.js";
-import { Age, State, Tag } from "../components/marks.js";
+import { Age, Count, State, Tag } from "../components/marks.js";
 import { Empty, Loaded } from "../components/empty.js";
 import { Icon } from "../components/icon.js";
 import { useMetrics } from "../lib/metrics.js";
@@ -68,7 +68,7 @@ function Counters() {
   const living = instances.value.filter((one) => one.is_alive);
   return html`<${Panel} title="Counters" note=${`of ${many(living.length, "living instance")} since ${living.length === 1 ? "its start" : "their starts"}`}><dl class="counters pad">${Object.entries(COUNTED).map(([name, say]) => {
     const value = living.reduce((total, one) => total + (one.counters?.[name] ?? 0), 0);
-    return html`<div key=${name} data-counter=${name}><dt>${name.replaceAll("_", " ")}</dt><dd><b class=${value ? "" : "quiet"}>${number(value)}</b> <small>${say}</small></dd></div>`;
+    return html`<div key=${name} data-counter=${name}><dt>${name.replaceAll("_", " ")}</dt><dd><b><${Count} value=${value} to=${link("/processors", { counter: name })} /></b> <small>${say}</small></dd></div>`;
   })}</dl><//>`;
 }
 
