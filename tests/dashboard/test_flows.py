@@ -5,37 +5,14 @@ from __future__ import annotations
 import re
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from tests.dashboard.board import Board
 from tests.dashboard.conftest import Open
+from tests.dashboard.screens import confirm, press_until
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.timing, pytest.mark.one_database]
-
-
-def dialog(page: Page) -> object:
-    return page.get_by_role("dialog")
-
-
-def confirm(page: Page, label: str | re.Pattern[str], reason: str | None = None) -> None:
-    """Fill in the dialog that is open, and do what it asks about."""
-    shown = page.locator("dialog.dialog")
-    if reason is not None:
-        shown.locator("input[name=reason]").fill(reason)
-    shown.get_by_role("button", name=label).click()
-    expect(shown).to_have_count(0)
-
-
-def press_until(page: Page, key: str, shown: str) -> None:
-    """Press a key until it has its effect: a page listens for the keys of a selection from the frame after the selection on."""
-
-    def is_shown() -> bool:
-        if page.locator(shown).count() == 0:
-            page.keyboard.press(key)
-        return page.locator(shown).count() > 0
-
-    eventually(is_shown)
 
 
 def test_a_submitted_job_moves_to_done_without_a_reload(open_page: Open) -> None:

@@ -6,21 +6,20 @@ import os
 import re
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from tests.dashboard.board import Board
 from tests.dashboard.conftest import Open
 from tests.dashboard.hostile import EVERY, HOSTILE
+from tests.dashboard.screens import AXE, nodes, ready, serious, sideways
 from tests.waiting import PATIENCE, eventually
 from windlass.model import After, NewJob
 from windlass.model.principal import Principal
 
 pytestmark = [pytest.mark.timing, pytest.mark.one_database]
 IS_LONG = bool(os.environ.get("WINDLASS_TEST_LONG"))
-AXE = (Path(__file__).parent / "vendor" / "axe.min.js").read_text()
 SCREENS = {
     "/": "Overview",
     "/pipelines": "Pipelines",
@@ -81,29 +80,6 @@ def greeting(text: str) -> NewJob:
         principal=Principal(name, tenant=name) if name else None,
         correlation_id=name or None,
     )
-
-
-def ready(page: Page, title: str | None = None) -> None:
-    """Wait until a screen shows its data."""
-    if title is not None:
-        expect(page.locator("h1")).to_have_text(title)
-    expect(page.locator("h1").first).to_be_visible()
-    expect(page.locator(".skeleton")).to_have_count(0)
-    expect(page.locator(".live")).to_contain_text("live")
-
-
-def serious(page: Page) -> list[str]:
-    """What axe-core finds, beside what is only moderate."""
-    found: dict[str, Any] = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-    return [
-        f"{one['id']}: {[node['html'][:160] for node in one['nodes'][:3]]} {one['nodes'][0]['failureSummary'][:200]}"
-        for one in found["violations"]
-        if one["impact"] in ("serious", "critical")
-    ]
-
-
-def sideways(page: Page) -> bool:
-    return bool(page.evaluate("document.documentElement.scrollWidth > innerWidth"))
 
 
 def test_each_screen_is_accessible_in_both_themes_and_fits_a_phone(
@@ -187,11 +163,6 @@ def test_the_page_is_drawn_at_most_four_times_a_second(open_page: Open) -> None:
     page.wait_for_timeout(3000)
     after, ended = page.evaluate("[windlass.renders.count, performance.now()]")
     assert (after - before) / ((ended - began) / 1000) <= 4.5
-
-
-def nodes(page: Page) -> int:
-    found: int = page.evaluate("document.querySelectorAll('*').length")
-    return found
 
 
 def test_a_graph_of_five_hundred_jobs_is_folded(board: Board, open_page: Open) -> None:
