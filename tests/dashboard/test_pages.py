@@ -155,16 +155,6 @@ def test_the_service_s_metrics_are_all_on_the_system_screen(board: Board, open_p
         expect(shown).to_contain_text(name)
 
 
-def test_the_page_is_drawn_at_most_four_times_a_second(open_page: Open) -> None:
-    page = open_page("/")
-    ready(page, "Overview")
-    page.wait_for_timeout(2000)
-    before, began = page.evaluate("[windlass.renders.count, performance.now()]")
-    page.wait_for_timeout(3000)
-    after, ended = page.evaluate("[windlass.renders.count, performance.now()]")
-    assert (after - before) / ((ended - began) / 1000) <= 4.5
-
-
 def test_a_graph_of_five_hundred_jobs_is_folded(board: Board, open_page: Open) -> None:
     kinds = ("invoice", "order-intake", "nobody", "else")
     board.app.phases.pause("hold", "test of graphs")

@@ -35,11 +35,12 @@ function Whole({ range }) {
   const steps = stepped(history);
   const never = whole && sum(Object.values(totals.value)) === 0;
   const chosen = RANGES[range] ? range : "1h";
-  if (never) return html`<${Head} title="Overview" /><section class="panel"><${Welcome} whole=${whole} /></section>`;
+  const list = (calm) => html`<${Needs} whole=${whole} failures=${failures} schedules=${schedules.data?.schedules} findings=${doctor.data?.findings} calm=${calm} />`;
+  if (never) return html`<${Head} title="Overview" /><div class="stack">${list(false)}<section class="panel"><${Welcome} whole=${whole} /></section></div>`;
   return html`<${Head} title="Overview" note=${html`<span class="hide-s" title=${full(now.value)}>${shortTime(now.value, now.value)}</span>`}><span class="fill"></span><${Segments} label="Range" value=${chosen} options=${Object.keys(RANGES).map((key) => [key, key])} to=${(key) => link("/", { range: key === "1h" ? null : key })} /><//>
     <div class="stack">
       <${Strip} whole=${whole} steps=${steps} range=${chosen} />
-      <${Needs} whole=${whole} failures=${failures} schedules=${schedules.data?.schedules} findings=${doctor.data?.findings} />
+      ${list(true)}
       <${Charts} steps=${steps} range=${chosen} marks=${marks} />
       <${Lines} steps=${history} />
       <div class="cols">
@@ -87,10 +88,11 @@ function Stat({ name, to, value, say, spark }) {
   return html`<a class="stat ${spark ? "" : "plain"}" href=${to}><span class="l">${name}</span><span class="n">${value ?? "–"}</span>${spark}<span class="d">${say}</span></a>`;
 }
 
-function Needs({ whole, failures, schedules, findings }) {
+// With `calm` an empty list says that all is well.
+function Needs({ whole, failures, schedules, findings, calm }) {
   if (!whole) return null;
   const found = needs({ overview: whole, groups: failures.data?.groups, schedules, findings, now: now.value, growths: (name) => growth([name]) });
-  if (!found.length) return html`<section class="panel calm" aria-label="Needs you"><p class="pad" data-s="completed"><span class="pill" data-s="completed"><${Icon} name="completed" />All is well</span> <span class="quiet">nothing failed in the last hour, every queue is served, no instance is lost or degraded</span></p></section>`;
+  if (!found.length) return calm && html`<section class="panel calm" aria-label="Needs you"><p class="pad" data-s="completed"><span class="pill" data-s="completed"><${Icon} name="completed" />All is well</span> <span class="quiet">nothing failed in the last hour, every queue is served, no instance is lost or degraded</span></p></section>`;
   return html`<${Panel} title="Needs you" note=${many(found.length, "thing")} aside=${html`<a class="quiet" href=${link("/system")}>All checks</a>`}>
     <ul class="needs">${found.slice(0, MOST_NEEDS).map((one) => html`<${Need} key=${one.key} one=${one} />`)}</ul>
     ${found.length > MOST_NEEDS && html`<p class="pad quiet">and ${found.length - MOST_NEEDS} more</p>`}<//>`;
