@@ -52,6 +52,16 @@ def config(tmp_path: Path, name: str = "one", more: dict[str, Any] | None = None
     return {"database.url": f"sqlite:///{tmp_path}/{name}.db", **(more or {})}
 
 
+def test_jobs_have_the_titles_of_their_kinds(tmp_path: Path) -> None:
+    app = make_app()
+
+    @app.job(title="invoice {number}")
+    def invoice(number: int) -> None: ...
+
+    with windlass.build(config(tmp_path), app=app) as bg:
+        assert bg.app.jobs.get(bg.enqueue("invoice", number=7).id).title == "invoice 7"
+
+
 def test_a_config_is_enough(tmp_path: Path) -> None:
     with windlass.build(config(tmp_path), app=make_app(), http=Client("http:")) as bg:
         job = bg.enqueue("fetch", path="/x")

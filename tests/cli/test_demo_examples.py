@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,9 +17,12 @@ import pytest
 
 from tests.cli.demos import Start, demos, finish
 from tests.waiting import PATIENCE
+from windlass import App
 from windlass.cli import main
+from windlass.errors import PayloadError
 from windlass.features import open_store
 from windlass.model import JobFilter
+from windlass_examples.demo import run
 
 pytestmark = [pytest.mark.slow, pytest.mark.timing]
 command = importlib.import_module("windlass.cli.demo")  # the name in windlass.cli is the command
@@ -126,6 +130,30 @@ def test_without_the_extra_the_command_that_adds_the_dashboard_is_printed(
     out, err = capsys.readouterr()
     assert err == "the dashboard needs an extra: pip install 'windlass[api]'\n"
     assert out.split() == ["WHAT", "COUNT", "jobs", "3"]
+
+
+def test_the_dashboard_has_the_boards_of_both_examples(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with command._dashboard(f"sqlite:///{tmp_path}/jobs.db", 0):
+        printed = capsys.readouterr().err
+        (address,) = re.findall(r"^dashboard: (\S+)$", printed, re.MULTILINE)
+        with httpx.Client(base_url=address, timeout=PATIENCE) as browser:
+            for code in re.findall(r"/login#(\S+)", printed):
+                browser.post("v1/session", json={"code": code})
+            listed = browser.get("v1/pipelines").json()["pipelines"]
+    phases = {pipeline["name"]: [phase["label"] for phase in pipeline["phases"]] for pipeline in listed}
+    assert phases["visibility"] == list(run.LABELS)
+    assert phases.keys() == {"visibility", "hours", "leave", "summary", "nightly", "remove_old"}
+
+
+def test_the_app_of_the_dashboard_submits_to_the_database_of_the_demonstration(tmp_path: Path) -> None:
+    with closing(App(f"sqlite:///{tmp_path}/jobs.db", config={"database.auto_migrate": True})) as app:
+        command._add_kinds(app)
+        job = app.enqueue("hours", period="2026-09", county="Harju")
+        assert app.jobs.get(job.id).phase == "hours"
+        with pytest.raises(PayloadError, match="county is missing"):
+            app.enqueue("hours", period="2026-09")
 
 
 def test_the_demonstration_is_found_by_its_entry_point() -> None:

@@ -9,7 +9,7 @@ from contextlib import ExitStack, closing, contextmanager
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import FrameType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote
 
 import click
@@ -19,8 +19,13 @@ from windlass.cli.output import output_option, show
 from windlass.cli.serving_options import sign_in
 from windlass.errors import ConfigError
 
+if TYPE_CHECKING:
+    from windlass.app.app import App
+
 DEMONSTRATIONS = "windlass.demonstrations"
 """The group of entry points that names the demonstration. The library imports no example."""
+DEMONSTRATED = "windlass.demonstrations.apps"
+"""The group of entry points that names the apps of the demonstration: the dashboard has the kinds of all of them."""
 API = "pip install 'windlass[api]'"
 
 
@@ -151,6 +156,7 @@ def _dashboard(url: str, port: int) -> Iterator[None]:
     from windlass.dashboard import with_dashboard
 
     with closing(App(url, config={"database.auto_migrate": True})) as app:
+        _add_kinds(app)
         app.store.now()  # opened, and migrated, before anything asks for it
         web = create_api(app, settings=ApiSettings(hosts=LOOPBACK))
         with closing(ApiServer(with_dashboard(web), port=port)) as server:
@@ -158,6 +164,14 @@ def _dashboard(url: str, port: int) -> Iterator[None]:
             say(f"dashboard: {server.url}/")
             say(sign_in(web.state.access.one_time_link(server.url)))
             yield
+
+
+def _add_kinds(app: App) -> None:
+    """Give an app the kinds of the demonstration, so that the dashboard has their boards and can submit their jobs."""
+    for found in entry_points(group=DEMONSTRATED):
+        defined: App = found.load()
+        for phase in defined.parts.registry.phases.values():
+            app.parts.registry.adopt(phase)
 
 
 def _run_parcels(url: str, jobs: int, output: str) -> int:

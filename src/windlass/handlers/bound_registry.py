@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from windlass.handlers.registry import Kind, Phase, Registry
+from windlass.handlers.registry import Phase, Registry
 
 if TYPE_CHECKING:
     from windlass.handlers.phase_defaults import Defaults
@@ -26,7 +26,7 @@ class BoundRegistry(Registry):
         self.submit_hooks = origin.submit_hooks
         self.middleware = origin.middleware
         self.enqueue_rule = origin.enqueue_rule
-        origin.on_defined(self._adopt)
+        origin.on_defined(self.adopt)
 
     @property
     def origin(self) -> Registry:
@@ -39,17 +39,3 @@ class BoundRegistry(Registry):
     @property
     def schedules(self) -> list[CodeSchedule]:
         return [replace(item, phase=self._phases[item.phase.name]) for item in self._followed.schedules]
-
-    def _adopt(self, phase: Phase) -> None:
-        owner = self._kinds.get(phase.kind) or Kind(phase.kind, registry=self)
-        is_default = phase.retry is phase.defaults.retry
-        self._add(
-            replace(
-                phase,
-                retry=self._defaults.retry if is_default else phase.retry,
-                defaults=self._defaults,
-                signature=phase.signature.with_limits(self._defaults.payload),
-                owner=owner,
-            ),
-            owner,
-        )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakMethod
 
@@ -280,6 +280,20 @@ class Registry:
             owner.limited.append(phase)
         self._kinds[phase.kind] = owner
         self._phases[phase.name] = phase
+
+    def adopt(self, phase: Phase) -> None:
+        """Add a phase that is defined in another registry, with the defaults of this one."""
+        owner = self._kinds.get(phase.kind) or Kind(phase.kind, registry=self)
+        owner.title = phase.owner.title if phase.owner is not None else None
+        is_default = phase.retry is phase.defaults.retry
+        adopted = replace(
+            phase,
+            retry=self._defaults.retry if is_default else phase.retry,
+            defaults=self._defaults,
+            signature=phase.signature.with_limits(self._defaults.payload),
+            owner=owner,
+        )
+        self._add(adopted, owner)
 
     @property
     def origin(self) -> Registry:
