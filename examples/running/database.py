@@ -22,7 +22,7 @@ def chosen(postgres: str | None, file: Path) -> Iterator[str]:
     elif postgres != PRIVATE:
         yield postgres
     else:
-        # The one part that is not public: the private server of the demonstration and of the tests.
+        # Not public, as no application needs it: an application is given the URL of its server, and this one ends with its data.
         from windlass.examples.embedded.binaries import find_postgres
         from windlass.examples.embedded.postgres import PostgresServer
 

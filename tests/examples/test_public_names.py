@@ -23,7 +23,8 @@ MODULES = {
 }
 """Modules that the guides describe, beside ``windlass`` itself."""
 PRIVATE_POSTGRES = "running/database.py"
-"""Starts the private PostgreSQL of the demonstration and the tests, which is not for applications."""
+"""Starts the private PostgreSQL of the demonstration and the tests. It is not public: its data is removed with it, so it is for trying things
+out, and an application is given the URL of a server."""
 
 
 def imports(tree: ast.AST) -> Iterator[tuple[str, str]]:

@@ -35,9 +35,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ReportFolder:
 
 
 @pytest.fixture
-def box(folder: ReportFolder) -> Iterator[Sandbox]:
-    with Sandbox(jobs.app) as made:
-        data.generate(made.url, ROWS)
+def box(folder: ReportFolder, store_url: str) -> Iterator[Sandbox]:
+    with Sandbox(jobs.app, url=store_url) as made:
+        data.generate(store_url, ROWS)
         yield made
 
 
@@ -53,33 +53,29 @@ def export(box: Sandbox, user: Principal = ANA) -> windlass.JobHandle[jobs.Repor
         return jobs.hours.enqueue(ORDER["period"], ORDER["county"], user.subject)
 
 
-def test_both_exports_make_a_summary(store_url: str, folder: ReportFolder) -> None:
-    with Sandbox(jobs.app, url=store_url) as box:
-        data.generate(store_url, ROWS)
-        box.app.sync()
-        with box.app.as_principal(ANA):
-            hours = jobs.hours.enqueue(ORDER["period"], ORDER["county"], "ana")
-            leave = jobs.leave.enqueue(ORDER["period"], ORDER["county"], "ana")
-        box.drain(advance=True)
-        found = reports(store_url)
-        assert [(kind, owner) for _, kind, owner, _ in found] == [
-            ("hours", "ana"),
-            ("leave", "ana"),
-            ("summary", ""),
-        ]
-        progress = hours.progress()
-        assert progress is not None and progress.percent == 100.0 and progress.total == found[0][3] > 60
-        text = folder.of(hours.id).read_text("utf-8")
-        assert text.count("\n") == found[0][3] + 1 and text.startswith(
-            '"Name","Department","Day","Hours","Note"'
-        )
-        assert folder.of(leave.id).exists() and folder.parts() == []
-        assert '"\'=1+1"' in text and "two lines" in text
-        summary = folder.of(found[2][0]).read_text("utf-8")
-        departments = [line.split(",")[0] for line in summary.splitlines()]
-        assert departments[0] == '"Department"' and set(departments[1:]) < {
-            f'"{name}"' for name in data.DEPARTMENTS
-        }
+def test_both_exports_make_a_summary(box: Sandbox, folder: ReportFolder) -> None:
+    box.app.sync()
+    with box.app.as_principal(ANA):
+        hours = jobs.hours.enqueue(ORDER["period"], ORDER["county"], "ana")
+        leave = jobs.leave.enqueue(ORDER["period"], ORDER["county"], "ana")
+    box.drain(advance=True)
+    found = reports(box.url)
+    assert [(kind, owner) for _, kind, owner, _ in found] == [
+        ("hours", "ana"),
+        ("leave", "ana"),
+        ("summary", ""),
+    ]
+    progress = hours.progress()
+    assert progress is not None and progress.percent == 100.0 and progress.total == found[0][3] > 60
+    text = folder.of(hours.id).read_text("utf-8")
+    assert text.count("\n") == found[0][3] + 1 and text.startswith('"Name","Department","Day","Hours","Note"')
+    assert folder.of(leave.id).exists() and folder.parts() == []
+    assert '"\'=1+1"' in text and "two lines" in text
+    summary = folder.of(found[2][0]).read_text("utf-8")
+    departments = [line.split(",")[0] for line in summary.splitlines()]
+    assert departments[0] == '"Department"' and set(departments[1:]) < {
+        f'"{name}"' for name in data.DEPARTMENTS
+    }
 
 
 @pytest.mark.parametrize("after_commit", [False, True], ids=["before the commit", "after the commit"])
@@ -138,6 +134,7 @@ def test_a_cancelled_export_leaves_no_file(
     assert list(folder.path.iterdir()) == [] and reports(box.url) == []
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(
     "user",
     [
@@ -227,6 +224,7 @@ TARGETS = ("secret.csv", "secret", "../secret.csv", "reports/../secret.csv")
 PATHS = [up + target for up in UP for target in TARGETS]
 
 
+@pytest.mark.one_database
 def test_no_path_leads_out_of_the_folder(box: Sandbox, folder: ReportFolder) -> None:
     """Paths are sent to the application as they stand; a client would tidy them."""
     (folder.path.parent / "secret.csv").write_text("secret")
