@@ -75,7 +75,9 @@ def main(arguments: list[str] | None = None) -> int:
             url = stack.enter_context(chosen(options.postgres, folder / "timesheets.db"))
             folder.mkdir(parents=True, exist_ok=True)
             say(f"generating {options.rows:,} timesheets")
+            began = time.monotonic()
             data.generate(url, options.rows)
+            say(f"timesheets are there after {time.monotonic() - began:.1f} s")
             os.environ.setdefault("TIMESHEETS_SECRET", secrets.token_urlsafe(32))
             facts = run(url, folder, "reports", options.workers, 0)
             is_right = facts.is_right

@@ -55,10 +55,10 @@ def generate(url: str, rows: int) -> None:
         if execute(connection, "SELECT count(*) FROM timesheet").fetchone()[0]:
             return
         each = len(PERIODS) * DAYS
-        people = [
+        people = (
             (n, _county(n), NAMES[n % len(NAMES)], DEPARTMENTS[n % len(DEPARTMENTS)])
             for n in range(rows // each + 1)
-        ]
+        )
         execute_many(connection, "INSERT INTO employee VALUES (?, ?, ?, ?)", people)
     for start in range(0, rows, PAGE):
         with connected(url) as connection:
