@@ -29,6 +29,8 @@ BLOCK = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(?<=\]\()([^)\s]+)(?=\))")
 FILE = re.compile(r"^<!-- file: (\S+) -->\n```(\w+)$", re.MULTILINE)
 MARK = re.compile(r"^<!-- (?:runnable|not run: .*?|made by .*?|end of .*?) -->\n", re.MULTILINE)
+CELL = re.compile(r"<t[dh]\b.*?</t[dh]>", re.DOTALL)
+BOX = re.compile(r'viewBox="\S+ \S+ (\d+)')
 DRAWING = re.compile(r"^```mermaid\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -55,6 +57,11 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         parts += [_with_links(markdown[end : block.start()], source, uri), block[0]]
         end = block.end()
     return "".join([*parts, _with_links(markdown[end:], source, uri)])
+
+
+def on_page_content(html: str, page: Any, config: Any, files: Files) -> str:
+    """The page as HTML. In a table of Markdown a bar in code is written with a backslash, which is shown on repository hosts only as a bar."""
+    return CELL.sub(lambda cell: cell[0].replace("\\|", "|"), html)
 
 
 def _with_links(text: str, source: Path, uri: str) -> str:
@@ -87,4 +94,6 @@ def _picture(source: str, uri: str) -> str:
     if not file.exists():
         raise SystemExit(f"docs: {uri} has a new drawing; make its picture with `python -m docs.site.draw`")
     name = _relative(file.relative_to(DOCS).as_posix(), uri)
-    return f"[![Drawing]({name}){{ .drawing }}]({name})"
+    size = BOX.search(file.read_text("utf-8"))  # a picture without a width would fill the page
+    width = f' width="{size[1]}"' if size else ""
+    return f"[![Drawing]({name}){{ .drawing{width} }}]({name})"
