@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from windlass import App, Job
 from windlass_examples.demo.bars import Bars
@@ -30,19 +30,28 @@ from windlass_examples.web.servers import Model, Server, serving
 APPS = ("windlass_examples.visibility.jobs:app", "windlass_examples.timesheets.jobs:app")
 LABELS = ("website-analysis", "prompt-forming", "model-analysis")
 ROWS = 60_000
-MODEL_RATE = 20
+MODEL_RATE, SLOW_MODEL_RATE = 20, 8
+"""Calls of the model a second; few for a demonstration with a dashboard, so that its boards show work."""
+EXPORT_PAUSE, SLOW_EXPORT_PAUSE = 0.15, 0.5
+"""Seconds that a chunk of an export takes longer."""
 CHECK_EVERY = 0.2
+STATISTICS_EVERY = 2
+"""Seconds until the charts of the dashboard have what ended; workers write statistics every ten seconds otherwise."""
 UNFINISHED = f"kind:{','.join(KINDS)} state:waiting,scheduled,queued,processing"
 
 
 class Pages(servers.Pages):
-    """The site; every fourth request gets a 503, so that there is something to retry."""
+    """The site; every fourth request gets a 503, so that there is something to retry. No page gets two in a row, so no job fails of it."""
+
+    refused: ClassVar[set[str]] = set()
 
     def do_GET(self) -> None:  # noqa: N802  the base class's name
-        if self.server.calls % 4 == 3:
+        if self.server.calls % 4 == 3 and self.path not in self.refused:
+            self.refused.add(self.path)
             self.server.calls += 1
             self.reply(503, "text/plain", b"busy")
         else:
+            self.refused.discard(self.path)
             super().do_GET()
 
 
@@ -59,7 +68,7 @@ def run(url: str, folder: Path, *, is_endless: bool = False) -> Facts:
         site, model = _site(folder), Server(Model, per_second=100)
         crew: list[Processes] = []
         stack.enter_context(serving(site, model))
-        os.environ.update(_variables(site, model, folder))
+        os.environ.update(_variables(site, model, folder, is_slow=is_endless))
         results.create(url)
         data.generate(url, ROWS)
         reports.sync()  # the rule must be known before the first export ends
@@ -69,7 +78,8 @@ def run(url: str, folder: Path, *, is_endless: bool = False) -> Facts:
         for target in APPS:
             logs = folder / f"{target.split('.')[1]}-worker"
             logs.mkdir(exist_ok=True)
-            workers = stack.enter_context(Processes(worker_command(target), os.environ, logs))
+            command = worker_command(target, "--set", f"rollup={STATISTICS_EVERY}")
+            workers = stack.enter_context(Processes(command, os.environ, logs))
             workers.start()
             crew.append(workers)
         while not stopping.wait(CHECK_EVERY) and len(_alive(app)) < len(APPS):
@@ -134,14 +144,14 @@ def _place(job: Job) -> int:
     return len(LABELS) if job.state.is_final else LABELS.index(job.phase.partition(":")[2])
 
 
-def _variables(site: Server, model: Server, folder: Path) -> dict[str, str]:
+def _variables(site: Server, model: Server, folder: Path, *, is_slow: bool) -> dict[str, str]:
     """The environment of the workers."""
     return {
         "EXAMPLES_ALLOWED_SITES": site.authority,
         "EXAMPLES_MODEL_URL": f"http://{model.authority}/v1",
-        "EXAMPLES_MODEL_RATE": str(MODEL_RATE),
+        "EXAMPLES_MODEL_RATE": str(SLOW_MODEL_RATE if is_slow else MODEL_RATE),
         "TIMESHEETS_FOLDER": str((folder / "reports").resolve()),
-        "TIMESHEETS_PAUSE": "0.15",
+        "TIMESHEETS_PAUSE": str(SLOW_EXPORT_PAUSE if is_slow else EXPORT_PAUSE),
         "TIMESHEETS_SECRET": secrets.token_urlsafe(32),
     }
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from windlass import JobHandle, Principal
+from windlass import JobHandle, Principal, Throttle
 from windlass_examples.timesheets import access, data
 from windlass_examples.timesheets.jobs import app as reports
 from windlass_examples.timesheets.jobs import hours, leave
@@ -19,8 +19,8 @@ READERS = ("Ana", "Ben", "Eva")
 PAGES_EACH = 8
 PAUSE = 0.5
 """Seconds between two orders of a user, on average."""
-BREAK = 20.0
-"""Seconds until a user comes back, if the demonstration does not end."""
+READERS_BREAK, OFFICIALS_BREAK = 4.0, 20.0
+"""Seconds until a user comes back, on average, if the demonstration does not end."""
 
 Order = Callable[[], JobHandle[Any]]
 
@@ -34,11 +34,16 @@ class Users:
         self._lock = threading.Lock()
         self.submitted = self.duplicates = 0
         self.errors: list[BaseException] = []
-        people = [(name, list(_pages(site, number))) for number, name in enumerate(READERS)]
-        people += [(county, list(_reports(county))) for county in data.COUNTIES]
+        people = [
+            (name, list(_pages(site, number, f"?from={name}" if is_endless else "")), READERS_BREAK)
+            for number, name in enumerate(READERS)
+        ]
+        if is_endless:
+            people[-1][1].append(_dead_link(site))
+        people += [(county, list(_reports(county)), OFFICIALS_BREAK) for county in data.COUNTIES]
         self._threads = [
-            threading.Thread(target=self._work, args=(number, orders), name=f"user {name}", daemon=True)
-            for number, (name, orders) in enumerate(people)
+            threading.Thread(target=self._work, args=(number, orders, pause), name=f"user {name}", daemon=True)
+            for number, (name, orders, pause) in enumerate(people)
         ]
 
     @property
@@ -59,7 +64,7 @@ class Users:
             for thread in started:
                 thread.join(10)
 
-    def _work(self, number: int, orders: list[Order]) -> None:
+    def _work(self, number: int, orders: list[Order], pause: float) -> None:
         chance = random.Random(number)
         try:
             while True:
@@ -68,7 +73,7 @@ class Users:
                         return
                     for _ in range(2 if place % 2 == 0 else 1):  # every other order is a double click
                         self._count(order())
-                if not self._is_endless or self._stopping.wait(chance.uniform(0.5, 1.5) * BREAK):
+                if not self._is_endless or self._stopping.wait(chance.uniform(0.5, 1.5) * pause):
                     return
         except BaseException as error:  # noqa: BLE001  the main thread raises it
             self.errors.append(error)
@@ -79,11 +84,18 @@ class Users:
             self.duplicates += not job.created
 
 
-def _pages(site: str, number: int) -> Iterator[Order]:
-    """The pages of a reader. The key is the page: while one reader's job of it runs, another reader gets the same job."""
+def _pages(site: str, number: int, query: str) -> Iterator[Order]:
+    """The pages of a reader. The key is the page: while one reader's job of it runs, another reader gets the same job. A query of each
+    reader makes them different pages, and so more work."""
     for place in range(PAGES_EACH):
-        url = f"http://{site}{PATHS[(number + place) % len(PATHS)]}"
+        url = f"http://{site}{PATHS[(number + place) % len(PATHS)]}{query}"
         yield lambda url=url: visibility.options(key=url).enqueue(url=url)  # type: ignore[misc]
+
+
+def _dead_link(site: str) -> Order:
+    """A page that is not there: its job fails, and the dashboard shows it. A minute's throttle keeps it at one failure a minute."""
+    url = f"http://{site}/pages/moved"
+    return lambda: visibility.options(throttle=Throttle(url, 60)).enqueue(url=url)
 
 
 def _reports(county: str) -> Iterator[Order]:
