@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from tests.conformance.bystanders import rows
-from tests.conformance.life import enqueue, one
+from tests.conformance.life import enqueue
 from tests.conformance.rule_rows import EACH, PAIR, end, hits, job
+from windlass.clock import ManualClock
 from windlass.features import Store
 from windlass.model import JobLimit, Rate
 from windlass.model.rule import Rule
@@ -70,8 +72,10 @@ def test_jobs_before_one_at_a_gate_wait_at_that_gate(store: Store) -> None:
     assert before(store, "limits.before", ids[3], limit=1, gate="a") == 1
 
 
-def test_jobs_before_one_that_waits_for_a_rate_wait_for_that_rate(store: Store) -> None:
+def test_jobs_before_one_that_waits_for_a_rate_wait_for_that_rate(store: Store, clock: ManualClock) -> None:
     rate = Rate(1, 1)
+    enqueue(store, "work", delay=timedelta(seconds=1))
+    clock.advance(2)  # due, and not promoted yet
     for phase in ("other", "work"):
         ids = enqueue(store, phase, 4, limits=[JobLimit(phase=phase, rate=rate)])
     assert store.limits.assign()

@@ -160,7 +160,7 @@ SELECT count(*)
 FROM (
     SELECT 1
     FROM windlass.job_later AS l
-    WHERE l.reason = 'limited'
+    WHERE l.reason = 'limited' -- belt: only limited jobs stand at a gate; the planner needs it for the partial index
         AND l.phase = :phase::text
         AND l.gate = :gate::text
         AND (l.lane, l.run_at, l.id) < (:lane::smallint, :at::timestamptz, :id::uuid)
