@@ -82,6 +82,8 @@ GET = [
     ("NUL in a filter", "/v1/jobs?q=%00", 422, "invalid-filter", "query:q"),
     ("a limit out of range", "/v1/jobs?limit=1001", 422, "invalid-request", "query:limit"),
     ("a limit that is no number", "/v1/jobs?limit=x", 422, "invalid-request", "query:limit"),
+    ("an unknown parameter", "/v1/jobs?state=failed", 422, "invalid-request", "query:state"),
+    ("a parameter where none is", "/v1/jobs/{job}?x=1", 422, "invalid-request", "query:x"),
     ("an unknown id", f"/v1/jobs/{MISSING}", 404, "job-not-found", "path:job_id"),
     ("NUL in an id", "/v1/jobs/%00", 404, "job-not-found", "path:job_id"),
     ("no result yet", "/v1/jobs/{job}/result", 409, "illegal-transition", "path:job_id"),
@@ -95,6 +97,13 @@ GET = [
     ("a name without a target", "/v1/audit?name=x", 422, "invalid-request", "query:target"),
     ("no such address", "/v1/nope", 404, "not-found", None),
 ]
+
+
+TEXTS = [
+    ("an unknown member", {"json": {"kind": "welcome", "args": {}}}, "#/args: this request has no such member; /openapi.json lists its members"),
+    ("a delay that is no number", job(delay="soon"), "#/delay: Input should be a valid number"),
+    ("a member that is not there", {"json": {}}, "#/kind: is missing"),
+]  # fmt: skip
 
 
 @pytest.fixture
@@ -121,6 +130,18 @@ def test_bad_bodies_are_refused_and_change_nothing(app: App, boss: TestClient) -
         assert refused.headers["Content-Type"] == "application/problem+json"
         assert state_of(app) == before, what
     assert not wrong
+
+
+@pytest.mark.parametrize(("what", "request_", "told"), TEXTS)
+def test_a_refusal_says_what_is_wrong_in_plain_words(
+    boss: TestClient, what: str, request_: dict[str, Any], told: str
+) -> None:
+    assert boss.post("/v1/jobs", **request_).json()["detail"] == told, what
+
+
+def test_an_act_without_its_body_is_told_to_send_one(app: App, boss: TestClient) -> None:
+    refused = boss.post(f"/v1/jobs/{app.enqueue('welcome').id}/cancel")
+    assert refused.json()["detail"] == "#: the request needs a body: a JSON object"
 
 
 def test_bad_addresses_are_refused(app: App, boss: TestClient) -> None:

@@ -27,6 +27,15 @@ def of_errors(found: Sequence[Any]) -> list[tuple[str, str]]:
     return [(_of_location(item.get("loc", ())), _text(item)) for item in found[:MOST]]
 
 
+_TEXTS = {
+    ("missing", True): "the request needs a body: a JSON object",
+    ("model_attributes_type", True): "the body must be a JSON object",
+    ("missing", False): "is missing",
+    ("extra_forbidden", False): "this request has no such member; /openapi.json lists its members",
+}
+"""What is said in place of pydantic's text: by the type of the error, and whether it is about the whole body."""
+
+
 def _of_location(location: Sequence[object]) -> str:
     where, *rest = location or ("body",)
     if where == "body":
@@ -35,5 +44,7 @@ def _of_location(location: Sequence[object]) -> str:
 
 
 def _text(item: dict[str, Any]) -> str:
+    if text := _TEXTS.get((item.get("type"), len(item.get("loc", ())) <= 1)):
+        return text
     message = str(item.get("msg", "is wrong"))
     return message.removeprefix("Value error, ")

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, NoReturn
 
 from fastapi import Request
+from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from starlette.responses import Response
 
 from windlass.api.access.dependencies import checked_caller, roles_needed
 from windlass.api.problems.pointers import pointer
 from windlass.api.problems.problem import ProblemError
+from windlass.errors import did_you_mean
 from windlass.store.read_time import reads_within
 
 _STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"?', re.DOTALL)
@@ -87,17 +89,37 @@ class StrictRequest(Request):
         return parsed(await self.body(), self.scope["max_depth"])
 
 
+def _parameters(dependant: Dependant) -> list[str]:
+    """The parameters of the address that a route and its dependencies have."""
+    own = [field.alias for field in dependant.query_params]
+    return own + [name for part in dependant.dependencies for name in _parameters(part)]
+
+
+def _refuse_unknown(given: Iterable[str], parameters: Sequence[str]) -> None:
+    """A misspelt filter that is ignored would find all jobs."""
+    for name in given:
+        if name not in parameters:
+            known = f"it has {', '.join(parameters)}" if parameters else "it has none"
+            why = f"this address has no such parameter; {known}{did_you_mean(name, parameters)}"
+            place = f"query:{name[:100]}"
+            raise ProblemError("invalid-request", f"{place}: {why}", errors=[(place, why)])
+
+
 class StrictRoute(APIRoute):
-    """A route that reads JSON strictly."""
+    """A route that reads JSON strictly, and refuses a parameter of the address that it does not have."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
         expects_json = self.body_field is not None
         needed = roles_needed(self.dependant)
+        parameters = _parameters(self.dependant)
+        is_api = self.path.startswith("/v1/")  # probes may be given anything
 
         async def strict(request: Request) -> Response:
             for role in needed:  # before the body is read
                 checked_caller(request, role)
+            if request.scope["query_string"] and is_api:
+                _refuse_unknown(request.query_params, parameters)
             request.scope["route_expects_json"] = expects_json
             with reads_within(request.app.state.settings.read_timeout):
                 return await handle(StrictRequest(request.scope, request.receive))

@@ -25,7 +25,7 @@ from windlass.api.requests.times import Time
 from windlass.control.submitting import JobOrder
 from windlass.model import After, Debounce, DependencyPolicy, Throttle
 
-Seconds = Annotated[StrictInt | StrictFloat, Field(ge=0, le=100 * 366 * 86_400)]
+Seconds = Annotated[StrictFloat, Field(ge=0, le=100 * 366 * 86_400)]
 _STRICT = ConfigDict(extra="forbid")
 
 
