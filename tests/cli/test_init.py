@@ -52,6 +52,15 @@ def test_a_link_to_nowhere_is_not_written_through(windlass: Windlass, folder: Pa
     assert not (folder / "elsewhere.py").exists() and not (folder / "windlass.toml").exists()
 
 
+def test_a_folder_that_cannot_be_made_is_one_line(windlass: Windlass, folder: Path) -> None:
+    (folder / "file").write_text("mine")
+    answer = windlass("init", "file/project")
+    assert (answer.code, answer.out, answer.err.count("\n")) == (2, "", 1)
+    assert answer.err.startswith(
+        "error: file/project cannot be written: Not a directory; name another folder"
+    )
+
+
 def test_another_folder(windlass: Windlass, folder: Path) -> None:
     assert windlass("init", "new/project").code == 0
     assert {path.name for path in (folder / "new" / "project").iterdir()} == set(FILES)

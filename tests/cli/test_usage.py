@@ -27,6 +27,10 @@ from windlass.model import NewJob, State
             ["worker", "x:app", "--grace", "-1"],
             "-1 is no number of seconds from 0; see `windlass worker --help`",
         ),
+        (
+            ["serve", "x:app", "--port", "x"],
+            "error: Invalid value for '--port': 'x' is not a whole number; see `windlass serve --help`",
+        ),
         (["phases", "pause", "a", "--reason", "x", "--for", "5"], "5 has no unit: 5s, 5m, 5h or 5d; see"),
         (
             ["jobs", "retry", "--where", "", "--url", "sqlite:///x.db"],

@@ -91,6 +91,9 @@ def _usage(error: click.ClickException) -> str:
     """The message of a usage error with the command whose help has more; without options that are not for people."""
     context = error.ctx if isinstance(error, click.UsageError) else None
     message = error.format_message()
+    if isinstance(error, click.BadParameter):  # click calls the type of a number with bounds a range
+        message = message.replace("is not a valid integer range", "is not a whole number")
+        message = message.replace("is not a valid float range", "is not a number")
     if context is None:
         return message
     if isinstance(error, click.NoSuchOption):

@@ -55,8 +55,8 @@ def init(folder: Path) -> int:
     made: list[Path] = []
     if there := [name for name in FILES if _exists(folder / name)]:
         return _refuse(there, folder)
-    folder.mkdir(parents=True, exist_ok=True)
     try:
+        folder.mkdir(parents=True, exist_ok=True)
         for name, text in FILES.items():
             with (folder / name).open("x", encoding="utf-8") as file:
                 made.append(folder / name)
@@ -66,6 +66,10 @@ def init(folder: Path) -> int:
             path.unlink(missing_ok=True)
         if isinstance(error, FileExistsError):  # another process has just made it
             return _refuse([name for name in FILES if _exists(folder / name)], folder)
+        if isinstance(error, OSError):
+            raise click.UsageError(
+                f"{folder} cannot be written: {error.strerror or error}; name another folder"
+            ) from error
         raise
     for path in made:
         click.echo(str(path))

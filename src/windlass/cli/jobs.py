@@ -19,6 +19,7 @@ from windlass.cli.job_stack import stack
 from windlass.cli.job_watch import watch
 from windlass.cli.output import output_option, show, show_fields, stream
 from windlass.cli.watching import repeated, watch_option
+from windlass.control.why.texts import many
 
 if TYPE_CHECKING:
     from windlass.control.why.codes import Why
@@ -68,7 +69,7 @@ def ls(only: str, limit: int, cursor: str | None, watch: bool, database: Chosen,
                 show([record_of(job) for job in page.jobs], FIELDS, output)
             if page.next_cursor is not None:
                 say(
-                    f"{len(page.jobs)} jobs, {page.searched:,} searched; there may be more: --cursor {page.next_cursor}"
+                    f"{many(len(page.jobs))}, {page.searched:,} searched; there may be more: --cursor {page.next_cursor}"
                 )
 
         repeated(watch, draw)

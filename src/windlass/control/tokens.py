@@ -82,7 +82,9 @@ class TokenControl(Noun):
         token = self._store.tokens.find(name_or_id)
         if token is None:
             raise ConfigError(
-                "token", name_or_id, "the name of a token in use, or the id of a token; list them first"
+                "token",
+                name_or_id,
+                "the name of a token in use, or the id of a token; `windlass token ls` lists them",
             )
         record = self._record("token.revoke", "token", token.name, reason, before={"id": token.id})
         return self._audited(record, lambda also: self._store.tokens.revoke(token.id, also=also))

@@ -77,7 +77,7 @@ class OperationNotFoundError(WindlassError):
 
     def __init__(self, operation_id: str) -> None:
         super().__init__(
-            f"operation {operation_id} does not exist; check the id (app.operations.list() returns them)"
+            f"operation {operation_id} does not exist; check the id (`windlass operations ls` or app.operations.list() shows them)"
         )
         self.operation_id = operation_id
 
@@ -126,7 +126,8 @@ class ResultTimeout(WindlassError, TimeoutError):  # noqa: N818  see windlass.er
     def __init__(self, job_id: str, timeout: float, state: str, reason: str | None = None) -> None:
         why = f" ({reason})" if reason and reason != state else ""
         super().__init__(
-            f"job {job_id} had not ended after {timeout:g} s: it is {state}{why}. The job goes on; wait again, or cancel it"
+            f"job {job_id} had not ended after {timeout:g} s: it is {state}{why}. The job goes on: `windlass jobs why {job_id}` says what "
+            "it waits for (often no worker serves it). Wait again, or cancel it"
         )
         self.job_id, self.timeout, self.state, self.reason = job_id, timeout, state, reason
 
