@@ -77,6 +77,23 @@ def test_an_option_that_no_definition_has_is_refused_with_the_place_that_has_it(
 
 
 @pytest.mark.parametrize(
+    ("option", "here"),
+    [("countdown", "delay"), ("eta", "run_at"), ("task_id", "id"), ("max_retries", "max_attempts")],
+)
+def test_an_option_with_the_name_of_another_library_is_refused_with_its_name_here(
+    option: str, here: str
+) -> None:
+    app = App("sqlite:///jobs.db")
+
+    @app.job
+    def send(to: str) -> None: ...
+
+    options: dict[str, Any] = {option: 3}
+    with pytest.raises(ConfigError, match=f"option = '{option}' .*; it is called {here} here$"):
+        send.options(**options)
+
+
+@pytest.mark.parametrize(
     ("option", "told"),
     [
         (

@@ -61,6 +61,12 @@ def test_a_json_line_has_everything() -> None:
     assert abs((datetime.fromisoformat(line["ts"]) - before).total_seconds()) < 5
 
 
+def test_a_message_for_a_terminal_is_no_field() -> None:
+    with written() as lines:
+        app.info("listens", extra={"color_message": "\x1b[1mlistens\x1b[0m", "port": 80})
+    assert lines.last["fields"] == {"port": 80}
+
+
 def test_a_console_line_is_readable() -> None:
     with written("console") as lines:
         app.info("charged", extra={"order": 7, "note": "two words", "empty": "", "list": [1, "b"]})

@@ -96,6 +96,7 @@ def test_a_time_out_says_what_state_the_job_is_in(shop: Shop) -> None:
     ) as caught:
         job.result(timeout=0.01)
     assert caught.value.state == State.SCHEDULED and isinstance(caught.value, TimeoutError)
+    assert f"`windlass jobs why {job.id}`" in str(caught.value)
     with pytest.raises(ResultTimeout):
         job.wait(timeout=0)
 

@@ -64,13 +64,25 @@ OPTIONS = frozenset(JobOptions.__annotations__)
 """The names of the options."""
 
 
+_CALLED = {
+    "countdown": "delay",
+    "eta": "run_at",
+    "task_id": "id",
+    "job_id": "id",
+    "retries": "max_attempts",
+    "max_retries": "max_attempts",
+    "attempts": "max_attempts",
+}
+"""Names that options have in other libraries, and at the definition of a kind."""
+
+
 def known_options(options: Mapping[str, Any]) -> Mapping[str, Any]:
     """The options, checked; ``ConfigError`` for a name that is not an option."""
     if isinstance(after := options.get("after"), Iterator):  # it may be used for many jobs
         options = {**options, "after": list(after)}
     for name in options:
         if name not in OPTIONS:
-            near = did_you_mean(name, OPTIONS)
+            near = f"; it is called {_CALLED[name]} here" if name in _CALLED else did_you_mean(name, OPTIONS)
             raise ConfigError("option", name, f"one of {', '.join(sorted(OPTIONS))}{near}")
     return options
 
