@@ -44,7 +44,7 @@ def _of_location(location: Sequence[object]) -> str:
 
 
 def _text(item: dict[str, Any]) -> str:
-    if text := _TEXTS.get((item.get("type"), len(item.get("loc", ())) <= 1)):
+    if text := _TEXTS.get((str(item.get("type")), len(item.get("loc", ())) <= 1)):
         return text
     message = str(item.get("msg", "is wrong"))
     return message.removeprefix("Value error, ")
