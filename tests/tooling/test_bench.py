@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import own
+from bench import own, retention
 from bench.__main__ import main
 from bench.compare import Figures
 from bench.control_fill import Crowd
@@ -131,6 +131,27 @@ def test_the_short_retention_bench_runs(tmp_path: Path) -> None:
     assert "0 jobs lost" in run_short(path, "retention")
     rows = json.loads(path.read_text())["rows"]
     assert len(rows) == 2 and all(row["lost"] == 0 and row["without, jobs/s"] > 0 for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("cell", "fault"),
+    [
+        ("least queued at an end", "SQLite: the queue ran empty"),
+        ("least pruned in a span", "SQLite: nothing was pruned"),
+        ("least unpruned at an end", "SQLite: pruning was over"),
+    ],
+)
+def test_a_retention_bench_whose_rates_say_nothing_fails(cell: str, fault: str) -> None:
+    """Both rates are those of the queue, or no round had a worker that pruned."""
+    row = {
+        "database": "SQLite",
+        "least queued at an end": 1,
+        "least pruned in a span": 1,
+        "least unpruned at an end": 1,
+    }
+    assert retention.faults([row]) == []
+    (found,) = retention.faults([row, {**row, cell: 0}])
+    assert found.startswith(fault)
 
 
 @pytest.mark.long
