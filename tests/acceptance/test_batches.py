@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from tests.acceptance import batch_worker, processes
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 from windlass import JobHandle
 from windlass.model import State
 
@@ -26,6 +26,37 @@ def ledger(url: str) -> Any:
     if url.startswith("sqlite"):
         return sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None)
     return psycopg.connect(url, autocommit=True)
+
+
+@pytest.mark.slow
+def test_a_summary_of_members_that_all_complete_gets_each_result_once(url: str) -> None:
+    """A batch of 25 on one worker after the other; two of them are killed with jobs in their hands. The last member is not due until then, so
+    that the batch is open at both kills."""
+    app = batch_worker.served(url)
+    app.store.upkeep.maintain()
+    book = ledger(url)
+    book.execute("CREATE TABLE ran (job TEXT, what TEXT)")
+    members = [batch_worker.member.request(n, may_fail=False) for n in range(SIZE - 1)]
+    last_member = batch_worker.member.options(delay=3600).request(SIZE - 1, may_fail=False)
+    batch = app.batch([*members, last_member], then=batch_worker.summary.request())
+
+    def have_run(n: int) -> bool:
+        return int(book.execute("SELECT count(*) FROM ran").fetchone()[0]) >= n
+
+    for committed in (5, 13):
+        with processes.running(WORKER, url):
+            eventually(partial(have_run, committed), app.store.phases.counts)
+    assert batch.then.state() is State.WAITING
+    app.store.jobs.run_now(batch.members[-1].id)
+    with processes.running(WORKER, url):
+        found = batch.result(PATIENCE)
+    assert found == {"results": list(range(SIZE)), "failures": 0}
+    assert [job.result() for job in batch.members] == list(range(SIZE))
+    ran = Counter(book.execute("SELECT job, what FROM ran").fetchall())
+    book.close()
+    assert ran == Counter([(job.id, "member") for job in batch.members] + [(batch.then.id, "summary")])
+    assert app.store.jobs.get(batch.then.id).generation == 1
+    app.store.close()
 
 
 @pytest.mark.slow
