@@ -15,8 +15,9 @@ ROOT = HERE.parent.parent
 
 
 def mypy(path: Path) -> dict[int, str]:
-    """The errors of a file by line, as mypy finds them."""
-    command = [sys.executable, "-m", "mypy", "--no-error-summary", "--show-error-codes", str(path)]
+    """The errors of a file by line, as mypy finds them with the options of an application."""
+    command = [sys.executable, "-m", "mypy", "--config-file", str(HERE / "mypy.ini")]
+    command += ["--no-error-summary", "--show-error-codes", str(path)]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert run.returncode in (0, 1), run.stdout + run.stderr
     pattern = re.compile(rf"^{re.escape(str(path.relative_to(ROOT)))}:(\d+): error: (.*)$", re.MULTILINE)

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel
 
 import windlass
-from windlass import Context, injected
+from windlass import Context, JobHandle, injected
 
 app = windlass.App("sqlite:///jobs.db")
 
@@ -39,6 +39,15 @@ async def analyse(url: str) -> dict[str, int]:
 
 connection: Any = None
 
+# Mistakes only where the checker is strict.
+handles: list[JobHandle] = []  # wrong
+
+
+def untyped(user_id):  # wrong
+    pass
+
+
+# Mistakes in calls.
 welcome.enqueue(user_id="seven")  # wrong
 welcome.enqueue()  # wrong
 welcome.enqueue(7, nota="x")  # wrong
