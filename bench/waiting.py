@@ -6,6 +6,7 @@ not due yet, so that every end of the drain is announced and none is theirs.
 
 from __future__ import annotations
 
+import os
 import statistics
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -28,10 +29,14 @@ from windlass import App, JobHandle
 RATE = 200
 """Jobs a second that become due while latencies are measured."""
 NAME = "windlass-bench-callers"
+CONNECTIONS = {"sqlite": 2, "postgresql": 1}
+"""On SQLite one that listens and one that reads."""
+PATIENCE = 60.0
+"""Seconds until all callers must wait."""
 
 
 def run(*, callers: int, jobs: int, rounds: int, output: Path | None) -> bool:
-    """Measure both databases; returns whether a drain with waiting callers keeps nine tenths of its rate."""
+    """Measure both databases; returns whether waiting costs as many connections as promised, and a drain with waiting callers keeps nine tenths of its rate."""
     rows: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="windlass-bench-") as folder:
         rows.append(_measure(f"sqlite:///{folder}/jobs.db", callers, jobs, rounds))
@@ -40,7 +45,11 @@ def run(*, callers: int, jobs: int, rounds: int, output: Path | None) -> bool:
     show(
         f"Waiting: {callers:,} callers in one process, drains of {jobs:,} jobs, {rounds} rounds", rows, output
     )
-    return all(row["drain with callers / without"] >= 0.9 for row in rows)
+    return all(
+        row["connections for waiting"] == CONNECTIONS[row["database"]]
+        and row["drain with callers / without"] >= 0.9
+        for row in rows
+    )
 
 
 def _measure(url: str, callers: int, jobs: int, rounds: int) -> Row:
@@ -54,11 +63,7 @@ def _measure(url: str, callers: int, jobs: int, rounds: int) -> Row:
         before = _connections(url)
         late, during = _latencies(app, url, callers)
         say(f"{url.partition(':')[0]}: {rounds} drains without and with callers")
-        ratios = []
-        for _ in range(rounds):
-            alone = drain(app, jobs)
-            with _waiting(app, callers):
-                ratios.append(drain(app, jobs) / alone)
+        ratios = [_ratio(app, callers, jobs, number) for number in range(rounds)]
     app.close()
     late.sort()
     return {
@@ -70,6 +75,19 @@ def _measure(url: str, callers: int, jobs: int, rounds: int) -> Row:
         "from": min(ratios),
         "to": max(ratios),
     }
+
+
+def _ratio(app: App, callers: int, jobs: int, number: int) -> float:
+    """The rate of a drain beside callers, of the rate of one without. The order changes from round to round."""
+    rates: dict[bool, float] = {}
+    for has_callers in (True, False) if number % 2 else (False, True):
+        if has_callers:
+            with _waiting(app, callers):
+                rates[True] = drain(app, jobs)
+        else:
+            rates[False] = drain(app, jobs)
+    say(f"  round {number + 1}: {rates[True]:,.0f} beside {rates[False]:,.0f} jobs/s")
+    return rates[True] / rates[False]
 
 
 @contextmanager
@@ -94,14 +112,24 @@ def _named(url: str) -> str:
 
 
 def _connections(url: str) -> int:
-    """Connections of this process to the database; a SQLite file has none."""
+    """Connections of this process to the database: to a SQLite file, its open file descriptors."""
     if url.startswith("sqlite"):
-        return 0
+        return _descriptors(Path(url.removeprefix("sqlite:///")))
     with psycopg.connect(url) as session:
         found = session.execute(
             "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s", (NAME,)
         ).fetchone()
     return int(found[0]) if found is not None else 0
+
+
+def _descriptors(path: Path) -> int:
+    file = path.stat()
+    found = 0
+    for descriptor in Path("/dev/fd").iterdir():
+        with suppress(OSError):  # the descriptor of the listing itself, which is closed by now
+            opened = os.fstat(int(descriptor.name))
+            found += (opened.st_dev, opened.st_ino) == (file.st_dev, file.st_ino)
+    return found
 
 
 def _latencies(app: App, url: str, callers: int) -> tuple[list[float], int]:
@@ -120,10 +148,9 @@ def _latencies(app: App, url: str, callers: int) -> tuple[list[float], int]:
     threads = [threading.Thread(target=wait, args=(handle,)) for handle in made]
     for thread in threads:
         thread.start()
-    while app.parts.waiter.waited_for() < callers:
-        if time.time() > due:
-            raise RuntimeError("not all callers waited when the first job was due; the machine is too busy")
-        time.sleep(0.01)
+    _until_all_wait(app, callers)
+    if time.time() > due:
+        raise RuntimeError("not all callers waited when the first job was due; the machine is too busy")
     during = _connections(url)
     for thread in threads:
         thread.join()
@@ -135,6 +162,14 @@ def _latencies(app: App, url: str, callers: int) -> tuple[list[float], int]:
     return late, during
 
 
+def _until_all_wait(app: App, callers: int) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while app.parts.waiter.waited_for() < callers:
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"not all callers waited within {PATIENCE:g} s; the machine is too busy")
+        time.sleep(0.01)
+
+
 @contextmanager
 def _waiting(app: App, callers: int) -> Iterator[None]:
     """As many callers that wait, for jobs that do not end."""
@@ -143,7 +178,7 @@ def _waiting(app: App, callers: int) -> Iterator[None]:
     for thread in threads:
         thread.start()
     try:
-        time.sleep(1.0)
+        _until_all_wait(app, callers)
         yield
     finally:
         for handle in never:

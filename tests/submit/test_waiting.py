@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -48,6 +52,17 @@ def connections(shop: Shop) -> int:
     )
 
 
+def descriptors(path: Path) -> int:
+    """Connections of this process to a SQLite file: its open file descriptors."""
+    file = path.stat()
+    found = 0
+    for descriptor in Path("/dev/fd").iterdir():
+        with suppress(OSError):  # the descriptor of the listing itself, which is closed by now
+            opened = os.fstat(int(descriptor.name))
+            found += (opened.st_dev, opened.st_ino) == (file.st_dev, file.st_ino)
+    return found
+
+
 def test_any_number_of_callers_cost_one_connection(served: Shop) -> None:
     @served.app.job
     def work(n: int) -> int:
@@ -66,6 +81,59 @@ def test_any_number_of_callers_cost_one_connection(served: Shop) -> None:
     for thread in threads:
         thread.join()
     assert sorted(results) == list(range(100)) and waiter.waited_for() == 0
+
+
+def test_any_number_of_callers_cost_two_connections_on_sqlite(sqlite_path: Path) -> None:
+    """One that listens and one that reads; each caller's thread opened one of its own."""
+    with App(f"sqlite:///{sqlite_path}") as app:
+
+        @app.job
+        def work(n: int) -> int:
+            return n
+
+        jobs = work.enqueue_many([{"n": n} for n in range(100)])
+        app.phases.counts()
+        before = descriptors(sqlite_path)
+        threads, results = wait_in_threads(jobs)
+        waiter = app.parts.waiter
+        eventually(lambda: waiter.waited_for() == 100 and descriptors(sqlite_path) >= before + 2)
+        assert descriptors(sqlite_path) == before + 2
+        holder = app.store.join()
+        holder.record([Completed(lease, lease.args["n"]) for lease in holder.claim("work", 100)])
+        for thread in threads:
+            thread.join()
+        assert descriptors(sqlite_path) <= before + 2
+        assert sorted(results) == list(range(100)) and waiter.waited_for() == 0
+
+
+def test_a_thread_that_is_left_behind_can_wait(sqlite_path: Path) -> None:
+    """The main thread of the program has ended; pools of Python refuse work from then on."""
+    program = """
+import sys, threading
+from windlass import App
+
+app = App(sys.argv[1])
+
+@app.job
+def work() -> str: ...
+
+def wait() -> None:
+    threading.main_thread().join()
+    job = work.enqueue()
+    holder = app.store.join()
+    (lease,) = holder.claim("work", 1)
+    waiting = threading.Thread(target=lambda: print(job.result()))
+    waiting.start()
+    holder.complete(lease, "done")
+    waiting.join()
+
+threading.Thread(target=wait).start()
+"""
+    url = f"sqlite:///{sqlite_path}"
+    run = subprocess.run(
+        [sys.executable, "-c", program, url], capture_output=True, text=True, check=False, timeout=PATIENCE
+    )
+    assert (run.stdout, run.stderr, run.returncode) == ("done\n", "", 0)
 
 
 @contextmanager

@@ -140,8 +140,7 @@ class JobHandle(Generic[R]):
         ended = await waiter.wait_async(self.id, timeout)
         if ended is not None:
             return ended
-        read = asyncio.get_running_loop().run_in_executor(waiter.reader, self._ended, None, timeout)
-        return await read
+        return await asyncio.wrap_future(waiter.reader.submit(self._ended, None, timeout))
 
     def _ended(self, ended: EndedResult | None, timeout: float | timedelta | None) -> EndedResult:
         if ended is not None:

@@ -1,9 +1,11 @@
-"""Waits for the ends of jobs: one thread and one connection a process, however many callers wait.
+"""Waits for the ends of jobs: two threads and one connection a process (two on SQLite), however many callers wait.
+
+One thread listens for announcements, and one reads for all callers and for the other: on SQLite each thread that reads has a connection.
 
 Workers announce ends while callers wait (``engine/announcer.py``); a job without a waiting caller costs nothing. Announcements are hints: each
 waited-for job is also read again after growing pauses, which is all there is where notifications cannot be had.
 
-All reads of a waiter are made by one thread at a time, each for all jobs that are due to be read.
+Each read is for all jobs that are due to be read.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import math
 import threading
 import time
 from collections.abc import Collection, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -24,6 +26,7 @@ from windlass.model import as_duration
 from windlass.observe.logger import get_logger, thread
 from windlass.store.database import Listener
 from windlass.store.jobs.ends import EndedResult
+from windlass.waiting.reading import OneThread
 
 if TYPE_CHECKING:
     from windlass.features import Store
@@ -41,7 +44,7 @@ ASK_EVERY = 5.0
 SKEW = timedelta(days=1)
 """How far the clocks of this machine and of the database may differ."""
 LINGER = 5.0
-"""Seconds that the thread stays after the last caller has left."""
+"""Seconds that the threads stay after the last caller has left."""
 TRY_AGAIN = 0.5
 REST = 8
 """A round that took n seconds is followed by a rest of at least n times this, where every commit is a hint."""
@@ -72,11 +75,11 @@ class Waiter:
 
     def _begin(self) -> None:
         self._lock = threading.Lock()
-        self._reading = threading.Lock()
         self._jobs: dict[str, _WaitedFor] = {}
         self._new: set[str] = set()
         self._thread: threading.Thread | None = None
-        self._reader: ThreadPoolExecutor | None = None
+        self.reader = OneThread("windlass-wait-read", LINGER)
+        """The thread that reads for all callers."""
         self._over = threading.Event()
         self._listener: Listener | None = None
 
@@ -90,7 +93,7 @@ class Waiter:
         seconds = _checked(timeout)
         ended = self._add(job_id)
         try:
-            self._read_new(job_id)
+            self.reader.submit(self._read_new, job_id).result()
             return ended.result(seconds)
         except FutureTimeout:
             if ended.done():  # an error of the job's own, or an end at the last moment
@@ -107,20 +110,12 @@ class Waiter:
         try:
             async with asyncio.timeout(seconds):
                 if job_id in self._new:
-                    await asyncio.get_running_loop().run_in_executor(self.reader, self._read_new, job_id)
+                    await asyncio.wrap_future(self.reader.submit(self._read_new, job_id))
                 return await asyncio.wrap_future(ended)
         except TimeoutError:
             return None
         finally:
             self._remove(job_id, ended)
-
-    @property
-    def reader(self) -> ThreadPoolExecutor:
-        """One thread that reads for coroutines, which must not wait for the threads of others."""
-        with self._lock:
-            if self._reader is None:
-                self._reader = ThreadPoolExecutor(1, thread_name_prefix="windlass-wait-read")
-            return self._reader
 
     def _refuse_in_transaction(self, *, blocks: bool) -> None:
         """Refuse a wait while the caller holds the one write lock of a SQLite file: the job could not end meanwhile."""
@@ -133,7 +128,7 @@ class Waiter:
         return len(self._jobs)
 
     def close(self) -> None:
-        """End the thread; callers that still wait get ``WaitEndedError``. A later call begins anew."""
+        """End the threads; callers that still wait get ``WaitEndedError``. A later call begins anew."""
         with self._lock:
             left = list(self._jobs)
             running, self._thread = self._thread, None
@@ -146,9 +141,7 @@ class Waiter:
             self._settle(job_id, WaitEndedError(job_id))
         if running is not None and running is not threading.current_thread():
             running.join(LISTEN_FOR + 1)
-        if self._reader is not None:
-            self._reader.shutdown(wait=False)
-            self._reader = None
+        self.reader.end()
 
     # ------------------------------------------------------------------ callers
 
@@ -182,19 +175,18 @@ class Waiter:
                     self._new.discard(job_id)
 
     def _read_new(self, job_id: str) -> None:
-        """Read the jobs that were added since, this one among them, unless another caller has just done that."""
-        with self._reading:
+        """Read the jobs that were added since, this one among them, unless that was done for another caller; the reading thread only."""
+        with self._lock:
+            if job_id not in self._new:
+                return
+            new, self._new = self._new, set()
+        try:
+            self._read(new)
+            self._refuse_missing(new)
+        except BaseException:
             with self._lock:
-                if job_id not in self._new:
-                    return
-                new, self._new = self._new, set()
-            try:
-                self._read(new)
-                self._refuse_missing(new)
-            except BaseException:
-                with self._lock:
-                    self._new |= new & self._jobs.keys()
-                raise
+                self._new |= new & self._jobs.keys()
+            raise
 
     # ------------------------------------------------------------------ reading
 
@@ -284,8 +276,7 @@ class Waiter:
                     return True
                 next_due = min((job.due_at for job in self._jobs.values()), default=now + LISTEN_FOR)
             if self._jobs and now >= ask_at:
-                with self._reading:  # one connection for all that a waiter does
-                    self._store.ends.ask()
+                self.reader.submit(self._store.ends.ask).result()
                 ask_at = now + ASK_EVERY
             if not hinted:
                 until = min(next_due, now + LISTEN_FOR)
@@ -295,8 +286,7 @@ class Waiter:
                 continue
             began = time.monotonic()
             if due := self._due(hinted, began):
-                with self._reading:
-                    self._read(due, self._since(due))
+                self.reader.submit(self._read, due, self._since(due)).result()
                 if self._store.ends.hints_without_ids:
                     rest_until = time.monotonic() + REST * (time.monotonic() - began)
             hinted.clear()
