@@ -136,6 +136,15 @@ def test_python_compiles(block: Block) -> None:
     compile(block.text, block.place, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | ast.PyCF_ONLY_AST)
 
 
+@of("python")
+def test_no_app_has_a_url_in_code(block: Block) -> None:
+    """Environment and file decide where jobs are: a program that is copied from a page uses the database of its reader."""
+    for call in ast.walk(ast.parse(block.text)):
+        if isinstance(call, ast.Call) and ast.unparse(call.func).split(".")[-1] == "App":
+            given = ["url"] * len(call.args) + [str(keyword.arg) for keyword in call.keywords]
+            assert "url" not in given, f"{block.place}, line {call.lineno}: write App()"
+
+
 @of("console", "shell")
 def test_commands_exist(block: Block) -> None:
     check_commands(block.text, block.place)

@@ -17,5 +17,5 @@ pytestmark = pytest.mark.timing
 def test_the_applications_of_the_guide_on_postgres(tmp_path: Path, fresh_postgres: FreshPostgres) -> None:
     write_example("sqlalchemy", tmp_path)
     (program,) = (step for step in steps(DOCS / "sqlalchemy.md") if isinstance(step, Program))
-    said = run(tmp_path, "-W", "error", "-c", program.code, DATABASE_URL=fresh_postgres())
+    said = run(tmp_path, "-W", "error", "-c", program.code, WINDLASS_DATABASE_URL=fresh_postgres())
     assert said == program.printed
