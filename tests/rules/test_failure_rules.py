@@ -150,6 +150,24 @@ def test_the_decorator_is_short_for_two_rules() -> None:
     assert resolved(other) == resolved(app)
 
 
+def test_a_pipeline_takes_them_too() -> None:
+    app = shop()
+    pay = app.pipeline("pay", on_failure="alert", on_success="mail")
+
+    @pay.phase("reserve")
+    def reserve(order: int) -> None: ...
+
+    @pay.phase("charge")
+    def charge(order: int) -> None: ...
+
+    other = shop()
+
+    @other.job(name="pay", on_failure="alert", on_success="mail")
+    def again(order: int) -> None: ...
+
+    assert resolved(app) == resolved(other)
+
+
 def test_a_handler_for_failures_is_given_what_its_parameters_are_named_after() -> None:
     app = App("sqlite://")
 
@@ -213,6 +231,38 @@ def box(store_url: str) -> Iterator[Sandbox]:
 
     with Sandbox(app, url=store_url) as made:
         yield made
+
+
+def test_a_pipelines_job_ends_once_in_whichever_phase(store_url: str) -> None:
+    app = App()
+
+    @app.job
+    def alert(job_id: str, error: dict[str, Any]) -> str:
+        return f"{job_id}: {error['message']}"
+
+    @app.job
+    def mail(order: int) -> None: ...
+
+    pay = app.pipeline("pay", on_failure=alert, on_success=mail)
+
+    @pay.phase("reserve", retry=windlass.retry.fixed(1))
+    def reserve(order: int) -> None:
+        if order == 1:
+            raise ValueError("none left")
+
+    @pay.phase("charge", retry=windlass.retry.fixed(1))
+    def charge(order: int) -> None:
+        if order == 2:
+            raise ValueError("no money")
+
+    with Sandbox(app, url=store_url) as box:
+        first, second, _ = (pay.enqueue(order=order) for order in (1, 2, 3))
+        box.drain()
+        assert {job.result for job in box.jobs("alert")} == {
+            f"{first.id}: ValueError: none left",
+            f"{second.id}: ValueError: no money",
+        }
+        assert box.only("mail").args == {"order": 3}
 
 
 def test_a_job_that_fails_after_its_last_attempt_makes_one_alert(box: Sandbox) -> None:

@@ -115,16 +115,32 @@ class Decorators:
             injected=self.parts.is_injected,
             **options,
         )
-        for event, create in ((RuleEvent.SUCCESS, on_success), (RuleEvent.FAILURE, on_failure)):
-            if create is not None:
-                self._add_rule([phase.kind], create, source=module_of(handler)[:255], on=event)
+        self._add_end_rules(phase.kind, on_success, on_failure, module_of(handler)[:255])
         return JobKind(self.parts, handler, phase)
 
-    def pipeline(self, name: str, *, title: str | None = None) -> Pipeline:
-        """A kind of work with several phases, each with its own pool, retry policy and time limit; ``title`` is that of ``job``."""
+    def _add_end_rules(
+        self, kind: str, on_success: KindOrName | None, on_failure: KindOrName | None, source: str
+    ) -> None:
+        for event, create in ((RuleEvent.SUCCESS, on_success), (RuleEvent.FAILURE, on_failure)):
+            if create is not None:
+                self._add_rule([kind], create, source=source, on=event)
+
+    def pipeline(
+        self,
+        name: str,
+        *,
+        on_success: KindOrName | None = None,
+        on_failure: KindOrName | None = None,
+        title: str | None = None,
+    ) -> Pipeline:
+        """A kind of work with several phases, each with its own pool, retry policy and time limit. ``on_success``, ``on_failure`` and ``title``
+        are as for ``job``: a job completes with its last phase, and fails in any.
+        """
         from windlass.app.kinds import Pipeline
 
-        return Pipeline(self.parts, name, title=title)
+        pipeline = Pipeline(self.parts, name, title=title)
+        self._add_end_rules(name, on_success, on_failure, written_in(sys._getframe(1)))
+        return pipeline
 
     def cron(
         self,
