@@ -1,8 +1,8 @@
-"""One engine as a real process, for test_batches.py: runs members of batches and their summaries, until it is killed.
+"""One engine as a real process, for test_batches.py and test_large_batches.py: runs members of batches and their summaries, until it is killed.
 
     python -m tests.acceptance.batch_worker URL
 
-Each member and each summary writes that it ran into the table ``ran``, in the transaction that ends it. It says "ready" when it serves, and
+Each ``member`` and each ``summary`` writes that it ran into the table ``ran``, in the transaction that ends it. It says "ready" when it serves, and
 ends when it is told something.
 """
 
@@ -27,13 +27,24 @@ def note(ctx: Context, tx: Any, what: str) -> None:
 def member(ctx: Context, n: int, may_fail: bool = True) -> int:
     """Takes its time, so that a kill meets some that run; every fifth that may fail fails, unless it was retried by hand."""
     time.sleep(0.02)
-    is_retried = not ctx.key.startswith(f"{ctx.job_id}:1:")
-    if may_fail and n % 5 == 4 and not is_retried:
+    if may_fail and n % 5 == 4 and not _is_retried(ctx):
         raise Fail(f"no {n}")
     with ctx.transaction() as tx:
         note(ctx, tx, "member")
         tx.complete(n)
     return n
+
+
+@app.job(processors=100)
+async def quick_member(ctx: Context, n: int) -> int:
+    """One of thousands; every hundredth fails, unless it was retried by hand."""
+    if n % 100 == 7 and not _is_retried(ctx):
+        raise Fail(f"no {n}")
+    return n
+
+
+def _is_retried(ctx: Context) -> bool:
+    return not ctx.key.startswith(f"{ctx.job_id}:1:")
 
 
 @app.job(executor="thread", processors=4)

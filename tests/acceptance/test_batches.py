@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections import Counter
 from functools import partial
 from typing import Any
 
-import psycopg
 import pytest
 
 from tests.acceptance import batch_worker, processes
+from tests.acceptance.ledger import ledger
 from tests.waiting import PATIENCE, eventually
 from windlass import JobHandle
 from windlass.model import State
@@ -22,12 +21,6 @@ SIZE = 25
 GOOD = [n for n in range(SIZE) if n % 5 != 4]
 
 
-def ledger(url: str) -> Any:
-    if url.startswith("sqlite"):
-        return sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None)
-    return psycopg.connect(url, autocommit=True)
-
-
 @pytest.mark.slow
 def test_a_summary_of_members_that_all_complete_gets_each_result_once(url: str) -> None:
     """A batch of 25 on one worker after the other; two of them are killed with jobs in their hands. The last member is not due until then, so
@@ -35,7 +28,6 @@ def test_a_summary_of_members_that_all_complete_gets_each_result_once(url: str) 
     app = batch_worker.served(url)
     app.store.upkeep.maintain()
     book = ledger(url)
-    book.execute("CREATE TABLE ran (job TEXT, what TEXT)")
     members = [batch_worker.member.request(n, may_fail=False) for n in range(SIZE - 1)]
     last_member = batch_worker.member.options(delay=3600).request(SIZE - 1, may_fail=False)
     batch = app.batch([*members, last_member], then=batch_worker.summary.request())
@@ -66,7 +58,6 @@ def test_summaries_run_once_with_all_results_whatever_is_killed(url: str) -> Non
     app = batch_worker.served(url)
     app.store.upkeep.maintain()
     book = ledger(url)
-    book.execute("CREATE TABLE ran (job TEXT, what TEXT)")
     requests = [batch_worker.member.request(n) for n in range(SIZE)]
     batches = [app.batch(requests, then=batch_worker.summary.request()) for _ in range(3)]
     last_member = batch_worker.member.options(delay=3600).request(SIZE)
