@@ -290,6 +290,44 @@ def test_another_database_that_was_open_before_is_refused_by_its_name(
         assert len(store.jobs.list().jobs) > 1, "after the test it is used again"
 
 
+HANDLES: list[Callable[[windlass.JobHandle[int]], object]] = [
+    lambda job: job.job(),
+    lambda job: job.state(),
+    lambda job: job.progress(),
+    lambda job: job.wait(0),
+    lambda job: job.result(0),
+    lambda job: job.cancel(),
+    lambda job: job.retry(),
+    lambda job: asyncio.run(job.wait_async(0)),
+    lambda job: asyncio.run(job.cancel_async()),
+]
+
+
+@pytest.mark.parametrize("use", HANDLES)
+@pytest.mark.parametrize("is_many", [False, True])
+def test_a_handle_that_is_older_than_the_sandbox_does_not_reach_its_database(
+    use: Callable[[windlass.JobHandle[int]], object], is_many: bool, shop: Shop
+) -> None:
+    with shop.app:
+        job = shop.order.enqueue_many([{"n": 1}])[0] if is_many else shop.order.enqueue(n=1)
+        with Sandbox(shop.app), pytest.raises(SandboxError, match=r"another database: sqlite:///.*/real\.db"):
+            use(job)
+        assert job.state() is State.QUEUED, "after the test it may be used again"
+
+
+def test_nor_does_a_batch_or_a_chain(shop: Shop) -> None:
+    with shop.app:
+        batch = shop.app.batch([shop.order.request(n=1)], then=shop.total.request())
+        chain = shop.app.chain(shop.order.request(n=1), shop.total.request())
+        for use in (batch.progress, batch.cancel, batch.result, chain.cancel, chain.result):
+            with (
+                Sandbox(shop.app),
+                pytest.raises(SandboxError, match=r"another database: sqlite:///.*/real\.db"),
+            ):
+                use()
+        assert batch.then.state() is chain.last.state() is State.WAITING
+
+
 def test_a_sandbox_that_cannot_be_opened_leaves_nothing_behind(shop: Shop, real: Path) -> None:
     with pytest.raises(ConfigError):
         Sandbox(shop.app, url="mysql://db/shop")

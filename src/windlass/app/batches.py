@@ -17,7 +17,7 @@ from windlass.errors import JobCancelled, JobFailed
 from windlass.handlers.chunk_transaction import ChunkTransaction
 from windlass.handlers.transaction import JobTransaction
 from windlass.model import ON_REQUEST, Enqueued, ParentCounts, State
-from windlass.submit.handle import JobHandle, JobHandles, Source
+from windlass.submit.handle import JobHandle, JobHandles, Source, in_reach
 
 if TYPE_CHECKING:
     from windlass.app.parts import AppParts
@@ -45,9 +45,9 @@ class Batch(Generic[R]):
     def progress(self) -> ParentCounts:
         """How many members there are and how those ended that have ended; one statement, whatever their number. A member counts once it
         has ended for good: an attempt that is to be retried is no end. ``JobNotFoundError`` when ``then`` was pruned."""
-        counts = self._source.store.parents.count(self.then.id)
+        counts = in_reach(self._source).store.parents.count(self.then.id)
         if not counts.total:
-            self._source.store.jobs.get(self.then.id)
+            in_reach(self._source).store.jobs.get(self.then.id)
         return counts
 
     async def progress_async(self) -> ParentCounts:
@@ -57,7 +57,7 @@ class Batch(Generic[R]):
     def cancel(self, reason: str = ON_REQUEST) -> int:
         """Cancel ``then`` and all members that have not ended; returns how many jobs were cancelled or asked to stop. ``then`` goes first, so
         that it does not run because the members ended. May be repeated."""
-        jobs = self._source.store.jobs
+        jobs = in_reach(self._source).store.jobs
         first = jobs.cancel_all([self.then.id], reason)
         return first + jobs.cancel_all([*dict.fromkeys(self.members.ids)], reason)
 
@@ -108,7 +108,7 @@ class Chain:
 
     def cancel(self, reason: str = ON_REQUEST) -> int:
         """Cancel all jobs that have not ended, the last one first; returns how many were cancelled or asked to stop. May be repeated."""
-        jobs = self._source.store.jobs
+        jobs = in_reach(self._source).store.jobs
         return sum(jobs.cancel_all([job_id], reason) for job_id in reversed(self.jobs.ids))
 
     async def cancel_async(self, reason: str = ON_REQUEST) -> int:

@@ -22,7 +22,7 @@ from windlass.handlers.registry import Registry
 from windlass.model.principal import Expiry, Principal
 from windlass.observe.logger import get_logger
 from windlass.principals.authority import Authority, running_principal, running_principal_or_none
-from windlass.store.opening import OPTIONS, opening_checks
+from windlass.store.opening import OPTIONS, check_opened, opening_checks
 from windlass.urls import dialect_of, without_secrets
 
 if TYPE_CHECKING:
@@ -210,10 +210,8 @@ class AppParts(Closing):
     def _check_opened(self, store: Store) -> None:
         """Ask the test kit again: this app may have opened its database before a sandbox was made. An app of ``windlass.build`` whose kinds
         the sandbox has may still read its own."""
-        url = store.options.get("url")
-        if url is not None and not (self._origin is not None and self._origin._instead):
-            for check in opening_checks:
-                check(url)
+        if not (self._origin is not None and self._origin._instead):
+            check_opened(store.options)
 
     @property
     def submitter(self) -> Submitter:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, overload
 from windlass.errors import JobCancelled, JobFailed, ResultTimeout
 from windlass.handlers.registry import Registry
 from windlass.model import ON_REQUEST, CancelResult, Enqueued, Job, Progress, State
+from windlass.store.opening import check_opened, opening_checks
 from windlass.submit.submitter import Submitter
 from windlass.waiting.waiter import EndedResult, Waiter
 
@@ -46,6 +47,13 @@ class SubmitterSource:
         return self._app.submitter.waiter
 
 
+def in_reach(source: Source) -> Source:
+    """The source, unless the test kit refuses its database now: jobs may have been submitted before a sandbox was made."""
+    if opening_checks:
+        check_opened(source.store.options)
+    return source
+
+
 class HasSubmitter(Protocol):
     """The part of an app that a handle uses."""
 
@@ -70,7 +78,7 @@ class JobHandle(Generic[R]):
 
     def job(self) -> Job:
         """The job as the database has it now, with arguments, error and timestamps."""
-        return self._source.store.jobs.get(self.id)
+        return in_reach(self._source).store.jobs.get(self.id)
 
     def state(self) -> State:
         """The state of the job now."""
@@ -84,24 +92,24 @@ class JobHandle(Generic[R]):
 
     def wait(self, timeout: float | timedelta | None = None) -> State:
         """Wait until the job has ended, with any outcome; returns its state. ``ResultTimeout`` after ``timeout`` seconds."""
-        return State(self._ended(self._source.waiter.wait(self.id, timeout), timeout).state)
+        return State(self._ended(in_reach(self._source).waiter.wait(self.id, timeout), timeout).state)
 
     def result(self, timeout: float | timedelta | None = None) -> R:
         """Wait until the job has ended; returns its result, as the type that the handler returns.
 
         ``JobFailed`` if it failed, ``JobCancelled`` if it was cancelled, ``ResultTimeout`` after ``timeout`` seconds.
         """
-        return self._result(self._ended(self._source.waiter.wait(self.id, timeout), timeout))
+        return self._result(self._ended(in_reach(self._source).waiter.wait(self.id, timeout), timeout))
 
     # ------------------------------------------------------------------ acting
 
     def cancel(self, reason: str = ON_REQUEST) -> CancelResult:
         """Cancel the job: at once if it does not run, else its handler is asked to stop."""
-        return self._source.store.jobs.cancel(self.id, reason)
+        return in_reach(self._source).store.jobs.cancel(self.id, reason)
 
     def retry(self, *, dependents: bool = False) -> Job:
         """Run the ended job again, its history kept; with ``dependents`` also the jobs that were cancelled because of it."""
-        return self._source.store.jobs.retry(self.id, dependents=dependents)
+        return in_reach(self._source).store.jobs.retry(self.id, dependents=dependents)
 
     # ------------------------------------------------------------------ the same for coroutines
 
@@ -136,7 +144,7 @@ class JobHandle(Generic[R]):
     # ------------------------------------------------------------------ how it is done
 
     async def _ended_async(self, timeout: float | timedelta | None) -> EndedResult:  # noqa: ASYNC109  passed on
-        waiter = self._source.waiter
+        waiter = in_reach(self._source).waiter
         ended = await waiter.wait_async(self.id, timeout)
         if ended is not None:
             return ended
