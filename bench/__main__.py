@@ -117,14 +117,32 @@ def shapes(jobs: int, rounds: int, short: bool, output: Path | None) -> None:
 
 
 @main.command()
+@click.argument(
+    "checkout",
+    required=False,
+    type=click.Path(path_type=Path, exists=True, file_okay=False, resolve_path=True),
+)
 @click.option("--jobs", default=20_000, show_default=True, help="Jobs to count over.")
-@click.option("--short", is_flag=True, help="A quick form: 1,000 jobs.")
+@click.option("--rounds", default=2, show_default=True, help="How often both are counted, in turns.")
+@click.option("--short", is_flag=True, help="A quick form: 1,000 jobs, one round.")
 @click.option("--json", "output", type=click.Path(path_type=Path), help="Write the figures to a file, too.")
-def counted(jobs: int, short: bool, output: Path | None) -> None:
-    """Statements, WAL, rows visited and Python calls of a plain job: counts, which a busy machine does not change."""
+def counted(checkout: Path | None, jobs: int, rounds: int, short: bool, output: Path | None) -> None:
+    """Statements, WAL, rows visited and Python calls of a plain job: counts, which a busy machine does not change. With CHECKOUT, another one
+    with its own .venv: beside its counts, none higher by more than its error."""
     from bench import counted as measurement
+    from bench import counted_beside
+    from bench.versions import NotSetUpError
 
-    measurement.run(jobs=1_000 if short else jobs, output=output)
+    if short:
+        jobs, rounds = 1_000, 1
+    if checkout is None:
+        measurement.run(jobs=jobs, output=output)
+        return
+    try:
+        is_kept = counted_beside.run(checkout, jobs=jobs, rounds=rounds, output=output)
+    except NotSetUpError as error:
+        raise click.ClickException(str(error)) from error
+    sys.exit(0 if is_kept or short else 1)
 
 
 @main.command()

@@ -1,6 +1,6 @@
 """What a plain job costs, counted and not timed: statements, WAL, rows visited, Python calls. The same on a busy machine.
 
-Counts of two versions can be compared: run it in a checkout of each.
+``bench counted CHECKOUT`` compares the counts with those of another version (counted_beside.py).
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _cost(store: Store, url: str, work: Callable[[], Any], times: int, each: int
     jobs, told = times * each, statements()
     after = _server(store, url)
     return {
-        "statements/job": told / jobs,
+        **({} if url.startswith("sqlite:") else {"statements/job": told / jobs}),
         **{key: (after[key] - before[key]) / jobs for key in after},
         "Python calls/job": calls / jobs,
     }

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import own, retention
+from bench import counted_beside, own, retention
 from bench.__main__ import main
 from bench.compare import Figures
 from bench.control_fill import Crowd
@@ -228,9 +228,43 @@ def test_the_short_versions_bench_runs(tmp_path: Path) -> None:
     assert len(rows) == 6 and all(row["this / other"] > 0 for row in rows)
 
 
+@pytest.mark.long
+@pytest.mark.slow
+def test_the_short_counts_beside_another_version_run(tmp_path: Path) -> None:
+    """A checkout beside itself."""
+    checkout, path = tmp_path / "checkout", tmp_path / "figures.json"
+    checkout.mkdir()
+    for name in ("bench", "src"):
+        (checkout / name).symlink_to(ROOT / name)
+    (checkout / ".venv").symlink_to(sys.prefix)
+    assert "higher by more than the error" in run_short(path, "counted", str(checkout))
+    rows = json.loads(path.read_text())["rows"]
+    assert len(rows) == 23 and all(row["before"] >= 0 and row["after"] >= 0 for row in rows)
+    (calls,) = (row for row in rows if (row["what"], row["count"]) == ("sqlite: enqueue", "Python calls/job"))
+    assert calls["before"] == calls["after"] > 0
+
+
+def test_a_count_that_is_higher_by_more_than_its_error_is_marked() -> None:
+    """The least of the rounds counts, and a count that one version lacks is left out."""
+    calls, engine, gone = (
+        ("sqlite: enqueue", "Python calls/job"),
+        ("sqlite: engine, all of it", "Python calls/job"),
+        ("sqlite: enqueue", "statements/job"),
+    )
+    before = [{calls: 105.0, engine: 100.0, gone: 1.0}, {calls: 100.0, engine: 110.0, gone: 1.0}]
+    after = [{calls: 101.5, engine: 102.5}, {calls: 109.0, engine: 120.0}]
+    rows = counted_beside.compared(before, after)
+    assert [(row["before"], row["after"], row["difference"], row["higher"]) for row in rows] == [
+        (100.0, 101.5, 1.5, "HIGHER"),
+        (100.0, 102.5, 2.5, ""),
+    ]
+
+
 def test_a_version_that_is_not_set_up_is_named(tmp_path: Path) -> None:
     with pytest.raises(NotSetUpError, match=r"run \./dev setup there"):
         of_checkout(tmp_path, own.WINDLASS)
+    with pytest.raises(NotSetUpError, match=r"run \./dev setup there"):
+        counted_beside.run(tmp_path, jobs=1, rounds=1, output=None)
 
 
 def test_ratios_are_taken_within_a_round() -> None:
