@@ -46,7 +46,7 @@ BLOCK = re.compile(
     r"(?:^<!-- (?P<mark>[^\n]*) -->\n)?^```(?P<language>\w*)[^\n]*\n(?P<text>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
-COMMAND = re.compile(r"(?:^|[\s/])windlass ((?:[^|;&#<>\n`\\]|\\\n)+)", re.MULTILINE)
+COMMAND = re.compile(r"(?:^|[\s/])windlass ((?:'[^'\n]*'|[^|;&#<>\n`\\]|\\\n)+)", re.MULTILINE)
 METRIC = re.compile(r"\bwindlass_\w+")
 VARIABLE = re.compile(r"\bWINDLASS_[A-Z_]+")
 OTHER_VARIABLES = {

@@ -138,7 +138,20 @@ def test_the_examples_are_importable_in_any_checkout(
     assert (link / "here.py").exists()
 
 
+OF_THE_SDIST = (
+    "tests/model",
+    "tests/store",
+    "tests/arguments",
+    "tests/keys",
+    "tests/docs/test_pages.py",
+    "tests/docs/test_container.py",
+    "tests/examples/test_cells.py",
+    "tests/examples/test_public_names.py",
+)
+
+
 @pytest.mark.long
+@pytest.mark.timeout(600)
 def test_the_tests_of_the_sdist_run(built: Path, tmp_path: Path) -> None:
     """The unpacked sdist, with no repository around it: its own tests on its own package."""
     with tarfile.open(next(built.glob("*.tar.gz"))) as archive:
@@ -147,13 +160,13 @@ def test_the_tests_of_the_sdist_run(built: Path, tmp_path: Path) -> None:
     (folder / "src" / "windlass_examples").symlink_to("../examples")  # ./dev makes it
     names = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
     run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/docs/test_pages.py", "tests/examples/test_cells.py"],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *OF_THE_SDIST],
         cwd=folder,
         env={**names, "PYTHONPATH": "src"},
         capture_output=True,
         text=True,
         check=False,
-        timeout=PATIENCE,
+        timeout=500,
     )  # fmt: skip
     assert run.returncode == 0, run.stdout[-3000:]
 
@@ -173,3 +186,28 @@ def test_the_wheel_runs_quickstart_and_demonstrations_in_a_clean_environment() -
     )
     assert run.returncode == 0, run.stderr[-3000:]
     assert "quickstart and demonstrations passed" in run.stderr
+
+
+@pytest.mark.long
+@pytest.mark.timing
+@pytest.mark.timeout(600)
+def test_a_bare_clone_runs_the_demonstration(tmp_path: Path) -> None:
+    """The first command of a person who has cloned the repository: it sets itself up."""
+    clone = subprocess.run(
+        ["git", "clone", "-q", str(ROOT), str(tmp_path / "clone")], capture_output=True, check=False
+    )
+    if clone.returncode:
+        pytest.skip("this is no git repository")
+    run = subprocess.run(
+        ["./dev", "demo", "--once"],
+        cwd=tmp_path / "clone",
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=500,
+    )
+    assert run.returncode == 0, run.stderr[-3000:]
+    table = dict(line.rsplit(None, 1) for line in run.stdout.splitlines())
+    assert int(table["jobs"]) == int(table["completed"]) > 0
+    assert (table["results twice"], table["results missing"]) == ("0", "0")
+    assert "dashboard: http://127.0.0.1:" in run.stderr
