@@ -42,7 +42,9 @@ class Users:
             people[-1][1].append(_dead_link(site))
         people += [(county, list(_reports(county)), OFFICIALS_BREAK) for county in data.COUNTIES]
         self._threads = [
-            threading.Thread(target=self._work, args=(number, orders, pause), name=f"user {name}", daemon=True)
+            threading.Thread(
+                target=self._work, args=(number, orders, pause), name=f"user {name}", daemon=True
+            )
             for number, (name, orders, pause) in enumerate(people)
         ]
 
