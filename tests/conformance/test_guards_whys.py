@@ -13,6 +13,8 @@ from windlass.features import Store
 from windlass.model import JobLimit, Rate
 from windlass.model.rule import Rule
 
+EVERYTHING = {"sees": "all", "subject": None, "issuer": None, "tenant": None}
+
 
 def limited(store: Store, phase: str, key: str, n: int = 1) -> list[str]:
     ids = enqueue(store, phase, n, limits=[JobLimit(phase=phase, key=key, limit=1)])
@@ -47,12 +49,11 @@ def test_holders_of_a_place_are_those_of_one_gate(store: Store) -> None:
     first = limited(store, "work", "a", 2)[0]
     limited(store, "work", "b"), limited(store, "other", "a")
     for limit, key in ((9, "a"), (1, "a")):
-        everything = {"sees": "all", "subject": None, "issuer": None, "tenant": None}
-        found = read(store, "limits.holders", phase="work", key=key, limit=limit, **everything)
+        found = read(store, "limits.holders", phase="work", key=key, limit=limit, **EVERYTHING)
         assert found == [(first,)]
     wide = enqueue(store, "wide", 3, limits=[JobLimit(phase="wide", key="a", limit=3)])
     assert store.limits.assign()
-    assert len(read(store, "limits.holders", phase="wide", key="a", limit=2, **everything)) == 2 < len(wide)
+    assert len(read(store, "limits.holders", phase="wide", key="a", limit=2, **EVERYTHING)) == 2 < len(wide)
 
 
 def before(store: Store, verb: str, job_id: str, limit: int = 9, **more: str) -> int:
@@ -76,8 +77,8 @@ def test_jobs_before_one_that_waits_for_a_rate_wait_for_that_rate(store: Store, 
     rate = Rate(1, 1)
     enqueue(store, "work", delay=timedelta(seconds=1))
     clock.advance(2)  # due, and not promoted yet
-    for phase in ("other", "work"):
-        ids = enqueue(store, phase, 4, limits=[JobLimit(phase=phase, rate=rate)])
+    enqueue(store, "other", 4, limits=[JobLimit(phase="other", rate=rate)])
+    ids = enqueue(store, "work", 4, limits=[JobLimit(phase="work", rate=rate)])
     assert store.limits.assign()
     waiting = [name for name in ids if store.jobs.get(name).reason == "paced"]
     assert len(waiting) >= 3
@@ -116,9 +117,8 @@ def test_kinds_that_have_arrived_are_those_of_one_round_that_count(store: Store)
     for kind in "ab":
         job(store, kind)
         end(holder, kind)  # the first round is complete
-    for _ in range(2):
-        job(store, "a")
-        last = end(holder, "a")
+    job(store, "a"), job(store, "a")
+    _, last = end(holder, "a"), end(holder, "a")
     ((fan_in, round_),) = {(row["id"], row["round"]) for row in rows(store, "fan_in")}
     outdone = [row for row in hits(store, round=round_) if row["parent"] != last]
     assert [bool(row["counts"]) for row in outdone] == [False]

@@ -113,7 +113,7 @@ WHERE e.parent_state IS NOT NULL
 -- fragment: sought(job)
 -- A search may ask for the members of batches, by their summary jobs.
 AND (:batches::uuid[] IS NULL OR {{is_member({job}, :batches::uuid[])}})
-AND (:not_batches::uuid[] IS NULL OR NOT {{is_member({job}, :not_batches::uuid[])}}) -- belt: without a list nothing is looked up
+AND (:not_batches::uuid[] IS NULL OR NOT {{is_member({job}, :not_batches::uuid[])}}) -- belt: without a list there is nothing to find
 
 -- fragment: is_member(job, list)
 -- Whether one of these jobs waits or waited for a job.

@@ -74,7 +74,7 @@ AND (
     OR {{is_led_to({job}, :keys::text[])}}
 )
 AND (
-    :not_keys::text[] IS NULL -- belt: without a list nothing is looked up
+    :not_keys::text[] IS NULL -- belt: without a list there is nothing to find
     OR NOT (COALESCE({{is_key({job}.key, {job}, :not_keys::text[])}}, FALSE) OR {{is_led_to({job}, :not_keys::text[])}})
 )
 

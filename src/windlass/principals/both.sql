@@ -64,9 +64,9 @@ AND (
 -- fragment: sought(job)
 -- A search may ask for jobs of subjects and of tenants.
 AND (:subjects::text[] IS NULL OR {{is_of({job}, 'subject', :subjects::text[])}})
-AND (:not_subjects::text[] IS NULL OR NOT {{is_of({job}, 'subject', :not_subjects::text[])}}) -- belt: without a list nothing is looked up
+AND (:not_subjects::text[] IS NULL OR NOT {{is_of({job}, 'subject', :not_subjects::text[])}}) -- belt: without a list there is nothing to find
 AND (:tenants::text[] IS NULL OR {{is_of({job}, 'tenant', :tenants::text[])}})
-AND (:not_tenants::text[] IS NULL OR NOT {{is_of({job}, 'tenant', :not_tenants::text[])}}) -- belt: without a list nothing is looked up
+AND (:not_tenants::text[] IS NULL OR NOT {{is_of({job}, 'tenant', :not_tenants::text[])}}) -- belt: without a list there is nothing to find
 
 -- fragment: is_of(job, claim, list)
 -- Whether a claim of the principal of a job is one of a list.

@@ -114,7 +114,7 @@ def _clock_ahead(connection: psycopg.Connection) -> float:
         assert row is not None
         tries.append((took, row[0] - (before + took / 2)))
     _, ahead = min(tries)
-    return ahead
+    return float(ahead)
 
 
 def _pooler(url: str, timeout: float, first: psycopg.Connection) -> Pooler:
