@@ -1,7 +1,7 @@
 """Where the time comes from.
 
-Between machines the database's clock is the truth. A ``Clock`` is handed to a store only to replace that truth: by
-tests, and by SQLite, whose database clock *is* the clock of the machine that opened the file.
+Between machines the database's clock is the truth; SQLite's is that of the machine that opened the file. Tests give a store a
+``Clock`` to replace it.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from windlass.errors import StoreUnreachableError
 from windlass.features import Store
 from windlass.model import Enqueued, NewJob
 from windlass.store.jobs.checked import CheckedJob
-from windlass.store.sqlite.listener import Wakeups
+from windlass.store.sqlite.connections import Wakeups
 from windlass.submit import submitter as submit
 from windlass.submit.submitter import Submitter, _Latch, _Request
 

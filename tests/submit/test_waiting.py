@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -202,6 +203,42 @@ def test_without_a_listener_ends_are_read_after_pauses(fresh_postgres: FreshPost
         holder.complete(lease, "done")
         threads[0].join()
         assert results == ["done"]
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgres"])
+def test_only_the_first_read_of_a_job_covers_all_of_history(
+    database: str, sqlite_path: Path, fresh_postgres: FreshPostgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first read finds a job that ended long before; further reads are limited to ends of the last day."""
+    with App(f"sqlite:///{sqlite_path}" if database == "sqlite" else fresh_postgres()) as app:
+
+        @app.job
+        def work(name: str) -> str:
+            return name
+
+        first, last = work.enqueue("old"), work.enqueue("new")
+        holder, ends = app.store.join(), app.store.ends
+        old, new = holder.claim("work", 2)
+        holder.complete(old, "old")
+        since: list[datetime | None] = []
+        read = ends.of
+
+        def of(ids: Sequence[str], limit: datetime | None = None) -> list[EndedResult]:
+            since.append(limit)
+            return read(ids, limit)
+
+        monkeypatch.setattr(ends, "of", of)
+        assert first.result(PATIENCE) == "old"
+        assert since == [None]
+        threads, results = wait_in_threads([last])
+        eventually(lambda: since[-1] is not None)  # a read after a pause
+        holder.complete(new, "new")
+        threads[0].join()
+        assert results == ["new"]
+        assert since[1] is None
+        assert all(limit is not None for limit in since[2:])
+        assert since[2] is not None
+        assert timedelta(hours=23) < datetime.now(UTC) - since[2] < timedelta(hours=25)
 
 
 class NoEffects:

@@ -214,7 +214,7 @@ class Database(Protocol):
 
     @property
     def clock(self) -> Clock | None:
-        """The clock that replaces the database's, if one was given; on SQLite the machine's."""
+        """The clock that replaces the database's, if one was given."""
         ...
 
     def now(self) -> datetime:

@@ -9,15 +9,15 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from windlass.clock import Clock, SystemClock
+from windlass.clock import Clock
 from windlass.errors import SandboxError
 from windlass.model import Retention
 from windlass.store.database import CHANNEL, EFFECT, Row, Transaction, never
 from windlass.store.jobs.enqueue import RepeatRaced
 from windlass.store.open_effects import OpenEffect, OpenEffects
-from windlass.store.sqlite.database import SqliteDatabase, SqliteTransaction, to_micros
+from windlass.store.sqlite.connections import Wakeups
+from windlass.store.sqlite.database import SqliteDatabase, SqliteTransaction
 from windlass.store.sqlite.errors import translate
-from windlass.store.sqlite.listener import Wakeups
 
 if TYPE_CHECKING:
     from windlass.integrations.django.hosting import Connected
@@ -39,12 +39,12 @@ class HostedSqlite(SqliteDatabase):
     def __init__(self, connected: Connected, clock: Clock | None) -> None:
         self._connected = connected
         self._path = NAME
-        self._clock = clock or SystemClock()
+        self._clock = clock
         self._wakeups = Wakeups()
         self.open_effects = OpenEffects(NAME)
 
     def _on(self, connection: sqlite3.Connection) -> SqliteTransaction:
-        return SqliteTransaction(connection, to_micros(self._clock.now()), self._path)
+        return SqliteTransaction(connection, self._micros(), self._path)
 
     def read(self, verb: str, **parameters: object) -> list[Row]:
         return self._on(self._connected.driver()).run(verb, **parameters)

@@ -1,4 +1,5 @@
-"""All connections of one process to one SQLite file: one that writes, one for each thread that reads, those of handlers and listeners.
+"""All connections of one process to one SQLite file: one that writes, one for each thread that reads, those of handlers and listeners; the
+queues that wake this process's listeners, and the check that the path still leads to the file.
 
 None of them may be there when the process forks. SQLite keeps one record of the locks that a process has on a file, for all its
 connections. A child would have the parent's record, and none of the locks: what it opened would be unprotected, and the others would end
@@ -15,17 +16,85 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, cast
 from weakref import WeakSet
 
 from windlass import forking
 from windlass.errors import StoreError, StoreUnreachableError
-from windlass.store.sqlite.connection import ReaderConnection, connect
+from windlass.store.sqlite.connection import LONG_LOG_PAGES, ReaderConnection, connect
 from windlass.store.sqlite.errors import locked
-from windlass.store.sqlite.file import OpenedFile
 
+CUT_WAIT_MS = 200
 CLOSE_WAIT = 2.0  # for a thread that reads while the store is closed
 FORK_WAIT = 5.0  # for threads that read and write while the process forks
+
+
+class Wakeups:
+    """Wakes the listeners of this process after each of its commits.
+
+    Callers' threads call ``notify``, and a signal handler's exception may interrupt them anywhere. So ``notify`` takes no lock: a
+    ``threading.Condition`` that is interrupted while it is released stays locked, and every later commit of the process would wait.
+    """
+
+    def __init__(self) -> None:
+        self._sleepers: tuple[SimpleQueue[None], ...] = ()
+        self._lock = threading.Lock()
+        forking.watch(self)
+
+    def after_fork_in_child(self) -> None:
+        """Begin anew: the listeners are the parent's."""
+        self._lock = threading.Lock()
+        self._sleepers = ()
+
+    def notify(self) -> None:
+        """Wake the listeners."""
+        for sleeper in self._sleepers:
+            if sleeper.empty():
+                sleeper.put(None)
+
+    def add(self) -> SimpleQueue[None]:
+        """A queue that gets an item at each commit."""
+        sleeper: SimpleQueue[None] = SimpleQueue()
+        with self._lock:
+            self._sleepers = (*self._sleepers, sleeper)
+        return sleeper
+
+    def remove(self, sleeper: SimpleQueue[None]) -> None:
+        """Stop waking this queue."""
+        with self._lock:
+            self._sleepers = tuple(one for one in self._sleepers if one is not sleeper)
+
+
+class OpenedFile:
+    """Checks whether a path still leads to the file that was opened: SQLite goes on writing into a file that was deleted, moved or replaced, and in
+    WAL mode raises no error. Call it only while a connection has that file open: until it is closed, its inode number is not used for another
+    file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._identity: tuple[int, int] | None = None
+        self.check()
+
+    def check(self) -> None:
+        """Raise if the path no longer leads to the file; takes 2 µs."""
+        try:
+            found = self._path.stat()
+        except OSError as error:
+            raise StoreUnreachableError(
+                f"{self._path} was deleted or moved after this process had opened it ({error.strerror}); nothing was stored or "
+                "read. Put it back, with its -wal and -shm, or restart the process, which makes a new one",
+                is_unsent=True,
+            ) from error
+        identity = found.st_dev, found.st_ino
+        if self._identity is None:
+            self._identity = identity
+        elif identity != self._identity:
+            raise StoreUnreachableError(
+                f"{self._path} was replaced by another file after this process had opened it; nothing was stored or read. "
+                "Restart the process to use the file that is there now",
+                is_unsent=True,
+            )
 
 
 class _Left:
@@ -153,6 +222,23 @@ class Connections:
             connection.close()
             self._open.discard(connection)
         self._left.close()
+
+    def shorten_log(self) -> None:
+        """Keep the write-ahead log short. Writers cut it when it starts anew; one that never could, because there was always a reader, or
+        that is not written to any more, is cut here."""
+        with self.reading() as reader:
+            _, pages, _ = reader.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        if pages > LONG_LOG_PAGES:
+            self._cut_log()
+
+    def _cut_log(self) -> None:
+        """Cut the log. Holds the write lock while it waits for readers, so not for long; if they stay, it is left to the next call."""
+        with self.in_turn(self._busy_timeout), self.reading() as reader:
+            reader.execute(f"PRAGMA busy_timeout = {CUT_WAIT_MS}")
+            try:
+                reader.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            finally:
+                reader.execute(f"PRAGMA busy_timeout = {int(self._busy_timeout * 1000)}")
 
     def close(self) -> None:
         """Close the writer and the threads' readers; handlers and listeners close their own."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime, timedelta
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 from urllib.parse import quote
 
-from windlass.clock import Clock, SystemClock
+from windlass.clock import Clock
 from windlass.closing import close_left_open
 from windlass.errors import StoreError
 from windlass.forking import Process
@@ -42,17 +43,15 @@ from windlass.store.schema.migrations import available, require_current
 from windlass.store.schema.statements import Verb, load, on_change
 from windlass.store.sqlite.connection import (
     BUSY_TIMEOUT,
-    LONG_LOG_PAGES,
     GuardedConnection,
     ListenerConnection,
     path_of,
 )
-from windlass.store.sqlite.connections import Connections
+from windlass.store.sqlite.connections import Connections, Wakeups
 from windlass.store.sqlite.errors import translate, translated
-from windlass.store.sqlite.listener import SqliteListener, Wakeups
+from windlass.store.sqlite.listener import SqliteListener
 from windlass.store.sqlite.migrate import migrate_sqlite, status_sqlite
 
-CUT_WAIT_MS = 200
 T = TypeVar("T")
 FOREVER = 2**62
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -131,7 +130,7 @@ class SqliteDatabase:
     ) -> None:
         self._path = str(Path(path_of(url)).absolute())  # a later chdir must not lead to another file
         self._url = url = f"sqlite:///{quote(self._path)}"
-        self._clock = clock or SystemClock()
+        self._clock = clock
         self._busy_timeout = busy_timeout
         self._wakeups = Wakeups()
         if auto_migrate:
@@ -153,7 +152,7 @@ class SqliteDatabase:
             connection.execute("ROLLBACK")
         try:
             connection.execute("BEGIN IMMEDIATE")
-            yield SqliteTransaction(connection, to_micros(self._clock.now()), self._path)
+            yield SqliteTransaction(connection, self._micros(), self._path)
             if Process.pid != owner:
                 raise StoreError(
                     f"{self._path}: a forked child cannot end its parent's transaction; end the child with os._exit"
@@ -169,8 +168,10 @@ class SqliteDatabase:
         return self.transact(lambda tx: tx.run(verb, **parameters))
 
     def read(self, verb: str, **parameters: object) -> list[Row]:
-        parameters = {"now": self._clock.now(), **parameters}
-        values = {name: _bind(value) for name, value in parameters.items()}
+        values = {
+            name: value if type(value) in _AS_THEY_ARE else _bind(value) for name, value in parameters.items()
+        }
+        values["now"] = self._micros()
         rows: list[Row] = []
         try:
             for statement in STATEMENTS[verb].statements:
@@ -290,7 +291,7 @@ class SqliteDatabase:
         return finished
 
     def _upto(self, want: Want) -> int:
-        return to_micros(self._clock.now() - want.quiet) if want.quiet else FOREVER
+        return self._micros() - want.quiet // _MICROSECOND if want.quiet else FOREVER
 
     def _has_ready(self, want: Want) -> bool:
         return bool(
@@ -379,25 +380,14 @@ class SqliteDatabase:
         return self._clock
 
     def now(self) -> datetime:
-        return self._clock.now()
+        return datetime.now(UTC) if self._clock is None else self._clock.now()
+
+    def _micros(self) -> int:
+        return time.time_ns() // 1000 if self._clock is None else to_micros(self._clock.now())
 
     def upkeep(self) -> None:
-        """Keep the write-ahead log short. Writers cut it when it starts anew; one that never could, because there was always a reader, or
-        that is not written to any more, is cut here."""
         with translated(self._path):
-            with self._connections.reading() as reader:
-                _, pages, _ = reader.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-            if pages > LONG_LOG_PAGES:
-                self._cut_log()
-
-    def _cut_log(self) -> None:
-        """Cut the log. Holds the write lock while it waits for readers, so not for long; if they stay, it is left to the next call."""
-        with self._in_turn(self._busy_timeout), self._connections.reading() as reader:
-            reader.execute(f"PRAGMA busy_timeout = {CUT_WAIT_MS}")
-            try:
-                reader.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            finally:
-                reader.execute(f"PRAGMA busy_timeout = {int(self._busy_timeout * 1000)}")
+            self._connections.shorten_log()
 
     def bulk(self, lines: Callable[[str], Iterable[str]], phases: str) -> list[Row]:
         raise AssertionError("bulk_from says never")

@@ -5,54 +5,17 @@ There is no notification across processes, so the version is read every 20 ms: a
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Sequence
-from queue import Empty, SimpleQueue
+from queue import Empty
 from typing import Any
 
-from windlass import forking
 from windlass.store.database import LATER, RECONNECTED
 from windlass.store.sqlite.connection import ReaderConnection
+from windlass.store.sqlite.connections import Wakeups
 
 POLL_EVERY = 0.02
 UNKNOWN = -1  # versions of two connections cannot be compared
-
-
-class Wakeups:
-    """Wakes the listeners of this process after each of its commits.
-
-    Callers' threads call ``notify``, and a signal handler's exception may interrupt them anywhere. So ``notify`` takes no lock: a
-    ``threading.Condition`` that is interrupted while it is released stays locked, and every later commit of the process would wait.
-    """
-
-    def __init__(self) -> None:
-        self._sleepers: tuple[SimpleQueue[None], ...] = ()
-        self._lock = threading.Lock()
-        forking.watch(self)
-
-    def after_fork_in_child(self) -> None:
-        """Begin anew: the listeners are the parent's."""
-        self._lock = threading.Lock()
-        self._sleepers = ()
-
-    def notify(self) -> None:
-        """Wake the listeners."""
-        for sleeper in self._sleepers:
-            if sleeper.empty():
-                sleeper.put(None)
-
-    def add(self) -> SimpleQueue[None]:
-        """A queue that gets an item at each commit."""
-        sleeper: SimpleQueue[None] = SimpleQueue()
-        with self._lock:
-            self._sleepers = (*self._sleepers, sleeper)
-        return sleeper
-
-    def remove(self, sleeper: SimpleQueue[None]) -> None:
-        """Stop waking this queue."""
-        with self._lock:
-            self._sleepers = tuple(one for one in self._sleepers if one is not sleeper)
 
 
 class SqliteListener:
