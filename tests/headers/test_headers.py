@@ -26,7 +26,7 @@ from windlass.model import (
 )
 from windlass.model.rule import Rule
 from windlass.store.ids import new_id
-from windlass.store.jobs.storable import split_plain
+from windlass.store.jobs.outcome_rows import split_plain
 
 TRACE = {"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "tenant": "Võru"}
 OTHER = {"tenant": "acme"}

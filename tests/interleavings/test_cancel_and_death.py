@@ -38,7 +38,7 @@ from windlass.model import (
     Want,
 )
 from windlass.store.jobs.claim_columns import claim_columns
-from windlass.store.jobs.finish_rows import finish_columns
+from windlass.store.jobs.outcome_rows import finish_columns
 
 pytestmark = pytest.mark.timing
 

@@ -32,7 +32,7 @@ from windlass.model import (
     Tick,
 )
 from windlass.observe import events
-from windlass.observe.emit import Event, emit, enabled
+from windlass.observe.emit import Event, emit, log
 from windlass.observe.logger import Quiet
 from windlass.observe.report import OUTCOMES
 
@@ -236,7 +236,7 @@ def test_what_is_not_shown_costs_nothing() -> None:
             raise AssertionError("a job of the batch was looked at")
 
     with written(level="info") as lines:
-        assert not enabled(logging.DEBUG) and enabled(logging.INFO)
+        assert not log.isEnabledFor(logging.DEBUG) and log.isEnabledFor(logging.INFO)
         outcome = Completed(LEASE)
         events.started(Untouched([a_job()]))
         events.claimed(Untouched([LEASE]))

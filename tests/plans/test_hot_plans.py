@@ -14,9 +14,9 @@ from tests.waiting import PATIENCE
 from windlass.features import Store
 from windlass.model import Completed, JobFilter, Lease, NewJob, Released, State
 from windlass.store.database import Row
-from windlass.store.jobs.finish_rows import finish_columns
 from windlass.store.jobs.holder import Holder
 from windlass.store.jobs.low_water import LANES, LowWaterMarks, Scan
+from windlass.store.jobs.outcome_rows import finish_columns
 
 pytestmark = [pytest.mark.older_postgres, pytest.mark.timing]
 

@@ -30,7 +30,7 @@ from windlass.model import (
 )
 from windlass.model.principal import NOBODY, Principal, Sealed
 from windlass.store.ids import new_id
-from windlass.store.jobs.storable import split_plain
+from windlass.store.jobs.outcome_rows import split_plain
 
 # ------------------------------------------------------------------------------------------------------------ capture
 

@@ -25,8 +25,8 @@ from windlass.model import (
     has_flag,
 )
 from windlass.store.ids import new_id
+from windlass.store.jobs.outcome_rows import split_plain
 from windlass.store.jobs.rows import in_order, run_json, to_lease, to_leases
-from windlass.store.jobs.storable import split_plain
 from windlass.store.sqlite.database import SqliteDatabase
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

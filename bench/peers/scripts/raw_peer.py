@@ -15,8 +15,8 @@ from protocol import Order, Tally, payload, serve  # type: ignore[import-not-fou
 from windlass.features import open_store
 from windlass.model import Json, NewJob, Want
 from windlass.store.jobs.claim_columns import claim_columns
-from windlass.store.jobs.finish_rows import finish_columns
 from windlass.store.jobs.low_water import LANES
+from windlass.store.jobs.outcome_rows import finish_columns
 from windlass.store.migrate import migrate
 from windlass.store.postgres.transaction import STATEMENTS
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from windlass.config import CODE, FLAG, Config, from_code, keys_of, load, merged, url_flags
+from windlass.errors import ConfigError, did_you_mean
 from windlass.setting_keys import KNOWN, URL
+from windlass.store.opening import OPTIONS
 from windlass.urls import dialect_of
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ class AppSettings:
         settings: Settings | None,
         options: Mapping[str, Any],
     ) -> None:
+        _check_options(options)
         self._url: GivenUrl = url
         self._origin = CODE
         self._flags: dict[str, Any] = {}
@@ -109,3 +112,12 @@ class AppSettings:
             name: value for name, value in self._options.items() if f"database.{name}" not in self._flags
         }
         return {**self.shown().store_options(dialect_of(url)), **written}
+
+
+def _check_options(options: Iterable[str]) -> None:
+    """Refuse what no database takes. Which one it is may not be known yet; opening it asks again."""
+    known = sorted({"config", "redact", "settings", "store"}.union(*OPTIONS.values()))
+    for name in options:
+        if name not in known:
+            near = did_you_mean(name, known)
+            raise ConfigError("option of App", name, f"one of {', '.join(known)}{near}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from windlass.app.running_in import in_app, running_in
 from windlass.arguments.asyncness import is_async
 from windlass.closing import Closing
 from windlass.config import CODE, Config, url_flags
-from windlass.errors import ConfigError, did_you_mean
+from windlass.errors import ConfigError
 from windlass.handlers.bound_registry import BoundRegistry
 from windlass.handlers.inject import Container, is_supplied
 from windlass.handlers.middleware import refuse_async
@@ -22,7 +22,7 @@ from windlass.handlers.registry import Registry
 from windlass.model.principal import Expiry, Principal
 from windlass.observe.logger import get_logger
 from windlass.principals.authority import Authority, running_principal, running_principal_or_none
-from windlass.store.opening import OPTIONS, check_opened, opening_checks
+from windlass.store.opening import check_opened, opening_checks
 from windlass.urls import dialect_of, without_secrets
 
 if TYPE_CHECKING:
@@ -58,7 +58,6 @@ class AppParts(Closing):
         origin: AppParts | None = None,
     ) -> None:
         options = dict(options or {})
-        _check_options(options)
         self.own = AppSettings(url, config, settings, options)
         """The settings of this app, whatever a test uses instead."""
         self._settings = settings
@@ -349,15 +348,6 @@ class AppParts(Closing):
                 self._store.close()
                 self._store = None
         self.container.close()
-
-
-def _check_options(options: Iterable[str]) -> None:
-    """Refuse what no database takes. Which one it is may not be known yet; opening it asks again."""
-    known = sorted({"config", "redact", "settings", "store"}.union(*OPTIONS.values()))
-    for name in options:
-        if name not in known:
-            near = did_you_mean(name, known)
-            raise ConfigError("option of App", name, f"one of {', '.join(known)}{near}")
 
 
 class _ConfiguredRetry:

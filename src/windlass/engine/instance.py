@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Any, NoReturn
 
 from windlass.errors import WindlassError
 from windlass.features import Store
@@ -18,27 +18,28 @@ class Instance:
     A lost lease replaces the holder, so the parts of an engine are given the instance and read ``holder`` each time.
     """
 
+    holder: Holder
+    """The current holder; there is none before the start."""
+
     def __init__(self, store: Store, lease: float, info: Mapping[str, Any] | None = None) -> None:
         self.store = store
         self.info = info or {}
         """Facts about this process that other processes can read."""
         self._lease = timedelta(seconds=lease)
-        self._holder: Holder | None = None
 
-    @property
-    def holder(self) -> Holder:
-        if self._holder is None:
+    def __getattr__(self, name: str) -> NoReturn:
+        if name == "holder":
             raise WindlassError("this instance has not been started")
-        return self._holder
+        raise AttributeError(f"Instance has no attribute {name!r}")
 
     @property
     def id(self) -> str:
         """The id of the instance; empty before it has joined."""
-        return "" if self._holder is None else self._holder.id
+        return self.holder.id if "holder" in self.__dict__ else ""
 
     def join(self) -> None:
         """Become an instance, or a new one after the lease was lost."""
-        self._holder = self.store.join(lease=self._lease, info=self.info)
+        self.holder = self.store.join(lease=self._lease, info=self.info)
 
     def leave(self) -> None:
         """Leave the database; if it cannot be reached, other instances remove this one later."""

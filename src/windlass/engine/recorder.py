@@ -30,7 +30,6 @@ from windlass.model import (
     Verdict,
 )
 from windlass.observe import current_job as current
-from windlass.observe import emit as records
 from windlass.observe import events
 from windlass.observe.logger import get_logger
 
@@ -99,7 +98,7 @@ class Recorder:
             announcer.recorded(outcomes)
         ended: Counter[str] = Counter()
         plain: dict[str, list[Run | None]] = {}
-        is_debug = records.enabled(logging.DEBUG)
+        is_debug = log.isEnabledFor(logging.DEBUG)
         for outcome, verdict in zip(outcomes, verdicts, strict=True):
             phase = outcome.lease.phase
             if type(outcome) is Completed and verdict is Verdict.RECORDED and not is_debug:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
 
@@ -58,13 +57,10 @@ class SingleWrites:
         return is_written
 
     def next_try(self, *, is_over: bool) -> float:
-        """Seconds until the next try of an outcome whose write was aborted."""
-        delayed = self._recorder.delayed
-        if not delayed:
-            return math.inf
+        """Seconds until the next try of an outcome whose write was aborted; there is one."""
         if is_over:
             return SHORTEST_PAUSE
-        return max(0.0, min(item.due_at for item in delayed) - time.monotonic())
+        return max(0.0, min(item.due_at for item in self._recorder.delayed) - time.monotonic())
 
     def try_again(self, *, is_over: bool) -> None:
         """Write outcomes whose write was aborted before: each alone, with its own pauses, so that no other work is delayed."""

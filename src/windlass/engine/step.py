@@ -69,15 +69,13 @@ class Stepper:
         self._single = SingleWrites(instance, recorder, stats, lease=settings.lease)
         self._settings = settings
         self._stats = stats
-        self._alarm = threading.Event()
+        self._alarm, self._ending = threading.Event(), threading.Event()
         self._is_woken = False
         self._troubles = troubles
         self._refused_claims: set[str] = set()
-        self._is_claiming = True
-        self._is_over = False
+        self._is_claiming, self._is_over = True, False
         self._deadline = math.inf
         self._pause = self._pause_until = self._one_by_one_until = 0.0
-        self._ending = threading.Event()
         self.is_reachable = True
         self.stepped_at = time.monotonic()
         self._accept_lock = threading.Lock()
@@ -168,7 +166,10 @@ class Stepper:
     def _step_until_finished(self) -> None:
         while time.monotonic() < self._deadline:
             try:
-                if self._step():
+                is_idle = not self._step()
+                if self._pause_until:
+                    self._sleep_after_failure()
+                if not is_idle:
                     continue
             except Exception:
                 log.exception("unexpected error in the step thread; it continues")
@@ -183,7 +184,8 @@ class Stepper:
             wait = self._discovery.wait() if self._is_claiming else 60.0
             if self.locks is not None and self.locks.is_away:
                 wait = min(wait, REFUSED_PAUSE)
-            self._sleep(min(wait, 60.0, self._single.next_try(is_over=self._is_over)))
+            retry = self._single.next_try(is_over=self._is_over) if self._recorder.delayed else wait
+            self._sleep(min(wait, retry, 60.0))
 
     def _sleep(self, seconds: float) -> None:
         """Sleep until woken, at most ``seconds``. A wake from here on is not missed."""
@@ -215,7 +217,6 @@ class Stepper:
             self.locks.ended(outcome.lease for outcome in outcomes)
             self.locks.release()  # before they are recorded: the instance that claims the next phase needs the lock
         if not outcomes and not wants:
-            self._sleep_after_failure()
             return False
         began = time.monotonic()
         step: Step | Exception
@@ -227,7 +228,6 @@ class Stepper:
             self._apply(outcomes, wants, step, began)
         finally:
             self._recorder.settled(outcomes)
-        self._sleep_after_failure()
         return True
 
     def _apply(
@@ -246,7 +246,8 @@ class Stepper:
             if outcomes:
                 self._one_by_one(outcomes, step)
             return
-        self._succeeded()
+        if self._pause:
+            self._succeeded()
         try:
             if outcomes:
                 self._discovery.finished(self._recorder.recorded(outcomes, step.verdicts, step.reasons))

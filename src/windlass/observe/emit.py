@@ -37,11 +37,6 @@ def job_message(message: str, fields: Mapping[str, Any]) -> str:
     return named
 
 
-def enabled(level: int) -> bool:
-    """Whether records of a level are written, so that whole batches can be skipped."""
-    return log.isEnabledFor(level)
-
-
 def emit(
     event: Event,
     *words: object,

@@ -119,7 +119,12 @@ class Authority:
             for name in NAMES & options.keys():
                 running.refuse_tokens(name, options[name])
             principal = running.passed_on(principal)
-        if principal is None and not options.get("after") and _needs_principal(first):
+        if (
+            principal is None
+            and first.signature.injected
+            and not options.get("after")
+            and _needs_principal(first)
+        ):
             raise NoPrincipalError(f"a job of kind {first.kind}")
         if not keep:
             if options.get("token") is not None:

@@ -66,15 +66,10 @@ class _Request:
     def __init__(self, job: CheckedJob, future: asyncio.Future[Enqueued] | None = None) -> None:
         self.job = job
         self.future = future
-        self.done = _Latch() if future is None else None
+        self.done: _Latch | None = None
+        """What the thread of this request waits for; none where it leads from the start, and for a coroutine."""
         self.enqueued: Enqueued | None = None
         self.error: Exception | None = None
-
-    def result(self) -> Enqueued:
-        if self.error is not None:
-            raise self.error
-        assert self.enqueued is not None
-        return self.enqueued
 
 
 class _WriterThread:
@@ -151,6 +146,8 @@ class Submitter:
         request = _Request(checked)
         try:
             with self._lock:
+                if self._leader is not None:
+                    request.done = _Latch()
                 self._waiting.append(request)
                 if self._leader is None:
                     self._leader = request
@@ -161,7 +158,10 @@ class Submitter:
         except BaseException:  # a signal handler's: a time-out, Ctrl-C, the end of the process
             _despite_interrupts(lambda: self._leave(request))
             raise
-        return request.result()
+        if request.error is not None:
+            raise request.error
+        assert request.enqueued is not None
+        return request.enqueued
 
     async def submit_async(self, job: NewJob) -> Enqueued:
         """``submit`` without blocking the event loop."""
@@ -282,8 +282,9 @@ class Submitter:
         """Wake the leader; a leader that is running already is not disturbed. If no thread can be started for it, its caller gets the error, and the next in
         line leads."""
         while (leader := self._leader) is not None:
-            if leader.done is not None:
-                leader.done.set()
+            if leader.future is None:
+                if leader.done is not None:
+                    leader.done.set()
                 return
             try:
                 self._start(leader)
@@ -372,8 +373,8 @@ def _resolve(requests: Sequence[_Request]) -> None:
         if request.future is not None and not request.future.done():
             if request.error is not None:
                 request.future.set_exception(request.error)
-            else:
-                request.future.set_result(request.result())
+            elif request.enqueued is not None:
+                request.future.set_result(request.enqueued)
 
 
 def _despite_interrupts(work: Callable[[], None]) -> None:

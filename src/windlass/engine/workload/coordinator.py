@@ -45,8 +45,9 @@ class Coordinator:
         """Make all assignments that are possible now, in order; at most ``most``, if given (a result of ``ready``)."""
         made: list[Assignment] = []
         room = self.room() if most is None else most
+        waiting, pools = self._queue.waiting, self._pools
         while room > 0:
-            ready = [phase for phase in self._order if self._queue.size(phase) and self._pools[phase].free]
+            ready = [phase for phase in self._order if waiting[phase] and pools[phase].idle]
             if not ready:
                 break
             # If only one phase has both, all its turns are made at once.
@@ -70,7 +71,7 @@ class Coordinator:
 
     def _cycle(self, phase: str, most: int, made: list[Assignment]) -> int:
         pool = self._pools[phase]
-        leases = self._queue.take_many(phase, min(most, pool.free))
+        leases = self._queue.take_many(phase, min(most, len(pool.idle)))
         made += zip(pool.assign_many(leases), leases, strict=True)
         if self._limit is not None and leases:
             self._had = len(leases) + (self._had if self._is_its_turn(phase) else 0)
@@ -79,12 +80,14 @@ class Coordinator:
 
     def ready(self) -> int:
         """How many of the waiting jobs can begin now."""
-        fitting = sum(min(pool.free, self._queue.size(phase)) for phase, pool in self._pools.items())
+        fitting = sum(
+            min(len(pool.idle), len(self._queue.waiting[phase])) for phase, pool in self._pools.items()
+        )
         return min(fitting, self.room())
 
     def room(self) -> int:
         """How many jobs could begin now if enough were waiting."""
-        free = sum(pool.free for pool in self._pools.values())
+        free = sum(len(pool.idle) for pool in self._pools.values())
         if self._limit is None:
             return free
         busy = sum(pool.busy for pool in self._pools.values())

@@ -35,21 +35,18 @@ class Pool:
     size: int = SIZE
     monotonic: Callable[[], float] = time.monotonic
     _processors: list[Processor] = field(init=False)
-    _idle: deque[Processor] = field(init=False)
+    idle: deque[Processor] = field(init=False)
+    """The next to be used first; changed by the methods only."""
     _lost: list[Processor] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
         self._processors = [Processor(self.phase, number) for number in range(1, self.size + 1)]
-        self._idle = deque(self._processors)
-
-    @property
-    def free(self) -> int:
-        return len(self._idle)
+        self.idle = deque(self._processors)
 
     @property
     def busy(self) -> int:
         """Processors that are not idle, also those beyond the size that finish their job."""
-        return len(self._processors) - len(self._idle)
+        return len(self._processors) - len(self.idle)
 
     def resize(self, size: int) -> None:
         """Have so many processors from now on. Those beyond the number finish the jobs that they run, and are gone then."""
@@ -58,12 +55,12 @@ class Pool:
         self.size = size
         self._processors = sorted(
             [
-                *(item for item in self._processors if not self._is_surplus(item) or item not in self._idle),
+                *(item for item in self._processors if not self._is_surplus(item) or item not in self.idle),
                 *fresh,
             ],
             key=lambda item: item.number,
         )
-        self._idle = deque([*(item for item in self._idle if not self._is_surplus(item)), *fresh])
+        self.idle = deque([*(item for item in self.idle if not self._is_surplus(item)), *fresh])
 
     def _is_surplus(self, processor: Processor) -> bool:
         return processor.number > self.size
@@ -74,7 +71,7 @@ class Pool:
 
     def assign_many(self, leases: Sequence[Lease]) -> list[Processor]:
         """Give jobs to idle processors; the caller ensures that there are enough."""
-        now, idle, busy = self.monotonic(), self._idle, ProcessorState.BUSY
+        now, idle, busy = self.monotonic(), self.idle, ProcessorState.BUSY
         made = []
         for lease in leases:
             processor = idle.popleft()
@@ -94,7 +91,7 @@ class Pool:
         if processor.number > self.size:  # inline: on the way of every job
             self._processors.remove(processor)
         else:
-            self._idle.append(processor)
+            self.idle.append(processor)
 
     def fail(self, processor: Processor) -> None:
         """Put a processor in error whose job exceeded its time limit, until the job has stopped."""
@@ -109,12 +106,12 @@ class Pool:
             return
         fresh = Processor(processor.phase, processor.number)
         self._processors[self._processors.index(processor)] = fresh
-        self._idle.append(fresh)
+        self.idle.append(fresh)
 
     def report(self) -> PoolReport:
         busy = sum(processor.state is ProcessorState.BUSY for processor in self._processors)
         in_error = tuple(processor.name for processor in self if processor.state is ProcessorState.ERROR)
-        return PoolReport(idle=len(self._idle), busy=busy, in_error=in_error)
+        return PoolReport(idle=len(self.idle), busy=busy, in_error=in_error)
 
     def forget(self, processor: Processor) -> None:
         """Remove a replaced processor whose job has ended."""

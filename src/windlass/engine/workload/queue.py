@@ -28,8 +28,10 @@ class Queue:
     """Claimed jobs per phase, served in the order they were claimed."""
 
     def __init__(self, phases: Iterable[str], capacity: int = CAPACITY) -> None:
-        self._capacity = capacity
-        self._waiting: dict[str, deque[Lease]] = {phase: deque() for phase in phases}
+        self.capacity = capacity
+        """How many jobs of a phase may wait."""
+        self.waiting: dict[str, deque[Lease]] = {phase: deque() for phase in phases}
+        """The jobs of each phase, the oldest claim first; changed by the methods only."""
         self._place: dict[str, str] = {}
         self._processing: set[str] = set()
 
@@ -40,8 +42,8 @@ class Queue:
             return Refusal.QUEUED_HERE if place == lease.phase else Refusal.QUEUED_ELSEWHERE
         if lease.id in self._processing:
             return Refusal.PROCESSING
-        waiting = self._waiting.setdefault(lease.phase, deque())
-        if len(waiting) >= self._capacity:
+        waiting = self.waiting[lease.phase]
+        if len(waiting) >= self.capacity:
             return Refusal.FULL
         waiting.append(lease)
         self._place[lease.id] = lease.phase
@@ -49,7 +51,7 @@ class Queue:
 
     def take_many(self, phase: str, most: int) -> list[Lease]:
         """Remove up to ``most`` jobs of a phase; they count as being processed until ``done``."""
-        waiting = self._waiting.get(phase)
+        waiting = self.waiting[phase]
         if not waiting:
             return []
         taken = [waiting.popleft() for _ in range(min(most, len(waiting)))]
@@ -68,7 +70,7 @@ class Queue:
         phase = self._place.get(job_id)
         if phase is None:
             return None
-        waiting = self._waiting[phase]
+        waiting = self.waiting[phase]
         lease = next(item for item in waiting if item.id == job_id)
         if lease.token != token:
             return None
@@ -79,21 +81,13 @@ class Queue:
     def drain(self, phases: Iterable[str] | None = None) -> list[Lease]:
         """Remove all waiting jobs of these phases, or of all, to give them back."""
         leases: list[Lease] = []
-        for phase in list(self._waiting) if phases is None else phases:
-            waiting = self._waiting[phase]
+        for phase in list(self.waiting) if phases is None else phases:
+            waiting = self.waiting[phase]
             leases += waiting
             waiting.clear()
         for lease in leases:
             del self._place[lease.id]
         return leases
-
-    def size(self, phase: str) -> int:
-        """How many jobs of a phase wait."""
-        return len(self._waiting.get(phase, ()))
-
-    def room(self, phase: str) -> int:
-        """How many more jobs of a phase fit."""
-        return self._capacity - self.size(phase)
 
     def __len__(self) -> int:
         return len(self._place)

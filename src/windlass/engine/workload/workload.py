@@ -181,7 +181,7 @@ class Workload:
             if self._isolated >= MAX_ISOLATED or is_full:
                 break
             pool = self._pools[lease.phase]
-            if pool.free and (self._places is None or self._places.take(1)):
+            if pool.idle and (self._places is None or self._places.take(1)):
                 self._remove_suspect(lease)
                 self._isolated += 1
                 at = self._claimed.get(lease.token, now)
@@ -297,14 +297,14 @@ class Workload:
     def room(self, phase: str) -> Room:
         """The room of a phase now."""
         with self._lock:
-            pool, waiting = self._pools[phase], self._queue.size(phase)
+            pool, waiting = self._pools[phase], len(self._queue.waiting[phase])
             busy = pool.busy
-            free = pool.free
+            free = len(pool.idle)
             size = pool.size
             if self._limit is not None:
                 free = min(free, max(0, self._limit - len(self._running)))
                 size = min(size, busy + max(1, self._limit - len(self._running)))  # one may wait for a place
-            left = self._queue.room(phase)
+            left = self._queue.capacity - waiting
             if self._suspects:
                 self._without_suspects.add(phase)
             elif self._without_suspects and phase in self._without_suspects:
@@ -331,7 +331,7 @@ class Workload:
         with self._lock:
             waiting_suspects = Counter(lease.phase for lease in self._suspects.values())
             return {
-                name: (pool.report(), self._queue.size(name) + waiting_suspects[name])
+                name: (pool.report(), len(self._queue.waiting[name]) + waiting_suspects[name])
                 for name, pool in self._pools.items()
             }
 
@@ -346,7 +346,7 @@ class Workload:
             )
             return WorkloadFacts(
                 {
-                    name: (pool.report(), pool.size, self._queue.size(name))
+                    name: (pool.report(), pool.size, len(self._queue.waiting[name]))
                     for name, pool in self._pools.items()
                 },
                 list(self._suspects),

@@ -27,7 +27,7 @@ from windlass.store.feature import (
 from windlass.store.ids import is_id
 from windlass.store.jobs import lines
 from windlass.store.jobs.enqueue import Enqueuer
-from windlass.store.jobs.finish_rows import cancelled_error
+from windlass.store.jobs.outcome_rows import cancelled_error
 from windlass.store.jobs.record import after_end
 from windlass.store.jobs.rows import MAX_MESSAGE, clean, to_job
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from windlass.model import Want
-from windlass.store.jobs.finish_rows import column, quoted
 from windlass.store.jobs.low_water import LANES, as_text
+from windlass.store.jobs.outcome_rows import column, quoted
 
 
 def claim_columns(wants: Sequence[Want], marks: Sequence[datetime | None]) -> dict[str, str]:

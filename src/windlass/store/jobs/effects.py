@@ -33,8 +33,8 @@ from windlass.store.database import Database, Effect, Transaction
 from windlass.store.jobs import outputs, progress
 from windlass.store.jobs.checked import CheckedJob
 from windlass.store.jobs.enqueue import Enqueuer
+from windlass.store.jobs.outcome_rows import make_storable
 from windlass.store.jobs.record import apply
-from windlass.store.jobs.storable import make_storable
 from windlass.store.open_effects import OpenEffect
 
 

@@ -184,6 +184,8 @@ class Enqueuer(Inserter):
                 self._insert_plain(entries)
                 if lines.log.isEnabledFor(lines.DEBUG):
                     lines.enqueued(entries)
+                if len(entries) == 1:
+                    return [Enqueued(entries[0].id, created=True)]
                 return created_results([entry.id for entry in entries])
             return self._db.transact(
                 lambda tx: self.insert(tx, entries, inbox=False, is_repeat=way == ALONE),

@@ -17,7 +17,7 @@ from windlass.store.database import Database
 from windlass.store.jobs import outputs, progress
 from windlass.store.jobs.effects import EffectTransaction, Fence
 from windlass.store.jobs.enqueue import Enqueuer
-from windlass.store.jobs.storable import check_advance
+from windlass.store.jobs.outcome_rows import check_advance
 
 LEASE = timedelta(seconds=30)
 MARGIN = timedelta(seconds=5)

@@ -34,25 +34,24 @@ from windlass.model import (
     Want,
 )
 from windlass.observe.logger import get_logger
-from windlass.store.database import BEATS, STEPS, Database
+from windlass.store.database import BEATS, STEPS, Database, Row
 from windlass.store.ids import is_id, new_id
 from windlass.store.jobs.checked import check_correlation
 from windlass.store.jobs.enqueue import Enqueuer
 from windlass.store.jobs.held_job import LEASE, HeldJob
 from windlass.store.jobs.holder_results import Beat, CancelRequest, Step
 from windlass.store.jobs.low_water import LANES, LowWaterMarks, Scan, as_text
-from windlass.store.jobs.phase_ends import PhaseEnds
-from windlass.store.jobs.record import apply, release_row, resolve
-from windlass.store.jobs.rows import LANE, READY_AT, array, by_phase, in_order, to_leases
-from windlass.store.jobs.start import start
-from windlass.store.jobs.storable import (
-    has_repeats,
+from windlass.store.jobs.outcome_rows import (
     make_all_storable,
     make_storable,
     rounds,
     split_pipelines,
     split_plain,
 )
+from windlass.store.jobs.phase_ends import PhaseEnds
+from windlass.store.jobs.record import apply, release_row, resolve
+from windlass.store.jobs.rows import LANE, READY_AT, array, by_phase, in_order, to_leases
+from windlass.store.jobs.start import start
 
 log = get_logger("windlass.store")
 
@@ -92,7 +91,7 @@ class Holder(HeldJob):
         return self._step(make_all_storable(outcomes), wants)
 
     def _step(self, outcomes: Sequence[Outcome], wants: Sequence[Want]) -> Step:
-        if has_repeats(outcomes):
+        if len({outcome.lease.id for outcome in outcomes}) != len(outcomes):
             return self._step_in_rounds(outcomes, wants)
         plain, aside = split_plain(outcomes)
         ends: PhaseEnds | None = None
@@ -101,7 +100,7 @@ class Holder(HeldJob):
             ends = PhaseEnds(self._db, self._enqueuer, self.id, of_phases, wants) if of_phases else None
         # Outcomes that take the long way go first: once jobs are claimed, nothing may fail before the caller has them.
         reasons: dict[str, str] = {}
-        verdicts = self._long_way(aside, reasons)
+        verdicts = self._long_way(aside, reasons) if aside else {}
         missing: Sequence[Outcome] = ()
         claimed: Sequence[Lease] = ()
         if plain or ends or wants or self._emptied:
@@ -137,8 +136,6 @@ class Holder(HeldJob):
         return Step([verdicts[id(outcome)] for outcome in outcomes], claimed, reasons)
 
     def _long_way(self, outcomes: Sequence[Outcome], reasons: dict[str, str]) -> dict[str, Verdict]:
-        if not outcomes:
-            return {}
         verdicts = self._db.transact(
             lambda tx: apply(self._db, self._enqueuer, tx, outcomes, reasons=reasons)
         )
@@ -151,7 +148,7 @@ class Holder(HeldJob):
         """Find out why the short way did not write these ends: recorded before, lost, or in need of the long way."""
         verdicts = self._db.transact(lambda tx: resolve(tx, [outcome.lease for outcome in missing]))
         left = [outcome for outcome in missing if outcome.lease.id not in verdicts]
-        return verdicts | self._long_way(left, reasons)
+        return verdicts | self._long_way(left, reasons) if left else verdicts
 
     def _give_up(self, claimed: Sequence[Lease]) -> None:
         """Forget jobs that the caller will never see, so that the next beat finds them unknown and gives them back."""
@@ -271,10 +268,9 @@ class Holder(HeldJob):
             raise
         rows.sort(key=in_order)
         claimed = to_leases(self._db, rows)
-        if len(wants) == 1:
-            found = {wants[0].phase: (rows, claimed)} if claimed else {}
-        else:
-            found = by_phase(rows, claimed)
+        found: Mapping[str, tuple[Sequence[Row], Sequence[Lease]]] = {}
+        if claimed:
+            found = {wants[0].phase: (rows, claimed)} if len(wants) == 1 else by_phase(rows, claimed)
         for want, marks, scan in scans:
             here = found.get(want.phase, ((), ()))[0]
             # The last of each lane, since they are in order.

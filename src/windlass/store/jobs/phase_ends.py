@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from windlass.model import BESIDE_OUTPUTS, Advanced, Outcome, PhaseEnd, Verdict, Want
 from windlass.store.database import Database, Row, Transaction
 from windlass.store.jobs.enqueue import Inserter
-from windlass.store.jobs.finish_rows import pipeline_columns
+from windlass.store.jobs.outcome_rows import pipeline_columns
 from windlass.store.jobs.record import apply
 from windlass.store.jobs.rows import PHASE
 

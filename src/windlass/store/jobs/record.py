@@ -39,7 +39,7 @@ from windlass.model import (
 from windlass.store.database import Database, Transaction
 from windlass.store.feature import EndedJob, MovedJob, Recording, carry
 from windlass.store.jobs.enqueue import Inserter
-from windlass.store.jobs.finish_rows import finish_row
+from windlass.store.jobs.outcome_rows import finish_row
 from windlass.store.jobs.outputs import output_row
 from windlass.store.jobs.routes import correct_routes
 from windlass.store.jobs.rows import array, error_json, leases_json, run_json, traceback_json

@@ -33,7 +33,7 @@ from windlass.store.database import (
 )
 from windlass.store.jobs.claim_columns import claim_columns
 from windlass.store.jobs.enqueue import RepeatRaced
-from windlass.store.jobs.finish_rows import finish_columns
+from windlass.store.jobs.outcome_rows import finish_columns
 from windlass.store.open_effects import OpenEffect
 from windlass.store.postgres import months, partitions
 from windlass.store.postgres import sessions as postgres_sessions

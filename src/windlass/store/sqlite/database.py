@@ -36,7 +36,7 @@ from windlass.store.database import (
     never,
 )
 from windlass.store.jobs.enqueue import RepeatRaced
-from windlass.store.jobs.finish_rows import finish_lines
+from windlass.store.jobs.outcome_rows import finish_lines
 from windlass.store.open_effects import OpenEffect, OpenEffects
 from windlass.store.read_time import read_time
 from windlass.store.schema.migrations import available, require_current
