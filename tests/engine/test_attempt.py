@@ -12,7 +12,9 @@ from tests.engine.leases import lease
 from windlass.engine.attempt import AttemptRunner, Call
 from windlass.engine.running_attempt import Processor, RunningAttempt, Stop
 from windlass.errors import LeaseLost, StoreBusyError
+from windlass.handlers.bound_registry import BoundRegistry
 from windlass.handlers.context import Context
+from windlass.handlers.phase_defaults import FixedDefaults
 from windlass.handlers.registry import Registry
 from windlass.model import Advanced, Cancelled, Completed, Failed, Json, Lease, Retried
 from windlass.model.retry import RetryPolicy, custom, fixed
@@ -21,6 +23,9 @@ from windlass.model.signals import Cancel, Fail, Retry
 
 def greet(name: str, times: int = 1) -> list[str]:
     return [f"hello {name}"] * times
+
+
+def nothing() -> None: ...
 
 
 class UnprintableError(Exception):
@@ -72,6 +77,26 @@ def test_a_row_that_cannot_be_run_ends_with_a_code(registry: Registry, broken: L
     """I-16."""
     outcome = runner().prepare(attempt(registry, broken))
     assert isinstance(outcome, Failed) and outcome.error.code == code and outcome.lease is broken
+
+
+def test_a_phase_that_is_defined_later_is_the_next_one() -> None:
+    """Also of an attempt that began while there was no other, and in a registry with other defaults."""
+    made = Registry()
+    made.define("grown", nothing, label="one")
+    bound = BoundRegistry(made, FixedDefaults())
+    for registry in (made, bound):
+        assert isinstance(runner().returned(attempt(registry, job("grown:one")), None), Completed)
+    begun = [attempt(registry, job("grown:one")) for registry in (made, bound)]
+    made.define("grown", nothing, label="two")
+    for running in begun:
+        outcome = runner().returned(running, None)
+        assert isinstance(outcome, Advanced) and (outcome.phase, outcome.output) == ("grown:two", "null")
+    for registry in (made, bound):
+        outcome = runner().returned(attempt(registry, job("grown:two")), None)
+        assert isinstance(outcome, Completed) and [name for name, _ in outcome.route] == [
+            "grown:one",
+            "grown:two",
+        ]
 
 
 def test_a_context_that_cannot_be_made_is_a_failed_attempt() -> None:

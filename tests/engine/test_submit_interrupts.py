@@ -20,10 +20,9 @@ from tests.engine.shop import Shop
 from windlass.errors import StoreUnreachableError
 from windlass.features import Store
 from windlass.model import Enqueued, NewJob
-from windlass.store.jobs.checked import CheckedJob
 from windlass.store.sqlite.connections import Wakeups
 from windlass.submit import submitter as submit
-from windlass.submit.submitter import Submitter, _Latch, _Request
+from windlass.submit.submitter import Submitter, _Latch
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 JOIN = 30.0
@@ -148,18 +147,13 @@ def test_a_wait_may_be_left_at_every_moment(
                 super().wait()
             raise Slow
 
-    class LeavingRequest(_Request):
-        def __init__(self, job: CheckedJob) -> None:
-            super().__init__(job)
-            self.done = Leaving()
-
     crowd.add()
     shop.until(lambda: gated.came)
     if moment == "answered":  # it goes with the batch of the next leader
         crowd.add()
         shop.until(lambda: len(crowd.submitter._waiting) == 1)
     with monkeypatch.context() as patch:
-        patch.setattr("windlass.submit.submitter._Request", LeavingRequest)
+        patch.setattr("windlass.submit.submitter._Latch", Leaving)
         one = ThreadPoolExecutor(1)
         left = one.submit(crowd.submitter.submit, NewJob(kind="k"))
         assert waits.wait(JOIN)
