@@ -22,6 +22,7 @@ TABLES = {
     "operations": {"operation", "instance_request"},
     "idempotency": {"request_key"},
     "tokens": {"api_token"},
+    "expiry": {"expiry"},
 }
 OF_FEATURES = set().union(*TABLES.values())
 

@@ -1,4 +1,4 @@
-"""Twenty thousand children of one parent, with statistics that say so: what ends and retries visit is in proportion to it (PostgreSQL)."""
+"""Ten thousand children of one parent, and some of others, with statistics that say so: what ends and retries visit is in proportion to it (PostgreSQL)."""
 
 from __future__ import annotations
 

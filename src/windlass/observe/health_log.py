@@ -12,6 +12,8 @@ from windlass.observe.report import EngineReport
 
 
 class HealthCheck:
+    """Writes a log line about one instance at each check; ``report`` returns what the line is about."""
+
     def __init__(self, report: Callable[[], EngineReport]) -> None:
         self._report = report
 

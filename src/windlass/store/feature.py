@@ -250,7 +250,7 @@ def carry(
     behind: str | None = None,
 ) -> None:
     """Call features for jobs that ended or left their phase, and for jobs that end because of that; only the features behind the one
-    named ``after``, where it is given."""
+    named ``behind``, where it is given."""
     known = list(ended)
     names = [feature.name for feature in _registered]
     for feature in _registered[names.index(behind) + 1 if behind else 0 :]:
