@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-import time
 from datetime import timedelta
 
 import pytest
 
 from tests.conformance.life import BOOM, assert_counts_are_true, claim_one, enqueue, every_job, one, state
-from tests.waiting import PATIENCE
+from tests.interleavings.sessions import blocked_sessions
+from tests.waiting import PATIENCE, eventually
 from windlass.clock import ManualClock
 from windlass.errors import (
     KeyConflictError,
@@ -270,9 +270,10 @@ def test_the_same_key_twice_in_one_call_makes_one_job(store: Store) -> None:
 
 def test_two_enqueues_of_one_id_in_two_transactions_make_one_job(postgres_dsn: str) -> None:
     """One went to the inbox of an open transaction, one to the queue: promotion stopped for everybody."""
-    with open_store(postgres_dsn) as store:
+    clock = ManualClock()
+    with open_store(postgres_dsn, clock=clock) as store:
         job_id = new_id()
-        one(store, "other", delay=timedelta(milliseconds=1))
+        one(store, "other", delay=timedelta(seconds=1))
         answers = []
         with store.db.effect(5) as tx:
             store.enqueuer.enqueue_in(tx, [NewJob(kind="work", id=job_id)])
@@ -280,10 +281,10 @@ def test_two_enqueues_of_one_id_in_two_transactions_make_one_job(postgres_dsn: s
                 target=lambda: answers.append(store.enqueue([NewJob(kind="work", id=job_id)])[0].created)
             )
             waiting.start()
-            time.sleep(0.2)
+            eventually(lambda: blocked_sessions(postgres_dsn) == 1)
         waiting.join(PATIENCE)
         assert answers == [False]
-        time.sleep(0.01)
+        clock.advance(2)
         assert store.upkeep.promote() == {"work": 1, "other": 1}
         assert len(every_job(store)) == 2
 
