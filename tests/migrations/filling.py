@@ -26,6 +26,7 @@ def job_id(number: int) -> str:
 
 
 INSTANCE = job_id(900)
+AUDITED, ENDED_OPERATION, OPEN_OPERATION, REQUEST, TOKEN = map(job_id, range(901, 906))
 BOOM = json.dumps(
     {
         "type": "Boom",
@@ -204,6 +205,55 @@ def _every(body: Callable[[str, str], str]) -> list[tuple[int, str, dict[str, An
         }),
         (14, "job", _job("with headers", flags=4096)),
         (14, "job_headers", {"job": ids["with headers"], "headers": '{"traceparent": "00-1"}'}),
+        (15, "rule", {
+            "name": "sorry", "defined_at": MADE, "changed_at": MADE, "lane": 4, "max_attempts": 3, "inherit": True, "policy": "cancel",
+            "kind": "child", "phase": "child", "source": "api", "parents": ["mother"], "key": [], "args": "{}", "event": "failure",
+        }),
+        (16, "turn", {"name": "operations", "holder": INSTANCE, "until": AGO}),
+        *_of_control(),
+    ]  # fmt: skip
+
+
+def _of_control() -> list[tuple[int, str, dict[str, Any]]]:
+    """What the control service, the API and handlers' log lines leave in the database."""
+    actor = {"actor": "ada", "subject": "ada", "issuer": "us", "tenant": "north"}
+    return [
+        (17, "audit", {
+            **actor, "id": AUDITED, "at": AGO, "act": "job.cancel", "target": "job", "name": IDS["cancelled"], "reason": "enough",
+            "before": '{"state": "queued"}', "after": '{"state": "cancelled"}',
+        }),
+        (17, "operation", {
+            **actor, "id": ENDED_OPERATION, "created_at": MADE, "updated_at": AGO, "finished_at": AGO, "after": job_id(0), "matched": 2,
+            "is_exact": True, "done": 1, "refused": 1, "state": "done", "act": "cancel", "filter": "kind:work", "reason": "tidy up",
+            "scope": '{"sees": "all", "subject": null, "issuer": null, "tenant": null}', "options": "{}",
+            "refusals": f'[{{"job": "{IDS["completed"]}", "code": "has_ended", "message": "it has ended"}}]',
+        }),
+        (17, "operation", {
+            **actor, "id": OPEN_OPERATION, "created_at": MADE, "updated_at": AGO, "after": "f" * 8 + "-ffff-ffff-ffff-" + "f" * 12,
+            "matched": 0, "is_exact": True, "state": "running", "act": "cancel", "filter": "kind:nothing", "reason": "tidy up",
+            "scope": '{"sees": "all", "subject": null, "issuer": null, "tenant": null}', "options": "{}", "refusals": "[]",
+        }),
+        (17, "instance_request", {
+            "id": REQUEST, "instance": INSTANCE, "at": AGO, "done_at": AGO, "number": 4.0, "state": "done", "act": "resize", "phase": "work",
+            "actor": "ada", "reason": "more", "outcome": "it had 2",
+        }),
+        (17, "board", {"instance": INSTANCE, "at": AGO, "processors": '{"phases": {}}'}),
+        (17, "watch", {"id": 1, "until": AGO}),
+        (17, "job_log", {
+            "job": IDS["failed"], "token": 7, "part": 0, "at": AGO, "attempt": 1, "phase": "chunked",
+            "lines": '[[1700000000.5, "WARNING", "shop", "it is late"]]',
+        }),
+        (17, "rollup_span", {
+            "seconds": 3600, "at": At(-7200), "wait_ms_sum": 3, "run_ms_sum": 4, "completed": 5, "failed": 1, "retried": 0, "cancelled": 0,
+            "released": 0, "phase": "work", "wait": "[6]", "run": "[6]",
+        }),
+        (18, "request_key", {
+            "scope": "ada", "key": "order 7", "created_at": AGO, "body_hash": "h", "response": '{"id": 7}',
+        }),
+        (19, "api_token", {
+            "id": TOKEN, "created_at": MADE, "expires_at": At(86400), "last_used_at": AGO, "name": "deploy", "hash": "0" * 64,
+            "subject": "ada", "issuer": "us", "tenant": "north", "created_by": "app", "roles": '["submit"]',
+        }),
     ]  # fmt: skip
 
 
@@ -244,9 +294,11 @@ def _spelt(dialect: str, table: str, column: str, value: Any) -> str:
     if isinstance(value, At):
         if column == "minute":
             return "date_trunc('minute', now())" if dialect == "postgres" else "unixepoch() / 60 * 60000000"
-        if dialect == "postgres":
-            return f"now() + interval '{value.seconds} seconds'"
-        return f"unixepoch() * 1000000 + {int(value.seconds * 1_000_000)}"
+        if table == "rollup_span":
+            hour = "date_trunc('hour', now())" if dialect == "postgres" else "unixepoch() / 3600 * 3600000000"
+            return f"{hour} {_offset(dialect, value)}"
+        now = "now()" if dialect == "postgres" else "unixepoch() * 1000000"
+        return f"{now} {_offset(dialect, value)}"
     if column == "lease":
         return f"interval '{value} seconds'" if dialect == "postgres" else str(int(value * 1_000_000))
     if isinstance(value, list):
@@ -259,3 +311,9 @@ def _spelt(dialect: str, table: str, column: str, value: Any) -> str:
     if isinstance(value, str):
         return "'" + value.replace("'", "''") + "'"
     return str(value)
+
+
+def _offset(dialect: str, at: At) -> str:
+    return (
+        f"+ interval '{at.seconds} seconds'" if dialect == "postgres" else f"+ {int(at.seconds * 1_000_000)}"
+    )

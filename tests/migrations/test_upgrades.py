@@ -14,9 +14,22 @@ import pytest
 
 from tests.conformance.life import assert_counts_are_true
 from tests.engine.shop import Shop
-from tests.migrations.filling import IDS, counts, rows, statements
+from tests.migrations.filling import (
+    AUDITED,
+    ENDED_OPERATION,
+    IDS,
+    INSTANCE,
+    OPEN_OPERATION,
+    REQUEST,
+    TOKEN,
+    counts,
+    rows,
+    statements,
+)
 from windlass import Context
 from windlass.arguments.encoding import body_hash
+from windlass.features import Store
+from windlass.idempotency.store import RequestKey
 from windlass.model import Debounce, Flow, Job, Key, KeyScope, NewJob, State
 from windlass.store.migrate import migrate, status
 from windlass.store.postgres.migrate import migrate_postgres
@@ -25,11 +38,12 @@ from windlass.store.sqlite.migrate import migrate_sqlite
 
 pytestmark = pytest.mark.timing
 
-EARLIER = [step.version for step in available("sqlite")][:-1]
+VERSIONS = [step.version for step in available("sqlite")]
+"""The newest, too: its rows are right before there is a version after it."""
 DIALECTS = ("sqlite", "postgres")
 
 
-@pytest.fixture(params=[(dialect, version) for dialect in DIALECTS for version in EARLIER], ids=str)
+@pytest.fixture(params=[(dialect, version) for dialect in DIALECTS for version in VERSIONS], ids=str)
 def version(request: pytest.FixtureRequest) -> int:
     """The version of the database that ``url`` leads to."""
     return int(request.param[1])
@@ -58,8 +72,8 @@ def url(request: pytest.FixtureRequest, version: int, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def shop(url: str) -> Iterator[Shop]:
-    assert status(url).pending
+def shop(url: str, version: int) -> Iterator[Shop]:
+    assert bool(status(url).pending) is (version < VERSIONS[-1])
     migrate(url)
     shop = Shop(url)
     yield shop
@@ -144,7 +158,11 @@ def test_every_state_key_and_count_is_as_it_was(shop: Shop, version: int) -> Non
         assert [item.name for item in store.schedules.list()] == names
         assert store.schedules.get("nightly").every is None
     if version >= 5:
-        assert [item.rule.name for item in store.rules.list()] == ["both", "one"]
+        names = ["both", "one", *(["sorry"] if version >= 15 else [])]
+        assert [item.rule.name for item in store.rules.list()] == names
+    if version >= 15:
+        events = {item.rule.name: item.rule.event for item in store.rules.list()}
+        assert events == {"both": "success", "one": "success", "sorry": "failure"}
     if version >= 14:
         assert store.headers.get(IDS["with headers"]) == {"traceparent": "00-1"}
     if version >= 6:
@@ -159,6 +177,42 @@ def test_every_state_key_and_count_is_as_it_was(shop: Shop, version: int) -> Non
     if version >= 13:
         assert store.expiries.get(IDS["brief"]) is not None
         assert store.schedules.get("often").every == timedelta(seconds=87000)
+    _check_control(store, version)
+
+
+def _check_control(store: Store, version: int) -> None:
+    """What the control service, the API and log lines of handlers left is as it was."""
+    if version < 17:
+        assert store.audit.list().records == [] and store.operations.list().operations == []
+        assert store.logs.read(IDS["failed"]) == [] and store.requests.of(INSTANCE) == []
+        return
+    (record,) = store.audit.list().records
+    assert (record.id, record.actor, record.tenant, record.act) == (AUDITED, "ada", "north", "job.cancel")
+    assert (record.name, record.reason) == (IDS["cancelled"], "enough")
+    assert (record.before, record.after) == ({"state": "queued"}, {"state": "cancelled"})
+    ended, running = store.operations.get(ENDED_OPERATION), store.operations.get(OPEN_OPERATION)
+    assert ended is not None and running is not None and running.state == "running"
+    assert (ended.state, ended.matched, ended.done, ended.refused) == ("done", 2, 1, 1)
+    assert [item.code for item in ended.refusals] == ["has_ended"]
+    (request,) = store.requests.of(INSTANCE)
+    assert (request.id, request.act, request.number, request.outcome) == (REQUEST, "resize", 4.0, "it had 2")
+    assert store.boards.read()[INSTANCE].facts == {"phases": {}}
+    (log,) = store.logs.read(IDS["failed"])
+    assert [(line.level, line.message) for line in log.lines] == [("WARNING", "it is late")]
+    now = store.db.now()
+    spans = store.rollups.read_spans(3600, since=now - timedelta(hours=12), until=now)
+    assert [span.completed for span in spans if span.failed] == [5]
+    if version >= 18:
+        key = RequestKey("ada", "order 7", "h")
+        repeated = store.request_keys.submit(key, [], lambda made: "made anew")
+        assert repeated.response == '{"id": 7}' and not repeated.made
+    if version >= 19:
+        token = store.tokens.find("deploy")
+        assert token is not None and (token.id, token.tenant, list(token.roles)) == (
+            TOKEN,
+            "north",
+            ["submit"],
+        )
 
 
 def _jobs(shop: Shop, version: int) -> dict[str, Job]:
@@ -205,6 +259,8 @@ def test_everything_runs_to_its_end_exactly_once(shop: Shop, version: int) -> No
     assert sum(ran.values()) == len(names - not_run) + 2 * (version >= 5) + (version >= 4), "and nothing else"
     assert sorted(chunks) == sorted((IDS[name], 5) for name in ("chunked", "failed"))
     assert [(item.name, item.value) for item in jobs["failed"].outputs] == [("part", 1)]
+    if version >= 17:
+        shop.until(lambda: shop.app.operations.get(OPEN_OPERATION).state == "done")
     if version >= 7:
         assert (jobs["asked to stop"].error or {})["message"] == "no need"
     assert asked == ({IDS["with a principal"]: "ada"} if version >= 8 else {})
