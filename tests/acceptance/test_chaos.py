@@ -19,6 +19,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.timing]  #
 STORES = ["postgres", "sqlite"] if os.environ.get("WINDLASS_TEST_LONG") else ["postgres"]
 both = pytest.mark.parametrize("bed", STORES, indirect=True)
 postgres = pytest.mark.parametrize("bed", ["postgres"], indirect=True)
+long = pytest.mark.long  # takes more than ten seconds
 
 
 @pytest.fixture
@@ -100,6 +101,27 @@ def test_workers_go_on_when_postgres_comes_back(
 def test_bad_rows_end_with_a_code_and_hold_up_nobody(bed: Bed) -> None:
     """I-16, I-17."""
     holds("bad", bed)
+
+
+@long
+@both
+def test_pipelines_go_on_where_killed_workers_left_them(bed: Bed) -> None:
+    """I-20: each phase's output once, phases in order."""
+    holds("pipeline", bed)
+
+
+@long
+@both
+def test_chunks_go_on_at_the_checkpoint_of_a_killed_worker(bed: Bed) -> None:
+    """I-21, I-22: each chunk's effect once, and progress never falls."""
+    holds("chunks", bed)
+
+
+@long
+@both
+def test_no_job_has_an_effect_after_it_was_cancelled(bed: Bed) -> None:
+    """I-23: at random moments of the jobs' lives."""
+    holds("cancel", bed)
 
 
 @both
