@@ -27,8 +27,8 @@ QUICK = Settings(
 class Shop:
     """Closes its engines with itself."""
 
-    def __init__(self, url: str) -> None:
-        self.app = self._opener = App(url, settings=QUICK)
+    def __init__(self, url: str, **options: Any) -> None:
+        self.app = self._opener = App(url, settings=QUICK, **options)
         self.store = self.app.store
         self._engines: list[Engine] = []
 

@@ -351,10 +351,11 @@ def test_an_end_that_cannot_be_written_for_an_unknown_reason_is_written_later(
 
 
 @pytest.mark.slow
-def test_a_stop_is_over_in_time_while_the_database_hangs(fresh_sqlite: Callable[[], str]) -> None:
-    """Five seconds after the grace time. The waits for each part added up to eleven."""
+def test_a_stop_waits_for_no_database_that_hangs(fresh_sqlite: Callable[[], str]) -> None:
+    """A stop waits for no write: the other session holds the file's lock until the stop has returned, and the store would wait longer for
+    it than this test may take."""
     over = threading.Event()
-    with closing(Shop(url := fresh_sqlite())) as shop:
+    with closing(Shop(url := fresh_sqlite(), busy_timeout=2 * PATIENCE)) as shop:
 
         @shop.app.job(processors=3, timeout=None)
         def hang() -> None:
@@ -366,9 +367,7 @@ def test_a_stop_is_over_in_time_while_the_database_hangs(fresh_sqlite: Callable[
         with closing(sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             time.sleep(0.5)  # until the heartbeat and the step wait for it
-            began = time.monotonic()
             engine.stop(0)
-            took = time.monotonic() - began
-            assert took < 9 and engine.state == "stopped", "five seconds, and four for a busy machine"
+            assert engine.state == "stopped"
             other.execute("ROLLBACK")
         over.set()
