@@ -90,7 +90,7 @@ class Store(CoreStore):
 def open_store(url: str, **options: Any) -> Store:
     """Open the database that a URL names: ``sqlite:///path/to/file.db`` or ``postgresql://user@host/name``.
 
-    Nothing is created on PostgreSQL (``windlass db migrate`` does that); a SQLite file is created and migrated. Options are those of
+    Nothing is created on PostgreSQL (``windlass db migrate`` does that); a SQLite file is created and migrated. The options belong to
     the database: ``clock``, and for PostgreSQL ``pooled``, ``direct_url``, ``max_connections`` and ``auto_migrate``.
     """
     for check in opening_checks:

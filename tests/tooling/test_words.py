@@ -23,6 +23,12 @@ def test_words_that_are_replaced_are_found_across_lines(text: str, wanted: list[
     assert [word for _, word, _ in words.find(text)] == wanted
 
 
+def test_pages_are_checked_for_more_than_docstrings() -> None:
+    text = "the limits, those\nof each phase, and those that were"
+    assert [word for _, word, _ in words.find(text, is_page=True)] == ["those of", "those that"]
+    assert list(words.find(text)) == []
+
+
 @pytest.mark.parametrize(
     "text",
     [

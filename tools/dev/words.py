@@ -9,7 +9,7 @@ import io
 import re
 import sys
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ from tools.dev.steps import ROOT
 CLEAN = (
     "README.md",
     "CONTRIBUTING.md",
+    "SECURITY.md",
     "docs",
     "examples",
     "src/windlass",
@@ -45,6 +46,9 @@ WORDS = {
 }
 """Regular expressions of whole words, and the words to use instead."""
 
+IN_PAGES = {r"those (that|of|which)": "the noun (the jobs that, the rows of)"}
+"""The same, for pages only."""
+
 ALLOWED = (
     r"(database|server|redis|valkey|postgresql|loop|browser|http)( \w+){0,3} answer(s|ed|ing)?",  # a peer that responds, or not
     r"answers? (to )?(a request|requests|http)",
@@ -58,9 +62,12 @@ def _whole(words: str) -> str:
     return rf"\b(?:{words})\b".replace(" ", r"\s+")
 
 
-_WORD = re.compile(
-    "|".join(f"(?P<w{number}>{_whole(word)})" for number, word in enumerate(WORDS)), re.IGNORECASE
-)
+def _any_of(words: Mapping[str, str]) -> re.Pattern[str]:
+    groups = (f"(?P<w{number}>{_whole(word)})" for number, word in enumerate(words))
+    return re.compile("|".join(groups), re.IGNORECASE)
+
+
+_EVERYWHERE, _PAGES = _any_of(WORDS), _any_of(WORDS | IN_PAGES)
 _ALLOWED = re.compile("|".join(_whole(phrase) for phrase in ALLOWED), re.IGNORECASE)
 _QUOTED = re.compile(r"``[^`]*``|`[^`\n]*`")
 
@@ -77,11 +84,11 @@ class Use(NamedTuple):
         return f"{self.path.relative_to(ROOT)}:{self.line}: {self.word!r}; say instead: {self.instead}"
 
 
-def find(text: str) -> Iterator[tuple[int, str, str]]:
+def find(text: str, *, is_page: bool = False) -> Iterator[tuple[int, str, str]]:
     """The words in a prose text: line (from 0), the word, and the words to use instead."""
-    instead = list(WORDS.values())
+    instead = [*WORDS.values(), *IN_PAGES.values()]
     blanked = _ALLOWED.sub(_blank, _QUOTED.sub(_blank, text))
-    for found in _WORD.finditer(blanked):
+    for found in (_PAGES if is_page else _EVERYWHERE).finditer(blanked):
         line = blanked.count("\n", 0, found.start())
         yield line, " ".join(found.group().split()), instead[int((found.lastgroup or "w0")[1:])]
 
@@ -108,7 +115,8 @@ def check(names: tuple[str, ...] = CLEAN) -> list[Use]:
     uses = []
     for path in _files(names):
         for first, text in prose_of(path):
-            uses += [Use(path, first + line, word, instead) for line, word, instead in find(text)]
+            found = find(text, is_page=path.suffix == ".md")
+            uses += [Use(path, first + line, word, instead) for line, word, instead in found]
     return sorted(uses)
 
 

@@ -202,8 +202,8 @@ class App(Decorators, Batching, Controlling, Closing):
         **changes: Any,
     ) -> Engine:
         """An engine that serves this app's jobs; start it with ``start()``, stop it with ``stop()``. ``stats`` are counters that
-        are shared with other parts; ``degraded`` adds lines to its health; ``places`` bound its jobs together with those of
-        others; ``logger`` gets its lines; ``locks`` replaces those in Redis that the configuration may require."""
+        are shared with other parts; ``degraded`` adds lines to its health; ``places`` bound its jobs together with
+        jobs of others; ``logger`` gets its lines; ``locks`` replaces the locks in Redis that the configuration may require."""
         from windlass.engine.engine import Engine
         from windlass.engine.stats import Stats
 

@@ -62,7 +62,7 @@ class Background(Closing):
         return self.requests.process(request_id, correlation_id)
 
     def worker(self, **changes: Any) -> Engine:
-        """An engine on these parts. Its counters are those of this object, its health says how the locks are, and where they are required it
+        """An engine on these parts. It counts in the counters of this object, its health says how the locks are, and where they are required it
         runs no job without one."""
         return self.app.worker(
             self.settings,

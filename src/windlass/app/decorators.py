@@ -221,7 +221,7 @@ class Decorators:
         jitter: float | timedelta = 0.0,
         **options: Any,
     ) -> None:
-        """Have jobs of a kind, or of a pipeline, made at certain times; the words are those of ``cron``. The kind is defined before."""
+        """Have jobs of a kind, or of a pipeline, made at certain times; with the words of ``cron``. The kind is defined before."""
         found = self.parts.registry.kind(kind)
         if found is None:
             raise self.parts.registry.unknown(kind)

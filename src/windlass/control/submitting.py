@@ -72,7 +72,7 @@ class SubmitControl(Noun):
     async def many_async(
         self, orders: Sequence[JobOrder], request_key: RequestKey | None = None
     ) -> list[Enqueued]:
-        """``many`` without blocking the event loop; one plain job is stored together with those of other callers."""
+        """``many`` without blocking the event loop; one plain job is stored together with jobs of other callers."""
         if len(orders) == 1 and request_key is None:
             job = self._new_jobs(orders)[0]
             if not self._must_be_guarded([job]):

@@ -24,7 +24,7 @@ from windlass.upkeep.troubles import Troubles
 
 @dataclass(frozen=True, slots=True)
 class Reporter:
-    """Asks the parts of an engine; the parts are those of one start."""
+    """Asks the parts of an engine; the parts belong to one start."""
 
     store: Store
     settings: Settings

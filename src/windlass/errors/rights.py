@@ -75,7 +75,7 @@ class TokenError(WindlassError):
 
 class AuthenticationError(WindlassError):
     """A web request that is refused: without a token, with one that cannot be trusted, or of a principal without a required role.
-    ``status`` and ``headers`` are those of the HTTP response, ``code`` says why; no part of it contains the token."""
+    ``status`` and ``headers`` belong to the HTTP response, ``code`` says why; no part of it contains the token."""
 
     code = "authentication"
 

@@ -31,7 +31,7 @@ class Submission:
     """A job that is about to be submitted, as a function of ``app.on_submit`` sees it; never its arguments.
 
     ``count`` is above one where many jobs that differ only in their arguments are submitted by one call. ``correlation_id`` and ``job_id``
-    are None where the store makes them. ``headers`` are those that were given with the call.
+    are None where the store makes them. ``headers`` were given with the call.
     """
 
     kind: str

@@ -87,7 +87,7 @@ class NewJob:
     ``id`` is made by the store unless given; give it to be able to repeat the call without a second job.
     ``principal`` is the person or service that asks; without one, the job has the principal of those it waits for, and of the jobs ``heir_of`` names: where there
     are several, only what all of them allow. ``sealed`` is a raw token, sealed for this very ``id`` and the principal's tenant.
-    ``headers`` are short texts that its attempts are given; those of the job that ``headers_of`` names are put under them.
+    ``headers`` are short texts that its attempts are given; the headers of the job that ``headers_of`` names are put under them.
     ``phase``, ``max_attempts`` and ``limits`` are the kind's where they are left out and an app is asked (``ctx.enqueue``); a store alone
     knows no kinds and takes the kind's name, 3 attempts and no limit.
     """

@@ -45,7 +45,7 @@ class RetryPolicy(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selective:
-    """The exceptions that a policy retries: those of ``on`` (None: all of them) without those of ``give_up_on``."""
+    """The exceptions that a policy retries: the ones of ``on`` (None: all) without the ones of ``give_up_on``."""
 
     on: tuple[ErrorType, ...] | None = None
     give_up_on: tuple[ErrorType, ...] = ()
@@ -160,7 +160,7 @@ def exponential(
 ) -> Exponential:
     """The default: waits double from ``base`` seconds up to ``longest``, with ± ``jitter`` (a ratio) of randomness.
 
-    With ``on`` only these exceptions and their subclasses are retried; those of ``give_up_on`` never are.
+    With ``on`` only these exceptions and their subclasses are retried; exceptions of ``give_up_on`` never are.
     """
     _require("attempts", attempts, 1, 32_000)
     _require("base", base, 0.001, LONGEST.total_seconds())

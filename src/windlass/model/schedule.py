@@ -25,7 +25,7 @@ class Missed(StrEnum):
 class NewSchedule:
     """A request to have jobs made at certain times. ``args`` is a mapping, or JSON text already checked (``Json``).
 
-    The times are those of a cron ``expression``, or come ``every`` so many seconds, counted from the creation of the schedule.
+    The times come from a cron ``expression``, or ``every`` so many seconds, counted from the creation of the schedule.
     ``cap`` is how many missed ticks are made up for one by one. ``jitter`` spreads jobs over that time after their tick.
     ``due_as`` names the argument that gets the tick's due time. ``source`` is ``module:qualname`` where code says so. Its jobs are
     asked for by ``principal``, a service; without one, by a service of the schedule's name that has no rights. A job that has not begun

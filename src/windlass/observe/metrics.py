@@ -63,7 +63,7 @@ ABOUT = (
         "windlass_degraded",
         "gauge",
         ("part",),
-        "1 for a part that is degraded or down, otherwise 0; the parts are those of /healthz.",
+        "1 for a part that is degraded or down, otherwise 0; /healthz has the same parts.",
     ),
     About("windlass_build_info", "info", ("version", "python"), "Always 1; the versions are its labels."),
     About(

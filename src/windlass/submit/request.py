@@ -40,7 +40,7 @@ class Request(Generic[P, R]):
 
     def new_job(self, authority: Authority, after: Sequence[After] = ()) -> NewJob:
         """The request as the store takes it, with validated arguments and the principal that asks here and now. It waits for the jobs of
-        ``after``, besides those of its own options."""
+        ``after``, besides the jobs of its own options."""
         options = self.options
         if after:
             options = {**options, "after": [*parents(options.get("after")), *after]}

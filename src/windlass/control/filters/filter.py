@@ -13,7 +13,7 @@ from windlass.model import JobFilter, State
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which jobs are meant: those that meet all ``terms``. Without a term it is all jobs.
+    """The jobs that meet all ``terms``; without a term, all jobs.
 
     >>> str(Filter.parse('state:failed  kind:"report"') & Filter.parse("age:>60m"))
     'state:failed kind:report age:>1h'
