@@ -36,6 +36,7 @@ QUICK = frozenset(
         "rules",
         "schedules",
         "store",
+        "submit",
         "testing",
     }
 )
@@ -74,6 +75,7 @@ NOT_QUICK = frozenset(
         "rules/test_new_rule_interleavings",
         "schedules/test_cron",
         "schedules/test_interleavings",
+        "submit/test_waiting",
     }
 )
 """Modules of those folders that are not in it: what takes longest for the least that another Python could break (guards of the SQL, an
