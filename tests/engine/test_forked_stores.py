@@ -192,12 +192,12 @@ def test_a_fork_waits_for_those_who_write_and_read(shop: Shop) -> None:
     threads = [threading.Thread(target=again_and_again, args=(use,), daemon=True) for use in uses]
     for thread in threads:
         thread.start()
-    codes = [Child(work.enqueue).code for _ in range(30)]
+    codes = [Child(work.enqueue).code for _ in range(15)]
     is_over.set()
     for thread in threads:
         thread.join(PATIENCE)
     listener.close()
-    assert codes == [0] * 30 and not errors
+    assert codes == [0] * 15 and not errors
 
 
 def test_a_listener_that_was_there_before_the_fork_hears_in_the_child(shop: Shop) -> None:

@@ -120,7 +120,7 @@ def test_an_instance_leaves_suspects_to_others_and_goes_on_with_fresh_jobs(
     shop: Shop, tmp_path: Path, processors: int
 ) -> None:
     """I-9. With the many processors one claim brings more than may wait: the rest goes back at once."""
-    jobs = suspects(shop, tmp_path, 20, processors)
+    jobs = suspects(shop, tmp_path, 2 * MAX_ISOLATED + MAX_WAITING_SUSPECTS, processors)
     first = shop.serve(recovery=600.0)
     shop.until(lambda: begun(tmp_path) == MAX_ISOLATED)
     fresh_ones_end(shop, tmp_path / "fresh-1")

