@@ -250,3 +250,11 @@ def test_a_missing_browser_is_said_loudly_with_the_line_that_installs_it(checkou
     said = capsys.readouterr().err
     assert "Chromium is missing" in said
     assert "apt-get install -y --no-install-recommends chromium" in said
+
+
+@pytest.mark.parametrize(("lines", "is_long"), [(400, False), (401, True)])
+def test_a_file_that_is_too_long_is_named(checkout, monkeypatch, capsys, lines, is_long):
+    file = checkout / "src/long.py"
+    file.write_text("\n" * lines)
+    assert part(checkout, monkeypatch, "counting").report_long([file]) is is_long
+    assert ("src/long.py has 401 lines" in capsys.readouterr().err) is is_long

@@ -1,8 +1,9 @@
-"""The checks that need no server: format, lint, types, import layers, words. And the browser that some tests need."""
+"""The checks that need no server: format, lint, types, import layers, the length of files, words. And the browser that some tests need."""
 
 import os
 import shutil
 
+from tools.dev.counting import report_long
 from tools.dev.environment import Environment
 from tools.dev.running import STOPPED, run
 from tools.dev.steps import ROOT, StepError, report_failure, say, step
@@ -13,6 +14,7 @@ CURES = {
     "ruff format": ".venv/bin/ruff format .",
     "mypy": "see its lines above",
     "import layers": "see the broken chain above; the layers are in pyproject.toml",
+    "length of files": "split the files named above",
     "words": "use the words named above; the list is in tools/dev/words.py",
 }
 
@@ -36,6 +38,9 @@ def check_parts(environment: Environment) -> list[str]:
             raise KeyboardInterrupt
         if code != 0:
             failed.append(name)
+    say("dev: length of files")
+    if report_long(path for name in typed for path in sorted((ROOT / name).rglob("*.py"))):
+        failed.append("length of files")
     say("dev: words")
     for use in (uses := check_words()):
         say(str(use))

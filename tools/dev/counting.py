@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import tokenize
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 from tools.dev.steps import ROOT, say
@@ -51,9 +52,14 @@ def count(arguments: list[str]) -> int:
     for name, lines in folders.most_common():
         say(f"{lines:7,}  {name}")
     say(f"{sum(folders.values()):7,}  in all, {len(files)} files")
-    long = {path: n for path in files if (n := len(path.read_text("utf-8").splitlines())) > LONGEST}
-    for path, n in long.items():
+    return 1 if report_long(files) else 0
+
+
+def report_long(files: Iterable[Path]) -> bool:
+    """Name the files that are too long; whether there are any."""
+    long = [(path, n) for path in files if (n := len(path.read_text("utf-8").splitlines())) > LONGEST]
+    for path, n in long:
         say(
             f"dev: {path.relative_to(ROOT)} has {n} lines; at most {LONGEST} are wanted: split it by what its parts do"
         )
-    return 1 if long else 0
+    return bool(long)
