@@ -137,7 +137,11 @@ def test_an_operation_that_was_begun_before_is_waited_for(client: Client) -> Non
 
 def test_a_batch_is_submitted_and_counted(client: Client, server: Server) -> None:
     existing = client.submit("idle", {"number": 1})
-    members = [NewRemoteJob("double", {"number": 1}), NewRemoteJob("idle", {}, {"priority": 8}), existing.id]
+    members: list[NewRemoteJob | str] = [
+        NewRemoteJob("double", {"number": 1}),
+        NewRemoteJob("idle", {}, {"priority": 8}),
+        existing.id,
+    ]
     batch = client.submit_batch(members, then=NewRemoteJob("idle", {"number": 9}))
     assert [job.created for job in batch.members] == [True, True, False]
     batch.members[0].wait(60)

@@ -40,14 +40,16 @@ class SlowCommits(PostgresDatabase):
         self.is_holding = threading.Event()
         self.go_on = threading.Event()
 
-    def transact(self, work: Callable[[Transaction], T], *, waits: bool = False) -> T:
+    def transact(
+        self, work: Callable[[Transaction], T], *, waits: bool = False, patience: float | None = None
+    ) -> T:
         def and_wait(tx: Transaction) -> T:
             result = work(tx)
             self.is_holding.set()
             self.go_on.wait(PATIENCE)
             return result
 
-        return super().transact(and_wait, waits=waits)
+        return super().transact(and_wait, waits=waits, patience=patience)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import click
 
 from bench.server import postgres
 from tests.api.fuzz.run import fuzz
+from tests.api.fuzz.seeds import NEVER
 from tests.api.fuzz.served import served
 
 DATABASES = ("sqlite", "postgresql")
@@ -24,7 +25,8 @@ DATABASES = ("sqlite", "postgresql")
 def main(cases: int, seed: int, databases: tuple[str, ...], only: tuple[str, ...]) -> None:
     """Send requests made from the OpenAPI document of the API: valid and invalid, in sequences, with and without credentials.
 
-    Ends with 1 if a response had a status of 500 or more, was not documented, or ignored that there were no credentials.
+    Ends with 1 if a response had a status of 500 or more, was not documented, or ignored that there were no credentials, or if an operation
+    accepted no request.
     """
     is_good = True
     for name in databases or DATABASES:
@@ -36,8 +38,13 @@ def main(cases: int, seed: int, databases: tuple[str, ...], only: tuple[str, ...
         print(
             f"\n{name}: {found.requests.total():,} requests ({phases}) of {len(found.called)} operations, {len(found.failures)} failures"
         )
-        print(f"never accepted: {', '.join(sorted(found.called - found.accepted)) or 'none'}")
-        is_good = is_good and not found.failures
+        print(f"{len(found.accepted)} operations accepted a request")
+        for operation in sorted(NEVER.keys() & (found.called - found.accepted)):
+            print(f"not {operation}: {NEVER[operation]}")
+        left = found.never_accepted()
+        for operation, statuses in left.items():
+            print(f"never accepted: {operation} ({statuses})")
+        is_good = is_good and not found.failures and not left
     sys.exit(0 if is_good else 1)
 
 

@@ -14,6 +14,7 @@ from schemathesis.config import SchemathesisConfig
 from schemathesis.engine import events, from_schema
 from schemathesis.engine.recorder import ScenarioRecorder
 
+from tests.api.fuzz.seeds import NEVER
 from tests.api.fuzz.served import Served
 from windlass.api.requests.submits import NDJSON
 
@@ -46,8 +47,20 @@ class Findings:
     called: set[str] = field(default_factory=set)
     """The operations that were called, by id."""
     accepted: set[str] = field(default_factory=set)
-    """The operations that accepted a request."""
+    """The operations that accepted a request with credentials."""
+    statuses: dict[str, Counter[int]] = field(default_factory=dict)
+    """The statuses that requests with credentials got, by operation."""
     failures: list[str] = field(default_factory=list)
+
+    def never_accepted(self) -> dict[str, str]:
+        """The operations that accepted no request and have no reason for it, with the statuses of their responses."""
+        left = self.called - self.accepted - NEVER.keys()
+        return {
+            name: ", ".join(
+                f"{count}x {status}" for status, count in sorted(self.statuses.get(name, Counter()).items())
+            )
+            for name in sorted(left)
+        }
 
     def note(self, phase: str, recorder: ScenarioRecorder, *, is_known: bool) -> None:
         """Note the requests of a scenario, and whether their caller was known."""
@@ -58,8 +71,10 @@ class Findings:
                 continue
             operation = node.value.operation.definition.raw
             self.called.add(operation["operationId"])
-            if response.status_code < 300:
+            if response.status_code < 300 and is_known:
                 self.accepted.add(operation["operationId"])
+            if is_known:
+                self.statuses.setdefault(operation["operationId"], Counter())[response.status_code] += 1
             if not is_known and operation["security"] and not _is_refused(response):
                 self._fail("accepted without credentials", interaction)
             for check in recorder.checks.get(number, ()):

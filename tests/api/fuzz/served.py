@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from tests.api.fuzz.seeds import seeded
 from windlass import App, Context
 from windlass.api import ApiSettings, create_api
 from windlass.api.access.caller import Caller
@@ -31,7 +32,7 @@ class ShortStreams(OpenStreams):
 
 @dataclass(frozen=True)
 class Served:
-    """A server, its OpenAPI document, and the token of an administrator."""
+    """A server, its OpenAPI document with values that exist, and the token of an administrator."""
 
     url: str
     document: dict[str, Any]
@@ -47,7 +48,7 @@ def served(url: str, **options: Any) -> Iterator[Served]:
         token = app.tokens.create("fuzz", ["admin"]).text
         with ApiServer(api) as server:
             server.start()
-            yield Served(server.url, api.openapi(), token)
+            yield Served(server.url, seeded(api.openapi(), app, token), token)
 
 
 @contextmanager
