@@ -16,7 +16,7 @@ from windlass.model.rule import Rule
 MANY = 10
 """How many values an operation has that uses them up."""
 NEVER: Mapping[str, str] = {
-    "get_job_stack": "it needs a handler that runs for as long as the fuzzer; tests/control has one",
+    "get_job_stack": "it needs a handler that runs for as long as the fuzzer; tests/control/test_stack.py has one",
 }
 """Operations that need not accept a request, and why."""
 Choices = dict[str, Sequence[Any]]
