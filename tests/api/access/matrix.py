@@ -94,6 +94,7 @@ CASES: dict[str, Case] = {
     "resume_schedule": ACT,
     "run_schedule": ACT,
     "delete_schedule": Case(),
+    "delete_rule": Case(),
     "explain_rule": Case(query="key=1"),
     **dict.fromkeys(
         (
