@@ -22,6 +22,11 @@ def make_app(url: str, mended: Path, ocr_seconds: float = 0.01) -> windlass.App:
         logging.getLogger("board").warning("%s", note)
         return f"hello, {name}"
 
+    @app.job(processors=1)
+    async def keep(ctx: Context, outputs: dict[str, str]) -> None:
+        for name, value in outputs.items():
+            await ctx.put_output_async(name, value)
+
     @app.job(processors=2)
     async def count_up(ctx: Context, name: str, steps: int = 8, pause: float = 0.15) -> int:
         for step in range(steps):
@@ -71,6 +76,20 @@ def make_app(url: str, mended: Path, ocr_seconds: float = 0.01) -> windlass.App:
         @long_line.phase(label, processors=3)
         def step(order: int) -> int:
             return order
+
+    # Names that every object of JavaScript has.
+    inherited = app.pipeline("__proto__")
+
+    @inherited.phase("constructor", processors=1)
+    def first(text: str) -> str:
+        return text
+
+    @inherited.phase("toString", processors=1)
+    def second(text: str) -> str:
+        return text
+
+    @app.cron("0 3 * * *")
+    def valueOf() -> None: ...  # noqa: N802  the name is what it is for
 
     @app.cron("0 2 * * *", tz="Europe/Berlin")
     def nightly_ledger() -> str:

@@ -11,6 +11,7 @@ from playwright.sync_api import Page, expect
 from tests.waiting import eventually
 
 AXE = (Path(__file__).parent / "vendor" / "axe.min.js").read_text()
+DESK = {"width": 1280, "height": 900}
 PHONE = {"width": 360, "height": 740}
 
 
@@ -55,6 +56,11 @@ def serious(page: Page) -> list[str]:
 
 def sideways(page: Page) -> bool:
     return bool(page.evaluate("document.documentElement.scrollWidth > innerWidth"))
+
+
+def fits(page: Page) -> bool:
+    """Whether nothing is wider than the screen; charts follow a change of its size a moment later."""
+    return bool(eventually(lambda: not sideways(page)))
 
 
 def nodes(page: Page) -> int:

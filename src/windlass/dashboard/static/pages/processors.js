@@ -30,9 +30,16 @@ export function Processors() {
       ${wanted && html`<a class="btn small" href=${link("/processors")}>All instances</a>`}<${Segments} label="Show" value=${byPhase ? "phase" : "instance"} options=${[["instance", "by instance"], ["phase", "by phase"]]} to=${(key) => adjusted({ by: key === "phase" ? "phase" : null })} /><//>
     <div class="stack">
       ${overview.value && list.length === 0 && html`<section class="panel"><${Empty} title=${wanted ? "This instance is no longer known" : "No instance runs"} commands=${["windlass worker app.py"]}>Jobs wait until a worker that serves their phases starts.<//></section>`}
-      ${byPhase ? html`<${Panel} label="Phases"><${Phases} list=${phases.value} /><//>${served.slice(0, 60).map((one) => html`<${Panel} key=${one.name} title=${one.name} note=${`${one.busy} of ${one.processors} busy`}><${Cells} cells=${processorsOf(one.name, instances.value, now.value).map((cell) => ({ ...cell, limit: definitions.value.get(one.name)?.timeout ?? null }))} /><//>`)}` : list.map((one) => html`<${Instance} key=${one.id} one=${one} whole=${wanted === one.id} counter=${counter} />`)}
+      ${byPhase ? html`<${Panel} label="Phases"><${Phases} list=${phases.value} /><//>${served.slice(0, 60).map((one) => html`<${Panel} key=${one.name} title=${one.name} note=${said(one.name)}><${Cells} cells=${processorsOf(one.name, instances.value, now.value).map((cell) => ({ ...cell, limit: definitions.value.get(one.name)?.timeout ?? null }))} /><//>`)}` : list.map((one) => html`<${Instance} key=${one.id} one=${one} whole=${wanted === one.id} counter=${counter} />`)}
       ${!byPhase && !wanted && gone > 0 && html`<p><a class="quiet" href=${adjusted({ all: all ? null : "1" })}>${all ? "Hide" : "Show"} ${many(gone, "instance")} that stopped or died</a></p>`}
       <${CellKey} /></div>`;
+}
+
+// How many processors of a phase do what, on all instances.
+function said(name) {
+  const on = instances.value.filter((one) => one.state === "running").flatMap((one) => one.phases.filter((phase) => phase.name === name));
+  const of = (key) => on.reduce((total, phase) => total + (phase[key] ?? 0), 0);
+  return `${number(of("size") - of("busy") - of("error"))} idle, ${number(of("busy"))} busy, ${number(of("error"))} in error`;
 }
 
 function Instance({ one, whole, counter }) {
