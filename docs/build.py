@@ -1,7 +1,7 @@
 """``./dev docs``: writes the parts of the documentation that are made from the code, then builds the site; warnings are errors.
 
 Between two markers of a page, everything is replaced; pages under reference/ are written whole. ``--check`` only compares, ``--no-site``
-builds no site, ``--site FOLDER`` builds it elsewhere than in site/.
+builds no site, ``--site FOLDER`` builds it elsewhere than in site/. ``--pictures ADDRESS`` takes the pictures of the dashboard instead.
 """
 
 from __future__ import annotations
@@ -235,7 +235,13 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--no-site", action="store_true")
     parser.add_argument("--site", type=Path, default=DOCS.parent / "site", metavar="FOLDER")
+    parser.add_argument("--pictures", metavar="ADDRESS", help="only take the pictures of the dashboard there")
     options = parser.parse_args(arguments)
+    if options.pictures:
+        from docs.pictures import take
+
+        sys.stdout.writelines(f"{path}\n" for path in take(options.pictures))
+        return 0
     wanted = pages()
     stale = [path for path, text in wanted.items() if not path.exists() or path.read_text("utf-8") != text]
     if options.check:
