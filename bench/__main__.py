@@ -186,6 +186,20 @@ def everyday(names: str, rounds: int, short: bool, output: Path | None) -> None:
 
 
 @main.command()
+@click.option("--samples", default=4_000, show_default=True, help="Jobs of each measurement.")
+@click.option("--rounds", default=5, show_default=True, help="How often both are measured, in turns.")
+@click.option("--short", is_flag=True, help="A quick form: 40 jobs, one round.")
+@click.option("--json", "output", type=click.Path(path_type=Path), help="Write the claim to a file, too.")
+def fairness(samples: int, rounds: int, short: bool, output: Path | None) -> None:
+    """Four workers of 5 processors beside one of 20, at 0.8 of what they can do: at most twice its mean wait."""
+    from bench import fairness as measurement
+
+    if short:
+        samples, rounds = 40, 1
+    sys.exit(0 if measurement.run(samples=samples, rounds=rounds, output=output) or short else 1)
+
+
+@main.command()
 @click.option("--callers", default=1000, show_default=True, help="Threads that wait for a result each.")
 @click.option("--jobs", default=20_000, show_default=True, help="Jobs of a drain.")
 @click.option(

@@ -46,6 +46,17 @@ WINDLASS_HUNDRED = _own(
     processors=100,
     batch=500,
 )
+WINDLASS_FIVE, WINDLASS_TWENTY = (
+    _own(
+        f"windlass-{count}",
+        "windlass_peer.py",
+        "postgresql",
+        f"async handler, {count} processors",
+        processors=count,
+        batch=500,
+    )
+    for count in (5, 20)
+)
 WINDLASS_SQLITE = _own(
     "windlass-sqlite",
     "windlass_peer.py",

@@ -47,21 +47,22 @@ def drained(answers: Sequence[Answer], jobs: int) -> Result:
     return result
 
 
-def waited(returns: Sequence[float], worker: Answer, *, warm_up: int) -> Result:
+def waited(returns: Sequence[float], workers: Sequence[Answer], *, warm_up: int) -> Result:
     """Milliseconds from the return of each enqueue call to the start of its handler, the warm-up left out.
 
     A handler that starts before the call has returned counts as it is: below zero.
     """
     result: Result = {"jobs": len(returns) - warm_up}
-    starts = {int(number): float(at) for number, at in worker["starts"]}
+    starts = {int(number): float(at) for worker in workers for number, at in worker["starts"]}
     waits = [
         (starts[number] - at) * 1000
         for number, at in enumerate(returns)
         if number >= warm_up and number in starts
     ]
+    result["mean_ms"] = sum(waits) / len(waits) if waits else 0.0
     for share in (50, 95, 99):
         result[f"p{share}_ms"] = percentile(waits, share / 100)
-    if complaint := _wrong_counts([worker], int(worker["handled"]), len(returns)):
+    if complaint := _wrong_counts(workers, sum(int(worker["handled"]) for worker in workers), len(returns)):
         result["wrong"] = complaint
     return result
 

@@ -18,6 +18,7 @@ from bench.peers.process import Script, ScriptError, await_answers
 from bench.peers.results import Result
 from bench.report import say
 
+SLOT = 16  # bytes of each worker on the board
 BATCH = 1000  # jobs per bulk call
 WARM_UP = 5  # jobs before the first sample of a latency
 SETTLE_SECONDS = 1.0  # from the worker's being up to the first job of a latency: it has found nothing yet
@@ -85,23 +86,30 @@ class Peer:
         *,
         is_random: bool = False,
         rest: float = 0.0,
+        processes: int = 1,
     ) -> Result:
-        """One job every so often to a worker in another process: milliseconds until its handler starts. ``is_random``: the intervals are those
-        of independent callers, the same for each peer. ``rest``: each handler waits so many seconds, so that the worker is not idle."""
-        _check_positive(samples=samples, interval=interval)
+        """One job every so often to workers in other processes: milliseconds until its handler starts. ``is_random``: the intervals are those
+        of independent callers, the same for each peer. ``rest``: each handler waits so many seconds, so that the workers are not idle."""
+        _check_positive(samples=samples, interval=interval, processes=processes)
         jobs = WARM_UP + samples
 
         def wait(store: str) -> Result:
-            with (
-                self._board() as board,
-                self._start("latency", store, jobs=jobs, board=str(board), rest=rest) as worker,
-            ):
-                _await_worker(worker, board)
+            with self._board() as board, ExitStack() as started:
+                workers = [
+                    started.enter_context(
+                        self._start(
+                            "latency", store, jobs=jobs, board=str(board), rest=rest, process=n, processes=processes
+                        )
+                    )
+                    for n in range(processes)
+                ]
+                for number, worker in enumerate(workers):
+                    _await_worker(worker, board, number)
                 time.sleep(SETTLE_SECONDS)
                 with self._start(
                     "trickle", store, jobs=jobs, interval=interval, is_random=is_random
                 ) as producer:
-                    heard, sent = await_answers([worker, producer], self.timeout)
+                    *heard, sent = await_answers([*workers, producer], self.timeout)
             return results.waited(sent["returns"], heard, warm_up=WARM_UP)
 
         return self._measure("latency", place, wait)
@@ -174,10 +182,10 @@ def available(names: Iterable[str], home: Path = HOME) -> list[Peer]:
     return prepare(names, home).peers
 
 
-def _await_worker(worker: Script, board: Path, seconds: float = 60.0) -> None:
-    """Return when the worker has written to the board, which it does when its worker starts; ScriptError if it never does."""
+def _await_worker(worker: Script, board: Path, number: int, seconds: float = 60.0) -> None:
+    """Return when this worker has written to the board, which it does when its worker starts; ScriptError if it never does."""
     deadline = time.monotonic() + seconds
-    while not board.stat().st_size:
+    while not board.read_bytes()[number * SLOT : (number + 1) * SLOT].strip(b"\0"):
         if worker.has_ended() or time.monotonic() > deadline:
             await_answers([worker], 0.0)
             raise ScriptError("the worker ended before its first job")

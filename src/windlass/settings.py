@@ -36,7 +36,7 @@ RANGES: Mapping[str, Range] = {
     "scan": _INTERVAL,
     "scan_unheard": _INTERVAL,
     "page": Range(1, 10_000, is_whole=True),
-    "prefetch": _WAIT,
+    "prefetch": Duration(0, LONGEST, "seconds", or_none="as long as a claim takes"),
     "quiet": _WAIT,
     "capacity": Range(1, 1_000_000, is_whole=True),
     "per_cycle": Range(1, 10_000, is_whole=True),
@@ -79,7 +79,7 @@ class Settings:
     scan: float = 5.0  # interval of scans for jobs whose notification was lost
     scan_unheard: float = 1.0  # the same without notifications
     page: int = 500  # most jobs per claim
-    prefetch: float = 0.1  # claim ahead as many jobs as a phase finishes in this time
+    prefetch: float | None = None  # claim ahead as many jobs as end in this time; None: while a claim takes
     quiet: float = 0.0  # do not claim jobs that changed less than this ago
 
     # Giving jobs to processors

@@ -165,6 +165,51 @@ def test_without_prefetch_only_free_processors_are_filled(clock: Clock) -> None:
     assert one(found.wants(lambda phase: Room(3, 7, 0, 10, 1000))).limit == 3
 
 
+def ended(clock: Clock, found: Discovery, *, claim: float, rate: int) -> None:
+    """Claims of the phase take so long, and so many of its jobs end in a second."""
+    for _ in range(30):
+        want = one(found.wants(roomy))
+        clock.now += claim
+        found.claimed_all([want], [], clock.now - claim)
+        found.hint("a")
+    found.finished({"a": 0})  # a new window
+    clock.now += 0.2
+    found.finished({"a": rate // 5})
+
+
+def test_of_jobs_that_take_longer_than_a_claim_as_many_are_claimed_ahead_as_end_meanwhile(
+    clock: Clock,
+) -> None:
+    """Ten processors and jobs of 20 ms: a job in memory could run in an idle instance."""
+    found = discovery(clock)
+    ended(clock, found, claim=0.0015, rate=500)
+    assert one(found.wants(roomy)).limit == 10 and not found.wants(full)
+    ended(clock, found, claim=0.005, rate=500)
+    assert one(found.wants(full)).limit == 2
+
+
+def test_of_jobs_that_are_shorter_than_a_claim_more_are_claimed_ahead(clock: Clock) -> None:
+    found = discovery(clock)
+    ended(clock, found, claim=0.005, rate=4_000)
+    assert one(found.wants(roomy)).limit == pytest.approx(10 + 4_000 * 0.02, abs=1)
+
+
+def test_a_slow_database_does_not_make_an_instance_hold_more_than_a_tenth_of_a_second(clock: Clock) -> None:
+    found = discovery(clock)
+    ended(clock, found, claim=2.0, rate=1_000)
+    assert one(found.wants(roomy)).limit == pytest.approx(110, abs=1)
+
+
+def test_a_burst_is_not_served_in_tens(clock: Clock) -> None:
+    """The rate is known before its window of a tenth of a second is over."""
+    found = discovery(clock)
+    ended(clock, found, claim=0.002, rate=0)
+    for _ in range(6):
+        clock.now += 0.002
+        found.finished({"a": 10})
+    assert one(found.wants(roomy)).limit > 30
+
+
 def test_a_slow_phase_forgets_that_it_was_fast(clock: Clock) -> None:
     found = discovery(clock, prefetch=0.1)
     clock.now += 0.2

@@ -45,7 +45,7 @@ def test_every_measurement_can_be_asked_for() -> None:
     for name in sorted(path.stem for path in (ROOT / "bench" / "api").glob("[!_]*.py")):
         import_module(f"bench.api.{name}")
     assert {
-        *("prune", "retention", "store", "limits", "counted", "wait", "versions", "api", "board", "shapes")
+        *("prune", "retention", "store", "limits", "counted", "wait", "versions", "api", "board", "shapes", "fairness")
     } <= set(main.commands)
 
 

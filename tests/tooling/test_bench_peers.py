@@ -207,13 +207,14 @@ def test_percentiles_leave_the_warm_up_out() -> None:
     returns = [float(n) for n in range(105)]
     starts = [[n, n + (60.0 if n < 5 else (n - 4) / 1000)] for n in range(105)]
     worker = answer(handled=105, sum=105 * 104 // 2, starts=starts)
-    result = results.waited(returns, worker, warm_up=5)
+    result = results.waited(returns, [worker], warm_up=5)
     assert result["jobs"] == 100
     assert [round(result[key]) for key in ("p50_ms", "p95_ms", "p99_ms")] == [51, 96, 100]
 
 
 def test_a_sample_that_never_started_makes_a_latency_wrong() -> None:
-    result = results.waited([1.0, 2.0], answer(handled=1, sum=0, starts=[[0, 1.5]], left=1), warm_up=0)
+    worker = answer(handled=1, sum=0, starts=[[0, 1.5]], left=1)
+    result = results.waited([1.0, 2.0], [worker], warm_up=0)
     assert result["p50_ms"] == 500.0
     assert "1 jobs were executed, 2 were queued" in result["wrong"]
 

@@ -25,6 +25,12 @@ from windlass.settings import Settings
 AGAIN = 0.012  # enqueuers notify at most every 5 ms per phase, and their commits take a while
 FOREVER = float("inf")
 RATE_WINDOW = 0.1
+RATE_JOBS, SHORTEST_WINDOW = 50, 0.005
+"""A window of the rate ends early with so many jobs: a drain reaches full claims after a few steps."""
+CLAIMS_AHEAD = 4
+"""Claims whose time is covered by jobs in memory where jobs are shorter than a claim. With two, a drain of no-ops had nine tenths of its rate."""
+MOST_AHEAD = 0.1
+"""Seconds of work that are claimed ahead at most, however long claims take."""
 MOST_PHASES = 100
 """Phases that one step claims from: each costs its statement up to ten descents of the index."""
 
@@ -64,6 +70,7 @@ class Discovery:
         self._first = random.randrange(len(self._order)) if self._order else 0
         self._held: set[str] = set()
         self._scan_every = settings.scan_unheard
+        self._claim_seconds = 0.0
         self._lock = threading.Lock()
 
     def set_listening(self, is_listening: bool) -> None:
@@ -145,15 +152,26 @@ class Discovery:
         return wants
 
     def _want(self, phase: str, scan: _PhaseScan, room: Room) -> Want | None:
-        ahead = int(scan.rate * self._settings.prefetch)
+        ahead = self._ahead(scan.rate, room.size)
         limit = min(self._settings.page, room.size + ahead - room.busy - room.waiting, room.left)
         if limit < 1:
             return None
         quiet = timedelta(seconds=self._settings.quiet)
         return Want(phase, limit, min(limit, room.starting), quiet, room.suspects)
 
+    def _ahead(self, rate: float, size: int) -> int:
+        """How many jobs of a phase are claimed beyond its processors. A job that waits in memory cannot be run by an idle instance, so only as
+        many as end while a claim is made; of jobs that are shorter than a claim, as many as end during ``CLAIMS_AHEAD`` of them."""
+        if self._settings.prefetch is not None:
+            return int(rate * self._settings.prefetch)
+        claim = min(self._claim_seconds, MOST_AHEAD)
+        if 2 * rate * claim < size:  # all processors together end fewer than that: a job takes longer
+            return int(rate * claim)
+        return int(rate * min(CLAIMS_AHEAD * claim, MOST_AHEAD))
+
     def claimed_all(self, wants: Sequence[Want], claimed: Sequence[Lease], began: float) -> None:
-        """Note what the claims of one step returned."""
+        """Note what the claims of one step returned. It ``began`` then."""
+        self._claim_seconds += (self._monotonic() - began - self._claim_seconds) / 4
         if len(wants) == 1:
             self.claimed(wants[0], len(claimed), began)
             return
@@ -198,7 +216,7 @@ class Discovery:
                     continue
                 scan.finished += count
                 spent = now - scan.since
-                if spent >= RATE_WINDOW:
+                if spent >= RATE_WINDOW or (scan.finished >= RATE_JOBS and spent >= SHORTEST_WINDOW):
                     fresh = scan.finished / spent
                     scan.rate = fresh if spent > 1.0 else max(fresh, (scan.rate + fresh) / 2)
                     scan.finished, scan.since = 0, now
