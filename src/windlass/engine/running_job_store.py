@@ -11,6 +11,7 @@ from windlass.features import Store
 from windlass.model import (
     Captured,
     Enqueued,
+    Flag,
     Lease,
     NewJob,
     Output,
@@ -41,7 +42,7 @@ class RunningJobStore:
     outage of the database.
     """
 
-    __slots__ = ("_access", "_check", "_running")
+    __slots__ = ("_access", "_check", "_has_checkpoint", "_running")
 
     def __init__(
         self, access: StoreAccess, running: RunningAttempt, check: Callable[[], None] | None = None
@@ -49,9 +50,15 @@ class RunningJobStore:
         self._access = access
         self._running = running
         self._check = check
+        self._has_checkpoint = bool(running.lease.flags & Flag.CHECKPOINT)
 
     def checkpoint(self, lease: Lease, *, done: int, total: int | None = None, position: Any = None) -> bool:
-        return self._holder.checkpoint(lease, done=done, total=total, position=position)
+        is_first = not self._has_checkpoint
+        is_cancelled = self._holder.checkpoint(
+            lease, done=done, total=total, position=position, is_first=is_first
+        )
+        self._has_checkpoint = True
+        return is_cancelled
 
     def put_output(self, lease: Lease, value: Any, *, name: str = "") -> Output:
         return self._holder.put_output(lease, value, name=name)

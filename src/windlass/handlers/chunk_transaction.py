@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any
 
 from windlass.errors import WindlassError
+from windlass.handlers.own_thread import OwnThread
 from windlass.handlers.transaction import JobTransaction
 from windlass.model import Output
 
@@ -14,9 +15,12 @@ from windlass.model import Output
 class ChunkTransaction:
     """The transaction of one chunk, begun when it is first used."""
 
-    def __init__(self, transaction: JobTransaction, *, is_async: bool = False) -> None:
+    def __init__(self, transaction: JobTransaction, thread: OwnThread | None = None) -> None:
+        """``thread`` is the one of the loop, in a coroutine."""
         self._transaction = transaction
-        self._is_async = is_async
+        self._is_async = thread is not None
+        if thread is not None:
+            transaction.share(thread)
         self.is_open = False
 
     @property
@@ -89,10 +93,7 @@ class ChunkTransaction:
 
     async def run_here(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Run something on the transaction's own thread."""
-        return await self._transaction.in_thread(function, *arguments)
-
-    def dismiss(self) -> None:
-        self._transaction.dismiss()
+        return await self._transaction.run(function, *arguments)
 
 
 class _Open:

@@ -32,6 +32,7 @@ from windlass.arguments.json_checks import explain
 from windlass.errors import ConfigError, LeaseLost, NotAllowedError, StoreError, WindlassError
 from windlass.handlers.chunk_host import ChunkHost
 from windlass.handlers.chunk_transaction import ChunkTransaction
+from windlass.handlers.own_thread import OwnThread
 from windlass.model import Lease, Progress, wrap_position
 from windlass.model.retry import RetryPolicy, next_delay, why_stopped
 from windlass.model.signals import STOPPED, Fail, Signal, Stopped
@@ -82,6 +83,7 @@ class Chunks:
         self._state = _State()
         self._began = time.monotonic()
         self._first = 0
+        self.thread = OwnThread()
 
     # ------------------------------------------------------------------ sync and async
 
@@ -121,6 +123,8 @@ class Chunks:
         except STOPPED:
             await self.clean_up_async()
             raise
+        finally:
+            self.thread.dismiss()
 
     def _refuse_on_a_loop(self) -> None:
         """Refuse the sync form on an event loop: it would block other coroutines, and transactions they have open."""
@@ -350,7 +354,7 @@ class Chunk:
 
     async def __aenter__(self) -> ChunkTransaction:
         self._reached("chunk.begin")
-        self._tx = ChunkTransaction(self._chunks._host.transaction(ends=False), is_async=True)
+        self._tx = ChunkTransaction(self._chunks._host.transaction(ends=False), self._chunks.thread)
         return self._tx
 
     async def __aexit__(
@@ -371,8 +375,6 @@ class Chunk:
             await tx.run_here(_nothing)  # on the same thread: after it
             await self._chunks.clean_up_async()
             raise
-        finally:
-            tx.dismiss()
 
 
 def _nothing() -> None: ...

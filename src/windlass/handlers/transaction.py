@@ -6,16 +6,13 @@ A sync handler uses it as a context manager and writes through ``tx.connection``
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from windlass.errors import PayloadError
+from windlass.handlers.own_thread import OwnThread
 from windlass.handlers.registry import Phase
 from windlass.handlers.taken_over import inherit
 from windlass.model import Enqueued, Json, Lease, NewJob, Output, Verdict
@@ -53,8 +50,7 @@ class JobTransaction:
         self._on_duplicate = on_duplicate
         self._filled = filled
         self._result: Any = _NOTHING
-        self._thread: ThreadPoolExecutor | None = None
-        self._thread_id: int | None = None
+        self._thread, self._is_shared = OwnThread(), False
         self._is_open = False
 
     @property
@@ -144,42 +140,30 @@ class JobTransaction:
 
     async def __aenter__(self) -> Self:
         self.announce()
-        self._own_thread()
         try:
             await self.run(self.__enter__)
         except BaseException as error:
             # Cancelled while it waits to begin: it begins nevertheless, and must be ended here.
             try:
-                self._own_thread().submit(self._abandon, error)
+                self._thread.submit(self._abandon, error)
             except RuntimeError:  # no thread could be started, so it has not begun either
                 self._effect.withdraw()
             self.dismiss()
             raise
         return self
 
-    def _own_thread(self) -> ThreadPoolExecutor:
-        if self._thread is None:
-            self._thread = ThreadPoolExecutor(1, "windlass-transaction", self._note_thread)
-        return self._thread
-
-    def _note_thread(self) -> None:
-        self._thread_id = threading.get_ident()
-
     def on_own_thread(self, function: Callable[[], T]) -> T:
         """Run something on the transaction's own thread, and wait for it."""
-        if threading.get_ident() == self._thread_id:
-            return function()
-        return self._own_thread().submit(function).result()
+        return self._thread.wait_for(function)
+
+    def share(self, thread: OwnThread) -> None:
+        """Use a thread of the caller, who lets it go."""
+        self._thread, self._is_shared = thread, True
 
     def dismiss(self) -> None:
-        """Let the thread go, when it has done what it was given."""
-        if self._thread is not None:
-            self._thread.shutdown(wait=False)
-
-    async def in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Run something on the transaction's own thread, which is made if there is none yet."""
-        self._own_thread()
-        return await self.run(function, *arguments)
+        """Let the transaction's own thread go, when it has done what it was given."""
+        if not self._is_shared:
+            self._thread.dismiss()
 
     def _abandon(self, error: BaseException) -> None:
         if self._is_open:
@@ -200,9 +184,4 @@ class JobTransaction:
 
     async def run(self, function: Callable[..., T], *arguments: Any) -> T:
         """Run a function that uses ``connection`` off the event loop, on the transaction's own thread."""
-        loop = asyncio.get_running_loop()
-        future = loop.run_in_executor(self._thread, partial(function, *arguments))
-        # Not retrieved if this task is cancelled meanwhile, and asyncio would log that.
-        future.add_done_callback(lambda done: done.cancelled() or done.exception())
-        # Shielded: the commit must not be left half way because the job is cancelled.
-        return await asyncio.shield(future)
+        return await self._thread.run(function, *arguments)

@@ -152,7 +152,10 @@ class EffectTransaction:
             try:
                 tx = self._open
                 tx.confirm()
-                self._db.fenced(tx, lambda: self._fence(tx))
+                if self._outcome is None:  # writes no history, so it needs no partition
+                    self._fence(tx)
+                else:
+                    self._db.fenced(tx, lambda: self._fence(tx))
             except BaseException as refused:
                 self._stack.__exit__(type(refused), refused, refused.__traceback__)
                 self._tx = None

@@ -13,7 +13,7 @@ from typing import Any
 
 from windlass.errors import ConfigError
 from windlass.model import DEFAULT_MAX_ATTEMPTS, Lease, Output, Run
-from windlass.store.database import Database
+from windlass.store.database import Database, Transaction
 from windlass.store.jobs import outputs, progress
 from windlass.store.jobs.effects import EffectTransaction, Fence
 from windlass.store.jobs.enqueue import Enqueuer
@@ -33,11 +33,22 @@ class HeldJob:
         self._db = db
         self._enqueuer = enqueuer
 
-    def checkpoint(self, lease: Lease, *, done: int, total: int | None = None, position: Any = None) -> bool:
-        """Save position and progress; True when the job was asked to stop. Progress never goes back."""
-        return self._db.transact(
-            lambda tx: progress.save(tx, lease, done=done, total=total, position=position)
-        )
+    def checkpoint(
+        self,
+        lease: Lease,
+        *,
+        done: int,
+        total: int | None = None,
+        position: Any = None,
+        is_first: bool = True,
+    ) -> bool:
+        """Save position and progress; True when the job was asked to stop. Progress never goes back. After the ``first`` checkpoint of a job,
+        which is also noted on its row, one verb is enough, which commits by itself."""
+
+        def save(tx: Transaction) -> bool:
+            return progress.save(tx, lease, done=done, total=total, position=position)
+
+        return self._db.transact(save) if is_first else save(self._db)
 
     def put_output(
         self,

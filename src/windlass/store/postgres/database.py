@@ -6,7 +6,7 @@ import logging
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import date, datetime
 from typing import Any, TypeVar, cast
 
@@ -254,8 +254,9 @@ class PostgresDatabase:
         """A handler's transaction; both time-outs end with it, so they are safe behind a pooler."""
         milliseconds = str(max(1, int(seconds * 1000)))
         with self._connections.borrowed(self._connections.effects) as connection:
-            transaction = connection.transaction()
-            with translated():
+            # Not connection.transaction(), which would keep the pipeline until the end of the transaction.
+            transaction = psycopg.Transaction(connection)
+            with translated(), self._one_round_trip(connection):
                 transaction.__enter__()
                 connection.execute(
                     "SELECT set_config('idle_in_transaction_session_timeout', %s, true), set_config('statement_timeout', %s, true)",
@@ -269,6 +270,10 @@ class PostgresDatabase:
                 raise
             with translated():
                 transaction.__exit__(None, None, None)
+
+    def _one_round_trip(self, connection: psycopg.Connection) -> AbstractContextManager[object]:
+        """Send the statements of a block together; behind a pooler, which may not know this mode, one by one."""
+        return nullcontext() if self._pooled or not psycopg.Pipeline.is_supported() else connection.pipeline()
 
     def fenced(self, tx: Effect, work: Callable[[], T]) -> T:
         try:
