@@ -13,6 +13,7 @@ import click
 from windlass.cli.database import app_option, url_option
 from windlass.cli.durations import Seconds
 from windlass.cli.exit_codes import ExitCode
+from windlass.cli.process_count import ProcessCount
 from windlass.cli.serving_options import log_options, one_app
 
 if TYPE_CHECKING:
@@ -31,7 +32,12 @@ CHECK_EVERY, LOG_EVERY = 1.0, 10.0
 @app_option
 @url_option
 @click.option(
-    "--processes", type=click.IntRange(1, 256), default=1, show_default=True, help="Worker processes."
+    "--processes",
+    type=ProcessCount(),
+    default=1,
+    show_default=True,
+    metavar="N|auto",
+    help="Worker processes; auto: one for each core that the worker may use.",
 )
 @click.option(
     "--phase",
