@@ -51,6 +51,18 @@ SHORT = Scale(
 Case = tuple[str, str]
 """Who, and what."""
 
+DEFAULTS = own.WINDLASS_TEN.name
+"""Judged: an application has the default settings, ten processors. 1,500 processors are a row of their own."""
+TO_PEERS = (
+    ("pgqueuer", 1, 2.6),
+    ("pgqueuer", 2, 2.2),
+    ("graphile-worker", 1, 1.15),
+    ("graphile-worker", 2, 1.1),
+    ("procrastinate", 1, 50.0),
+)
+"""Who, with how many processes, and how many times the rate."""
+IN_TWO = frozenset(name for name, processes, _ in TO_PEERS if processes == 2)
+
 
 @dataclass
 class Figures:
@@ -134,16 +146,12 @@ def run(names: Sequence[str], scale: Scale, output: Path | None) -> bool:
 
 
 def _drains(figures: Figures, admin: str, folder: str, others: Sequence[Peer], scale: Scale) -> None:
-    runs: list[tuple[Peer, int, int]] = [
-        (own.RAW, scale.drain, 1),
-        (own.WINDLASS_TEN, scale.drain, 1),
-        (own.WINDLASS, scale.drain, 2),
-        (own.WINDLASS, scale.drain, 1),
-        (own.WINDLASS_SQLITE, scale.drain, 1),
-    ]
-    runs += [
-        (peer, scale.slow_drain if peer.name == "procrastinate" else scale.peer_drain, 1) for peer in others
-    ]
+    ours = (own.RAW, own.WINDLASS_TEN, own.WINDLASS)
+    runs = [(peer, scale.drain, processes) for peer in ours for processes in (1, 2)]
+    runs.append((own.WINDLASS_SQLITE, scale.drain, 1))
+    for peer in others:
+        jobs = scale.slow_drain if peer.name == "procrastinate" else scale.peer_drain
+        runs += [(peer, jobs, processes) for processes in ((1, 2) if peer.name in IN_TWO else (1,))]
     runs.sort(key=lambda run: run[0].database == "sqlite")  # those that are compared stand together
     for number in range(scale.rounds):
         for peer, jobs, processes in runs:
@@ -222,12 +230,16 @@ def _alone(figures: Figures, admin: str, folder: str, scale: Scale) -> None:
 
 
 def _judge(figures: Figures, names: Sequence[str]) -> None:
-    one = ("windlass", drain_of(1))
-    figures.ratio("drain, of the bare statement's rate", one, ("raw-sql", drain_of(1)), 0.5)
+    for processes, wanted in ((1, 0.7), (2, 0.75)):
+        what = drain_of(processes)
+        figures.ratio(
+            f"{what}, of the bare statement's rate on as many connections", (DEFAULTS, what), ("raw-sql", what), wanted
+        )  # fmt: skip
     for shape, wanted in ((shapes.PIPELINE, 0.5), (shapes.STALE, 0.5), (shapes.MANY, 0.7)):
         figures.ratio(f"{shape}, to a drain", ("windlass", shape), ("windlass", shapes.PLAIN), wanted)
-    for name, wanted in (("pgqueuer", 2.5), ("procrastinate", 50.0), ("graphile-worker", 1.0)):
-        figures.ratio(f"drain, to {name}", one, (name, drain_of(1)), wanted)
+    for name, processes, wanted in TO_PEERS:
+        what = drain_of(processes)
+        figures.ratio(f"{what}, to {name}", (DEFAULTS, what), (name, what), wanted)
     for name, wanted in (("huey", 4.0), ("huey-quiet", 2.0), ("huey-fsync", 4.0)):
         figures.ratio(
             f"drain on SQLite, to {name}", ("windlass-sqlite", drain_of(1)), (name, drain_of(1)), wanted

@@ -74,6 +74,7 @@ def run(names: Sequence[str], scale: Scale, output: Path | None) -> bool:
             _computes(figures, number, admin, loops, scale)
             _chunks(figures, number, admin, scale)
             _drains(figures, number, admin, prepared.peers, scale)
+            _idle(figures, number, admin, prepared.peers)
     _judge(figures, scale)
     show("Rates and milliseconds, medians of rounds that took turns", figures.tables(), None)
     show("Claims", figures.verdicts, output)
@@ -251,14 +252,35 @@ def _commits(url: str, count: int) -> float:
 
 
 def _drains(figures: Figures, number: int, admin: str, others: Sequence[Peer], scale: Scale) -> None:
-    runs: list[tuple[Peer, int]] = [(own.WINDLASS_TEN, count) for count in scale.processes]
-    runs += [(peer, scale.processes[-1]) for peer in others if peer.name == "pgqueuer"]
+    pgqueuer = [peer for peer in others if peer.name == "pgqueuer"]
+    runs: list[tuple[Peer, int]] = [
+        (peer, count) for count in scale.processes for peer in (own.WINDLASS_TEN, *pgqueuer)
+    ]
+    runs.append((own.WINDLASS_ASYNCIO, 1))
+    rates: dict[str, list[float]] = {}
     for peer, processes in runs:
         result: dict[str, Any] = peer.measure_drain(admin, scale.drain, processes)
         if "wrong" in result:
             say(f"  {peer.name}: {result['wrong']}")
         else:
             figures.note(peer.name, drain_of(processes), number, result["rate"])
+            rates.setdefault(peer.name, []).append(result["rate"])
+            if processes == scale.processes[-1]:
+                share = result["rate"] / max(rates[peer.name])
+                figures.note(peer.name, f"{drain_of(processes)}, of its best rate", number, share)
+
+
+# ---------------------------------------------------------------------- idle workers
+
+
+def _idle(figures: Figures, number: int, admin: str, others: Sequence[Peer]) -> None:
+    """Each by its script, which has some megabytes itself; so these compare, and the claim is about the command."""
+    for peer in (own.WINDLASS_TEN, *(one for one in others if one.database == "postgresql")):
+        result = peer.measure_idle(admin)
+        if "wrong" in result:
+            say(f"  {peer.name}: {result['wrong']}")
+        else:
+            figures.note(peer.name, "idle, MB", number, result["mb"])
 
 
 # ---------------------------------------------------------------------- claims
@@ -281,5 +303,9 @@ def _judge(figures: Figures, scale: Scale) -> None:
     plain, coroutine = ("windlass", "chunks, plain handler"), ("windlass", "chunks, async handler")
     figures.ratio("chunks, to commits of the disk", plain, ("disk", "commits"), 0.4)
     figures.ratio("chunks of an async handler, to a plain one's", coroutine, plain, 0.9)
+    one = drain_of(1)
+    figures.ratio(
+        "drain with uvloop, to plain asyncio", ("windlass-10", one), ("windlass-10-asyncio", one), 0.95
+    )
     most = drain_of(scale.processes[-1])
     figures.ratio(f"{most}, to pgqueuer's", ("windlass-10", most), ("pgqueuer", most), 1.5)

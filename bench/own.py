@@ -38,6 +38,15 @@ WINDLASS = _own(
 WINDLASS_TEN = _own(
     "windlass-10", "windlass_peer.py", "postgresql", "async handler, 10 processors", processors=10, batch=500
 )
+WINDLASS_ASYNCIO = _own(
+    "windlass-10-asyncio",
+    "windlass_peer.py",
+    "postgresql",
+    "async handler, 10 processors, without uvloop",
+    processors=10,
+    batch=500,
+    uvloop=False,
+)
 WINDLASS_HUNDRED = _own(
     "windlass-100",
     "windlass_peer.py",

@@ -40,6 +40,11 @@ class Script:
             self._errors.close()
             raise ScriptError(f"{command[0]} can not be started: {error}") from error
 
+    def resident_mb(self) -> float:
+        """Its resident memory now (Linux)."""
+        pages = int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") / 1024**2
+
     def has_ended(self) -> bool:
         return self._process.poll() is not None
 

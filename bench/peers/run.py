@@ -98,7 +98,13 @@ class Peer:
                 workers = [
                     started.enter_context(
                         self._start(
-                            "latency", store, jobs=jobs, board=str(board), rest=rest, process=n, processes=processes
+                            "latency",
+                            store,
+                            jobs=jobs,
+                            board=str(board),
+                            rest=rest,
+                            process=n,
+                            processes=processes,
                         )
                     )
                     for n in range(processes)
@@ -113,6 +119,17 @@ class Peer:
             return results.waited(sent["returns"], heard, warm_up=WARM_UP)
 
         return self._measure("latency", place, wait)
+
+    def measure_idle(self, place: str | Path) -> Result:
+        """The resident megabytes of a worker that has had no job for two seconds, with the few of its script."""
+
+        def idle(store: str) -> Result:
+            with self._board() as board, self._start("latency", store, jobs=1, board=str(board)) as worker:
+                _await_worker(worker, board, 0)
+                time.sleep(2 * SETTLE_SECONDS)
+                return {"jobs": 0, "rate": 0.0, "mb": worker.resident_mb()}
+
+        return self._measure("idle", place, idle)
 
     # --- how it is done --------------------------------------------------------------------------------------------
 

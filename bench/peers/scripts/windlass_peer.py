@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -17,6 +18,8 @@ from windlass.store.migrate import migrate
 class WindlassClient:
     def __init__(self, order: Order) -> None:
         self._options = order.options
+        if not order.options.get("uvloop", True):
+            sys.modules["uvloop"] = None  # type: ignore[assignment]  # as where it is not installed
         self._url = order.store if "://" in order.store else f"sqlite:///{order.store}"
         migrate(self._url)
         self._app = App(self._url)
