@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import click
 
@@ -25,11 +26,10 @@ class ProcessCount(click.IntRange):
     def __init__(self) -> None:
         super().__init__(1, MOST)
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if value == AUTO:
             return min(cores(), MOST)
         try:
             return int(super().convert(value, param, ctx))
         except click.BadParameter as error:
-            error.message += f" Write a number, or {AUTO} for one process a core."
-            raise
+            self.fail(f"{error.message} Write a number, or {AUTO} for one process a core.", param, ctx)

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar, cast
 from urllib.parse import quote
@@ -51,14 +51,10 @@ from windlass.store.sqlite.connections import Connections, Wakeups
 from windlass.store.sqlite.errors import translate, translated
 from windlass.store.sqlite.listener import SqliteListener
 from windlass.store.sqlite.migrate import migrate_sqlite, status_sqlite
+from windlass.store.sqlite.times import MICROSECOND, from_micros, to_micros
 
 T = TypeVar("T")
 FOREVER = 2**62
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
-_FIRST = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
-_PLAIN = 2**32 * 1_000_000  # until the year 2106 a float of seconds is exact to the microsecond
-_LAST = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 
 
 class SqliteTransaction:
@@ -107,10 +103,6 @@ def _bind(value: object) -> Any:
             return json.dumps(value)
         case _:
             return value
-
-
-def to_micros(value: datetime) -> int:
-    return (value - _EPOCH) // _MICROSECOND
 
 
 class SqliteDatabase:
@@ -291,7 +283,7 @@ class SqliteDatabase:
         return finished
 
     def _upto(self, want: Want) -> int:
-        return self._micros() - want.quiet // _MICROSECOND if want.quiet else FOREVER
+        return self._micros() - want.quiet // MICROSECOND if want.quiet else FOREVER
 
     def _has_ready(self, want: Want) -> bool:
         return bool(
@@ -365,12 +357,7 @@ class SqliteDatabase:
         )
 
     def moment(self, value: Any) -> Any:
-        if value is None:
-            return None
-        if 0 <= value < _PLAIN:
-            return datetime.fromtimestamp(value / 1_000_000, UTC)  # in a third of the time
-        # A time that other software wrote and that Python cannot represent becomes the nearest that it can: it must not stop a claim.
-        return _EPOCH + timedelta(microseconds=max(_FIRST, min(value, _LAST)))
+        return None if value is None else from_micros(value)
 
     def stamp(self, value: datetime | None) -> Any:
         return None if value is None else to_micros(value)
