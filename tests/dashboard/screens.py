@@ -6,13 +6,13 @@ import re
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, ViewportSize, expect
 
 from tests.waiting import eventually
 
 AXE = (Path(__file__).parent / "vendor" / "axe.min.js").read_text()
-DESK = {"width": 1280, "height": 900}
-PHONE = {"width": 360, "height": 740}
+DESK: ViewportSize = {"width": 1280, "height": 900}
+PHONE: ViewportSize = {"width": 360, "height": 740}
 
 
 def confirm(page: Page, label: str | re.Pattern[str], reason: str | None = None) -> None:

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
@@ -300,6 +301,10 @@ def watched() -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
 
 
+def _finds(page: Page, wanted: re.Pattern[str]) -> bool:
+    return wanted.search(page.locator("main").inner_text()) is not None
+
+
 def test_every_value_to_watch_is_on_a_screen_with_its_number(board: Board, open_page: Open) -> None:
     rows = watched()
     assert len(rows) >= 9
@@ -317,7 +322,7 @@ def test_every_value_to_watch_is_on_a_screen_with_its_number(board: Board, open_
         for name in names.replace("`", "").split(", "):
             # In innerText a term and its number are lines: "Queued", "3"; in a sentence the number comes first: "3 busy".
             number = re.compile(rf"(^{name}\n+\d|\d {name}\b)", re.MULTILINE)
-            eventually(lambda number=number: number.search(page.locator("main").inner_text()), value)
+            eventually(partial(_finds, page, number), value)
     expect(page.locator("[data-counter=retries] b")).not_to_have_text("0")
 
 

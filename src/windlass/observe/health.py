@@ -117,7 +117,7 @@ def unwell(report: EngineReport) -> dict[str, str]:
 
 
 def faults(report: EngineReport) -> Sequence[Part]:
-    """The parts that are not ok, for other processes. Left out are the engine, whose state they know, and phases that nobody serves, which are no
+    """The parts that are not ok, for other processes. Left out are the engine, whose state they know, and phases without an instance, which are no
     fault of this instance."""
     return [
         part

@@ -29,7 +29,7 @@ class CallerRecord(BaseModel):
     store: str = Field(description="SQLite or PostgreSQL.")
     environment: str | None = Field(
         default=None,
-        description="The name of the database, for callers who see all jobs: it tells test from production.",
+        description="The name of the database, for callers who see all jobs: a test system is not taken for production.",
         examples=["shop"],
     )
 
