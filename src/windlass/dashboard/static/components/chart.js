@@ -97,6 +97,7 @@ function label(tick, ticks, i) {
   const at = new Date(tick * 1000);
   const isLong = ticks.at(-1) - ticks[0] > 2 * 86400;
   if (isLong) return day(at).slice(5);
+  if (ticks.length > 1 && ticks[1] - ticks[0] < 60) return time(at, true);
   return i === 0 || at.getHours() + at.getMinutes() > 0 ? time(at) : day(at).slice(5);
 }
 
