@@ -12,7 +12,10 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from starlette.types import Message
 
+from tests.api.conftest import by_header
 from windlass import App
+from windlass.api import ApiSettings, create_api
+from windlass.errors import StoreUnreachableError
 from windlass.store.ids import new_id
 
 JSON = {"Content-Type": "application/json"}
@@ -126,7 +129,43 @@ def test_a_body_that_comes_in_parts_is_read_as_a_whole(app: App, api: FastAPI) -
     async def send(message: Message) -> None:
         sent.append(message)
 
-    headers = [(b"x-caller", b"boss"), (b"content-type", b"application/json")]
+    headers = [(b"x-caller", b"boss"), (b"content-type", b"application/json"), (b"content-length", b"18")]
     scope = {"type": "http", "method": "POST", "path": "/v1/jobs", "query_string": b"", "headers": headers}
     asyncio.run(api(scope, receive, send))
     assert sent[0]["status"] == 202 and app.jobs.count().count == 1
+
+
+@pytest.mark.parametrize(
+    ("headers", "code"),
+    [
+        ({"Host": "evil.example"}, "wrong-host"),
+        ({"Host": "jobs.test", "X-Caller": "anna view"}, "forbidden"),
+        ({"Host": "jobs.test", "Content-Length": "70000"}, "body-too-large"),
+        ({"Host": "JOBS.test:8080"}, None),
+    ],
+)
+def test_every_check_of_a_request_holds_for_the_quick_way(
+    app: App, headers: dict[str, str], code: str | None
+) -> None:
+    settings = ApiSettings(hosts=["Jobs.test"], max_body_bytes=60_000)
+    given = {"X-Caller": "boss", "X-Request-ID": "of-the-proxy", **JSON, **headers}
+    with TestClient(create_api(app, settings=settings, authenticate=by_header)) as client:
+        for way in ({}, BY_ROUTE):
+            found = client.post("/v1/jobs", content=json.dumps(ONE), headers={**given, **way})
+            assert (found.json().get("code"), found.headers["X-Request-ID"]) == (code, "of-the-proxy")
+    assert app.jobs.count().count == (0 if code else 2)
+
+
+def test_an_error_of_the_store_is_a_problem_and_nothing_is_submitted_again(
+    app: App, boss: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+
+    async def away(*jobs: object) -> None:
+        asked.append(jobs)
+        raise StoreUnreachableError("no connection", is_unsent=False)
+
+    monkeypatch.setattr("windlass.submit.submitter.Submitter.submit_async", away)
+    found = boss.post("/v1/jobs", json=ONE)
+    assert (found.status_code, len(asked)) == (503, 1)
+    assert found.json()["request_id"] == found.headers["X-Request-ID"] and "Retry-After" in found.headers

@@ -19,7 +19,7 @@ from windlass.api.middleware.hosts import Hosts
 from windlass.api.middleware.identify import Identify
 from windlass.api.middleware.places import Places
 from windlass.api.problems import handlers
-from windlass.api.quick_submit import QuickSubmit
+from windlass.api.quick_submit import QuickApi, QuickSubmit
 from windlass.api.routes import (
     downloads,
     instances,
@@ -78,7 +78,7 @@ def create_api(
     """
     chosen = settings or ApiSettings.of(app.config)
     access = Access(app, chosen, authenticate)
-    api = FastAPI(
+    api = QuickApi(
         title="Windlass",
         version="1",
         summary="Background jobs: submit, watch, act.",
@@ -88,7 +88,6 @@ def create_api(
             Middleware(Hosts, hosts=chosen.hosts),
             Middleware(BodyLimit, settings=chosen),
             Middleware(Identify, access=access),
-            Middleware(QuickSubmit),
             Middleware(GZipMiddleware, minimum_size=GZIP_FROM),
         ],
         openapi_url=None,
@@ -97,6 +96,7 @@ def create_api(
         redirect_slashes=False,
     )
     api.state = prepared(app, chosen, access)
+    api.quick = QuickSubmit(chosen, access)
     handlers.install(api)
     for router in ROUTERS:
         api.router.routes.extend(router.routes)  # not included: a router of routers finds a route slower

@@ -24,9 +24,14 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 """Headers of each response that does not bring its own."""
-_RAW = tuple((name.lower().encode(), value.encode()) for name, value in HEADERS.items())
-_NAME = HEADER.lower().encode()
+RAW = tuple((name.lower().encode(), value.encode()) for name, value in HEADERS.items())
+NAME = HEADER.lower().encode()
 _GIVEN = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+
+
+def id_of(given: bytes) -> bytes:
+    """The id that a proxy gave a request, or a new one."""
+    return given if _GIVEN.fullmatch(given) else b"%016x" % random.getrandbits(64)
 
 
 class Envelope:
@@ -40,8 +45,7 @@ class Envelope:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        given = header_of(scope, _NAME)
-        request_id = given if _GIVEN.fullmatch(given) else b"%016x" % random.getrandbits(64)
+        request_id = id_of(header_of(scope, NAME))
         scope.setdefault("state", {})["request_id"] = request_id.decode()
         has_begun = False
 
@@ -52,9 +56,9 @@ class Envelope:
                 headers = message["headers"]
                 own = {name.lower() for name, _ in headers}
                 message["headers"] = [
-                    *((name, value) for name, value in headers if name.lower() != _NAME),
-                    *(item for item in _RAW if item[0] not in own),
-                    (_NAME, request_id),
+                    *((name, value) for name, value in headers if name.lower() != NAME),
+                    *(item for item in RAW if item[0] not in own),
+                    (NAME, request_id),
                 ]
             await send(message)
 

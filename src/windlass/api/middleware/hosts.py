@@ -22,10 +22,15 @@ class Hosts:
         self._hosts = frozenset(host.lower() for host in hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and self._hosts and name_of(scope) not in self._hosts:
+        if scope["type"] == "http" and not is_served(scope, self._hosts):
             await response(scope, ProblemError("wrong-host"))(scope, receive, send)
             return
         await self._app(scope, receive, send)
+
+
+def is_served(scope: Scope, hosts: Collection[str]) -> bool:
+    """Whether a request names a host that is served; without hosts, given in lower case, all are."""
+    return not hosts or name_of(scope) in hosts
 
 
 def name_of(scope: Scope) -> str:

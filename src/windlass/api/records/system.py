@@ -66,9 +66,13 @@ class DegradedPartRecord(Record):
     """A part of an instance whose health is not ok."""
 
     part: str = Field(examples=["redis lock"])
-    state: str = Field(description="degraded or down.")
-    seen: str = Field(description="What the instance has seen.")
-    advice: str = Field(default="", description="What to do about it.")
+    state: str = Field(description="degraded or down.", examples=["degraded"])
+    seen: str = Field(
+        description="What the instance has seen.", examples=["no lock can be acquired: connection refused"]
+    )
+    advice: str = Field(
+        default="", description="What to do about it.", examples=["Bring the lock server back."]
+    )
 
 
 class InstanceRecord(Record):
