@@ -257,7 +257,7 @@ def test_every_belt_gives_its_reason(dialect: str) -> None:
     guarding = [
         mutant for mutant in belts if mutant.text != mutant.put
     ]  # WHERE TRUE, for the grammar, guards nothing
-    assert len(guarding) <= 0.04 * len(mutants), "each is a guard that nobody can test: keep them few"
+    assert len(guarding) <= 0.05 * len(mutants), "each is a guard that nobody can test: keep them few"
 
 
 @pytest.mark.parametrize("dialect", ["sqlite", pytest.param("postgres", marks=pytest.mark.long)])

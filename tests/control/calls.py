@@ -12,7 +12,9 @@ from tests.control.anna import Belongings
 from tests.waiting import PATIENCE
 from windlass.control.noun import Noun
 from windlass.control.service import Control
-from windlass.control.submitting import JobOrder
+from windlass.control.submitting import JobOrder, KeyedJobs
+from windlass.idempotency.store import RequestKey
+from windlass.model import Enqueued
 
 
 def waiting(belongings: Belongings) -> JobOrder:
@@ -20,6 +22,8 @@ def waiting(belongings: Belongings) -> JobOrder:
     return JobOrder("welcome", {"text": ""}, {"after": [belongings.queued]})
 
 
+OWN_KEY = RequestKey("a stranger", "1", "the hash of a body")
+"""The key of a request of the caller's own: the API makes it from who the caller is."""
 Call = Callable[[Control, Belongings], Any]
 LONG_AGO = datetime.now(UTC) - timedelta(hours=1)
 CALLS: dict[str, Call] = {
@@ -51,6 +55,11 @@ CALLS: dict[str, Call] = {
     "submits.batch": lambda c, w: c.submits.batch([w.queued], JobOrder("welcome", {"text": ""})),
     "submits.batch_async": lambda c, w: asyncio.run(
         c.submits.batch_async([w.queued], JobOrder("welcome", {"text": ""}))
+    ),
+    "submits.keyed": lambda c, w: c.submits.keyed(waiting(w), OWN_KEY),
+    "submits.keyed_async": lambda c, w: asyncio.run(c.submits.keyed_async(waiting(w), OWN_KEY)),
+    "submits.note_end_async": lambda c, w: asyncio.run(
+        c.submits.note_end_async(KeyedJobs([Enqueued(w.queued, created=True)], is_repeat=False), OWN_KEY)
     ),
     "submits.ended_async": lambda c, w: asyncio.run(c.submits.ended_async(w.failed, 1)),
     "pipelines.list": lambda c, w: c.pipelines.list(),

@@ -108,7 +108,7 @@ def test_a_name_is_free_again_after_the_token_was_revoked(app: App) -> None:
     assert len(app.audit.list(target="token").records) == 1, "what was refused is not recorded"
     app.tokens.revoke("dashboard")
     assert app.tokens.create("dashboard", ["view"]).token.state == "live"
-    with pytest.raises(ConfigError, match="list them"):
+    with pytest.raises(ConfigError, match="lists them"):
         app.tokens.revoke("nothing")
 
 

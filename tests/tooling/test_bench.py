@@ -63,7 +63,7 @@ def test_every_measurement_can_be_asked_for() -> None:
 
 ACTS = {
     *("jobs.cancel", "jobs.retry", "jobs.run_now", "jobs.delete", "jobs.edit", "jobs.retry_many", "jobs.cancel_many", "jobs.stack"),
-    *("submits.many", "submits.batch", "submits.ended", "operations.start", "operations.stop"),
+    *("submits.many", "submits.batch", "submits.ended", "submits.keyed", "submits.note_end", "operations.start", "operations.stop"),
     *("phases.pause", "phases.resume", "rules.remove", "deploys.mark", "tokens.create", "tokens.revoke"),
     *("schedules.pause", "schedules.resume", "schedules.run_now", "schedules.remove"),
     *("instances.drain", "instances.set_processors"),

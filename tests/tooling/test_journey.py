@@ -22,7 +22,7 @@ from windlass.model import State
 PACKAGE = str(Path(windlass.__file__).parent)
 CALLER, ENGINE = {"MainThread"}, {"windlass-step", "windlass-loop"}
 
-FILES, FUNCTIONS, ENQUEUE_FILES = 31, 121, 13
+FILES, FUNCTIONS, ENQUEUE_FILES = 32, 121, 13
 
 
 class Journey:

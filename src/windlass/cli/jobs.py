@@ -19,7 +19,6 @@ from windlass.cli.job_stack import stack
 from windlass.cli.job_watch import watch
 from windlass.cli.output import output_option, show, show_fields, stream
 from windlass.cli.watching import repeated, watch_option
-from windlass.control.why.texts import many
 
 if TYPE_CHECKING:
     from windlass.control.why.codes import Why
@@ -62,6 +61,8 @@ def ls(only: str, limit: int, cursor: str | None, watch: bool, database: Chosen,
     with control(database) as service:
 
         def draw() -> None:
+            from windlass.control.why.texts import many
+
             page = service.jobs.list(only, cursor=cursor, limit=limit)
             if output == "table":
                 show([row_of(job) for job in page.jobs], COLUMNS, output)

@@ -25,6 +25,7 @@ from windlass.errors import NotAllowedError
 from windlass.features import Store, open_store
 from windlass.model import NewJob
 from windlass.model.principal import Principal
+from windlass.store.postgres.inspection import CLOCK
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -212,8 +213,8 @@ def test_clocks_that_differ(postgres_dsn: str, monkeypatch: pytest.MonkeyPatch) 
     real = psycopg.Connection.execute
 
     def execute(self: psycopg.Connection, query: Any, *args: Any, **kwargs: Any) -> object:
-        if query == "SELECT clock_timestamp()":
-            query = f"SELECT clock_timestamp() + interval '{seconds} seconds'"
+        if query == CLOCK:
+            query = CLOCK.replace("clock_timestamp()", f"clock_timestamp() + interval '{seconds} seconds'")
         return real(self, query, *args, **kwargs)
 
     monkeypatch.setattr(psycopg.Connection, "execute", execute)

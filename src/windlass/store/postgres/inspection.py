@@ -62,7 +62,7 @@ WHERE c.relnamespace = to_regnamespace('windlass') AND c.relkind = 'r'
 GROUP BY 1
 ORDER BY 3 DESC, 1
 """
-_CLOCK = "SELECT EXTRACT(EPOCH FROM clock_timestamp())::float8"  # a number: the driver reads times in the DateStyle ISO only
+CLOCK = "SELECT EXTRACT(EPOCH FROM clock_timestamp())::float8"  # a number: the driver reads times in the DateStyle ISO only
 _CLOCK_TRIES = 5
 
 
@@ -109,7 +109,7 @@ def _clock_ahead(connection: psycopg.Connection) -> float:
     tries = []
     for _ in range(_CLOCK_TRIES):
         before = time.time()
-        row = connection.execute(_CLOCK).fetchone()
+        row = connection.execute(CLOCK).fetchone()
         took = time.time() - before
         assert row is not None
         tries.append((took, row[0] - (before + took / 2)))
