@@ -64,6 +64,10 @@ def checked(
                 option,
                 because=f"jobs of a schedule take {', '.join(OPTIONS[:-1])} and {OPTIONS[-1]}",
             )
+    if args is not None and not isinstance(args, Mapping):
+        raise ConfigError(
+            "args", type(args).__name__, "a mapping of argument names to values, such as {'number': 1}"
+        )
     given = dict(args or {})
     signature = signature.with_limits(
         PayloadLimits
