@@ -229,7 +229,7 @@ def test_a_slow_reader_is_dropped_and_silence_is_filled() -> None:
         caller = await by_header(Request({"type": "http", "headers": [(b"x-caller", b"boss")]}))
         assert caller is not None
 
-        async def is_accepted() -> bool:
+        async def is_accepted(_age: float) -> bool:
             return True
 
         response = EventStream(

@@ -18,6 +18,7 @@ from windlass.api.middleware.envelope import Envelope
 from windlass.api.middleware.hosts import Hosts
 from windlass.api.middleware.identify import Identify
 from windlass.api.middleware.places import Places
+from windlass.api.middleware.shared_reads import Reads, SharedReads
 from windlass.api.problems import handlers
 from windlass.api.quick_submit import QuickApi, QuickSubmit
 from windlass.api.routes import (
@@ -88,6 +89,7 @@ def create_api(
             Middleware(Hosts, hosts=chosen.hosts),
             Middleware(BodyLimit, settings=chosen),
             Middleware(Identify, access=access),
+            Middleware(SharedReads),
             Middleware(GZipMiddleware, minimum_size=GZIP_FROM),
         ],
         openapi_url=None,
@@ -114,6 +116,7 @@ def prepared(app: App, settings: ApiSettings, access: Access) -> State:
             "waits": Places(settings.waits, "too-many-waits"),
             "streams": OpenStreams(settings.streams),
             "overview": Overview(),
+            "reads": Reads(),
         }
     )
 

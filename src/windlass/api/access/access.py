@@ -44,18 +44,19 @@ class Access:
         )
         self.has_function = authenticate is not None
 
-    async def caller_of(self, request: Request) -> Caller | None:
-        """The caller of a request: the first that an authenticator knows, or None; raises for wrong credentials."""
+    async def caller_of(self, request: Request, age: float = 0.0) -> Caller | None:
+        """The caller of a request: the first that an authenticator knows, or None; raises for wrong credentials. A token may have been read ``age``
+        seconds ago."""
         for authenticator in self.authenticators:
-            if (caller := await authenticator(request)) is not None:
+            if (caller := await authenticator(request, age)) is not None:
                 return caller
         return None
 
-    async def still_knows(self, caller: Caller, request: Request) -> bool:
+    async def still_knows(self, caller: Caller, request: Request, age: float = 0.0) -> bool:
         """Whether a request that goes on for long would be accepted now as it was when it came: its credentials were not revoked and have not
         expired, and no right was taken away. While that cannot be found out it goes on."""
         try:
-            found = await self.caller_of(request)
+            found = await self.caller_of(request, age)
         except AuthenticationError as error:
             return error.status == 503
         except ProblemError:

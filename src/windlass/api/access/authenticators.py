@@ -22,8 +22,9 @@ from windlass.model.principal import Principal
 from windlass.principals.bearer import BearerCheck
 from windlass.tokens.store import require_live
 
-Authenticator = Callable[[Request], Awaitable[Caller | None]]
-"""Returns the caller of a request; None for a request without credentials of its kind; raises for wrong ones."""
+Authenticator = Callable[[Request, float], Awaitable[Caller | None]]
+"""Returns the caller of a request; None for a request without credentials of its kind; raises for wrong ones. A read of the database may be as old
+as the number says, in seconds."""
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
 
 
@@ -42,7 +43,7 @@ class ByFunction:
         self._function = function
         self._is_async = is_async(function)
 
-    async def __call__(self, request: Request) -> Caller | None:
+    async def __call__(self, request: Request, _age: float = 0.0) -> Caller | None:
         found = (
             self._function(request) if self._is_async else await asyncio.to_thread(self._function, request)
         )
@@ -67,11 +68,11 @@ class ByBearer:
         self._check = check
         self._verify = Gathered(self._caller)
 
-    async def __call__(self, request: Request) -> Caller | None:
+    async def __call__(self, request: Request, age: float = 0.0) -> Caller | None:
         header = tuple(
             value.decode("latin-1") for name, value in request.scope["headers"] if name == b"authorization"
         )
-        return await self._verify(header) if header else None
+        return await self._verify(header, age) if header else None
 
     def _caller(self, header: tuple[str, ...]) -> Caller:
         principal = self._check(header).principal
@@ -87,14 +88,14 @@ class BySession:
         self._sessions = sessions
         self._read = Gathered(self._of_token)
 
-    async def __call__(self, request: Request) -> Caller | None:
+    async def __call__(self, request: Request, age: float = 0.0) -> Caller | None:
         session = self._sessions.read(request)
         if session is None:
             return None
         require_own_page(request, must_tell=True)
         if session.token is None:
             return Caller.of(LOCAL, "session")
-        principal = await self._read(session.token)
+        principal = await self._read(session.token, age)
         return None if principal is None else Caller.of(principal, "session")
 
     def _of_token(self, token_id: str) -> Principal | None:
@@ -111,7 +112,7 @@ class BySession:
 class WithoutCredentials:
     """Accepts requests of this machine, to this machine, that passed no proxy."""
 
-    async def __call__(self, request: Request) -> Caller | None:
+    async def __call__(self, request: Request, _age: float = 0.0) -> Caller | None:
         client = request.client
         is_local = (
             client is not None

@@ -1,27 +1,34 @@
 """Calls a function that blocks for all that wait for it at the same time: one hop to a thread, and one call for each distinct argument.
 
-Each call begins after its callers came: what they get is never older than their question, unlike that of a cache.
+Each call begins after its callers came: what they get is never older than their question, unless they accept an age.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Collection
 from typing import Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 K = TypeVar("K")
 V = TypeVar("V")
+MOST_KEPT = 1000
 
 
 class Gathered(Generic[K, V]):
     """The async form of a function of one argument. Any event loop may use it."""
 
-    def __init__(self, function: Callable[[K], V]) -> None:
+    def __init__(self, function: Callable[[K], V], *, now: Callable[[], float] = time.monotonic) -> None:
         self._function = function
+        self._now = now
         self._lines: WeakKeyDictionary[asyncio.AbstractEventLoop, _Line[K, V]] = WeakKeyDictionary()
+        self._kept: dict[K, tuple[float, V]] = {}
 
-    async def __call__(self, argument: K) -> V:
+    async def __call__(self, argument: K, age: float = 0.0) -> V:
+        """What the function returns for the argument; with ``age`` a call may be as old, in seconds. Errors are not kept."""
+        if age and (kept := self._kept.get(argument)) is not None and kept[0] >= self._now() - age:
+            return kept[1]
         loop = asyncio.get_running_loop()
         line = self._lines.get(loop)
         if line is None:
@@ -51,10 +58,16 @@ class Gathered(Generic[K, V]):
     def _each(self, arguments: Collection[K]) -> dict[K, V | Exception]:
         found: dict[K, V | Exception] = {}
         for argument in arguments:
+            began = self._now()
             try:
-                found[argument] = self._function(argument)
+                found[argument] = made = self._function(argument)
             except Exception as error:  # noqa: BLE001  raised where it was asked for
                 found[argument] = error
+                self._kept.pop(argument, None)
+                continue
+            if len(self._kept) >= MOST_KEPT:
+                self._kept.clear()
+            self._kept[argument] = began, made
         return found
 
 

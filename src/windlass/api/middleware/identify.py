@@ -6,9 +6,13 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from windlass.api.access.access import Access
+from windlass.api.middleware.shared_reads import accepted_age
 from windlass.api.problems.handlers import problem_of, response
 from windlass.api.problems.problem import ProblemError
 from windlass.errors import WindlassError
+
+TOKEN_AGE = 1.0
+"""Seconds: a request that accepts a shared read is accepted for so long after its token was revoked. Acts and all other reads are refused at once."""
 
 
 class Identify:
@@ -22,7 +26,9 @@ class Identify:
         if scope["type"] == "http":
             request = Request(scope)
             try:
-                request.state.caller = await self._access.caller_of(request)
+                request.state.caller = await self._access.caller_of(
+                    request, TOKEN_AGE if accepted_age(scope) else 0.0
+                )
             except ProblemError as problem:
                 await response(scope, problem)(scope, receive, send)
                 return

@@ -30,8 +30,8 @@ class Call:
     waits: Places
     streams: OpenStreams
     overview: Overview
-    still_knows: Callable[[], Awaitable[bool]]
-    """Whether the request would be accepted now as it was when it came."""
+    still_knows: Callable[[float], Awaitable[bool]]
+    """Whether the request would be accepted now as it was when it came, by a read of its token that is at most so many seconds old."""
     base: str
     """The path that the API is mounted at; empty at the root."""
 

@@ -21,10 +21,11 @@ PATIENCE = 20.0
 
 SPREAD = 0.0002
 """Seconds for each open stream over which the events of one moment are sent. Sent at once, the events of 1,000 streams would hold all requests up."""
-CHECKS_EVERY = 5.0
-"""Seconds between two checks that the credentials of a stream are still accepted."""
-SLOTS = 20
-"""In how many moments of that time checks are made: those of one moment read a token once, for however many streams."""
+CHECKS_EVERY = 2.5
+"""Seconds between two checks that the credentials of a stream are still accepted. A check may use a read as old: a token is read once in that time,
+for however many streams, and a stream ends within twice that time."""
+SLOTS = 10
+"""In how many moments of that time checks are made."""
 
 
 class EventStream(Response):
@@ -38,7 +39,7 @@ class EventStream(Response):
         first: bytes,
         stream: OpenStream,
         streams: OpenStreams,
-        is_accepted: Callable[[], Awaitable[bool]],
+        is_accepted: Callable[[float], Awaitable[bool]],
         *,
         heartbeat: float = HEARTBEAT_EVERY,
         patience: float = PATIENCE,
@@ -100,7 +101,7 @@ class EventStream(Response):
 
     async def _refused(self) -> None:
         """Wait until the credentials of the stream are no longer accepted."""
-        while await self._is_accepted():
+        while await self._is_accepted(self._checks_every):
             now, slot = asyncio.get_running_loop().time(), self._checks_every / SLOTS
             await asyncio.sleep((now + self._checks_every) // slot * slot - now)
         log.info("a stream ends: its credentials are no longer accepted")

@@ -15,8 +15,14 @@ export class Problem extends Error {
 
 export const whenSignedOut = { call: () => {} };
 
-export async function request(method, path, { body, headers = {}, signal, quiet = false } = {}) {
+// When this tab last changed something: no read from before it is good enough any more.
+let acted = 0;
+
+// `age`: seconds that the data may be old. The server then gives many open tabs one read; without it the read is the caller's own.
+export async function request(method, path, { body, headers = {}, signal, quiet = false, age = 0 } = {}) {
   const options = { method, headers: { Accept: "application/json", ...headers }, credentials: "same-origin", signal };
+  const accepted = Math.min(age, Math.floor((performance.now() - acted) / 1000));
+  if (accepted > 0) options.headers["Cache-Control"] = `max-age=${accepted}`;
   if (body !== undefined) {
     options.body = JSON.stringify(body);
     options.headers["Content-Type"] ??= "application/json";
@@ -29,6 +35,7 @@ export async function request(method, path, { body, headers = {}, signal, quiet 
     unheard();
     throw new Problem(0, { title: "No connection", detail: "the server does not respond; the page tries again by itself", code: "no-connection" });
   }
+  if (method !== "GET") acted = performance.now();
   heard(response);
   if (response.status === 204) return null;
   const text = await response.text();

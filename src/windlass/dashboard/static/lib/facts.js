@@ -1,13 +1,14 @@
 // What every screen knows: the kinds with their phases, and the newest state of all phases and instances.
 import { computed, effect, signal } from "@preact/signals";
 import { get } from "./api.js";
+import { repeat } from "./resource.js";
 import { sample } from "./stream.js";
 import { seesAll, session } from "./session.js";
 import { visible } from "./live.js";
 
-const READ_KINDS = 60000;
-const READ_STATE = 2000;
-const READ_REASONS = 10000;
+const READ_KINDS = 60;
+const READ_STATE = 2;
+const READ_REASONS = 10;
 
 export const kinds = signal([]);
 const read = signal(null);
@@ -42,19 +43,19 @@ export const totals = computed(() => {
   return sums;
 });
 
-export async function readOverview() {
+export async function readOverview(age = 0) {
   if (!session.peek() || !seesAll.peek()) return;
   try {
-    read.value = await get("/v1/overview");
+    read.value = await get("/v1/overview", { age });
   } catch {
     // a lost server is shown by the bar; what was read stays
   }
 }
 
-async function readKinds() {
+async function readKinds(age) {
   if (!session.peek()) return;
   try {
-    const found = await get("/v1/pipelines");
+    const found = await get("/v1/pipelines", { age });
     kinds.value = found.pipelines.map((one) => ({ ...one, defined: one.phases, phases: one.phases.map((phase) => phase.name) }));
   } catch {
     // as above
@@ -64,16 +65,19 @@ async function readKinds() {
 export function startFacts() {
   effect(() => {
     if (!session.value || !visible.value) return undefined;
-    readKinds();
-    readOverview();
-    const kindsTimer = setInterval(readKinds, READ_KINDS);
+    const endKinds = repeat(readKinds, READ_KINDS);
     let last = Date.now();
+    readOverview(READ_REASONS);
     // With a stream the numbers come by themselves, and only what it does not have is read now and then.
-    const stateTimer = setInterval(() => {
-      if (sample.peek() && Date.now() - last < READ_REASONS) return;
+    const endState = repeat(async () => {
+      const wait = sample.peek() ? READ_REASONS : READ_STATE;
+      if (Date.now() - last < wait * 1000) return;
+      await readOverview(wait);
       last = Date.now();
-      readOverview();
     }, READ_STATE);
-    return () => [kindsTimer, stateTimer].forEach(clearInterval);
+    return () => {
+      endKinds();
+      endState();
+    };
   });
 }

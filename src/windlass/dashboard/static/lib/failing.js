@@ -1,6 +1,7 @@
 // The groups of failures: how many the last hour has, for the bar, and the exceptions, for the completion of filters.
 import { computed, effect, signal } from "@preact/signals";
 import { get } from "./api.js";
+import { repeat } from "./resource.js";
 import { session } from "./session.js";
 import { visible } from "./live.js";
 
@@ -14,17 +15,15 @@ export const exceptions = computed(() => {
 });
 
 export function startFailing() {
-  const read = async () => {
+  const read = async (age) => {
     try {
-      groups.value = (await get("/v1/failures")).groups;
+      groups.value = (await get("/v1/failures", { age })).groups;
     } catch {
       // no right to see them, or no server: no number
     }
   };
   effect(() => {
     if (!session.value || !visible.value) return undefined;
-    read();
-    const timer = setInterval(read, 15000);
-    return () => clearInterval(timer);
+    return repeat(read, 15);
   });
 }

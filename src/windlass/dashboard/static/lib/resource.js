@@ -6,6 +6,21 @@ import { visible } from "./live.js";
 const RETRY = 3000;
 const EMPTY = { data: null, problem: null, loading: true };
 
+// Reads now, and again so many seconds after the last read ended; returns a function that ends it.
+export function repeat(read, seconds) {
+  let timer = 0;
+  let ended = false;
+  const run = async () => {
+    await read(seconds);
+    if (!ended) timer = setTimeout(run, seconds * 1000);
+  };
+  run();
+  return () => {
+    ended = true;
+    clearTimeout(timer);
+  };
+}
+
 export function useResource(path, { every = 0, keep = false, again = null } = {}) {
   const [state, set] = useState(EMPTY);
   const run = useRef(null);
@@ -19,13 +34,13 @@ export function useResource(path, { every = 0, keep = false, again = null } = {}
     let busy = false;
     const controller = new AbortController();
     set((old) => (keep ? { ...old, loading: true } : EMPTY));
-    const load = async () => {
+    const load = async (age = 0) => {
       clearTimeout(timer);
       if (busy || ended) return;
       busy = true;
       let wait = every * 1000;
       try {
-        const data = await get(path, { signal: controller.signal });
+        const data = await get(path, { signal: controller.signal, age });
         if (!ended) set({ data, problem: null, loading: false });
       } catch (problem) {
         if (ended || problem.name === "AbortError") return;
@@ -35,12 +50,12 @@ export function useResource(path, { every = 0, keep = false, again = null } = {}
       } finally {
         busy = false;
       }
-      if (wait && !ended) timer = setTimeout(() => !document.hidden && load(), wait);
+      if (wait && !ended) timer = setTimeout(() => !document.hidden && load(every), wait);
     };
-    run.current = load;
-    load();
+    run.current = () => load();
+    load(every);
     const woken = visible.subscribe((seen) => {
-      if (seen && !busy && every) load();
+      if (seen && !busy && every) load(every);
     });
     return () => {
       ended = true;
