@@ -73,7 +73,7 @@ function options({ series, format, log, open, height, marks, width, onCursor }) 
     },
     axes: [
       { ...axis, space: 70, size: 24, values: (_, ticks) => ticks.map((tick, i) => label(tick, ticks, i)) },
-      { ...axis, size: 46, gap: 4, space: 34, grid: { show: true, stroke: colour("--chart-grid"), width: 1, ...(log && { filter: powers }) }, values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : format(tick))), ...(log && { filter: powers }) },
+      { ...axis, size: 46, gap: 4, space: 34, ...(!log && { incrs: WHOLE }), grid: { show: true, stroke: colour("--chart-grid"), width: 1, ...(log && { filter: powers }) }, values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : format(tick))), ...(log && { filter: powers }) },
       ...series.filter((one) => one.right).map((one) => ({ ...axis, scale: "right", side: 1, size: 34, gap: 4, space: 34, stroke: colour(`--${one.state}`), values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : format(tick))) })),
     ],
     series: [{}, ...series.map((one) => drawn(one, log)), ...(open ? series.map((one) => unfinished(drawn(one, log), one)) : [])],
@@ -83,6 +83,9 @@ function options({ series, format, log, open, height, marks, width, onCursor }) 
     },
   };
 }
+
+// Jobs are counted in whole numbers: so are the lines of a scale.
+const WHOLE = [...Array(12).keys()].flatMap((power) => [1, 2, 5].map((times) => times * 10 ** power));
 
 // The lines of a logarithmic scale: the powers of ten.
 const powers = (_, splits) => splits.map((value) => (Number.isInteger(Math.round(Math.log10(value) * 1e6) / 1e6) ? value : null));
@@ -97,7 +100,7 @@ function label(tick, ticks, i) {
   const at = new Date(tick * 1000);
   const isLong = ticks.at(-1) - ticks[0] > 2 * 86400;
   if (isLong) return day(at).slice(5);
-  if (ticks.length > 1 && ticks[1] - ticks[0] < 60) return time(at, true);
+  if (ticks.some((one, place) => place > 0 && one - ticks[place - 1] < 60 && ticks[place - 1] !== null)) return time(at, true);
   return i === 0 || at.getHours() + at.getMinutes() > 0 ? time(at) : day(at).slice(5);
 }
 

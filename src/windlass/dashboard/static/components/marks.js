@@ -50,6 +50,14 @@ export function Count({ value, to, loud, more }) {
   return html`<a href=${to} class=${value ? (loud ? "loud" : "") : "zero quiet"} data-s=${loud && value ? loud : null}>${text}</a>`;
 }
 
+const TAIL = 14;
+
+// Text that is cut in its middle: names that begin alike are told apart by their ends.
+export function Middle({ text }) {
+  const parts = Array.from(text);
+  return html`<span class="mid" dir="auto" title=${text}><span>${parts.slice(0, -TAIL).join("")}</span><span>${parts.slice(-TAIL).join("")}</span></span>`;
+}
+
 export function JobId({ id }) {
   return html`<a class="mono" href=${jobLink(id)} title=${id}>${shortId(id)}</a>`;
 }

@@ -8,9 +8,12 @@ import { can, seesAll } from "./session.js";
 
 export const RANGES = { "1h": { seconds: 3600, step: 60, every: 15 }, "24h": { seconds: 86400, step: 3600, every: 60 }, "7d": { seconds: 604800, step: 3600, every: 300 }, "90d": { seconds: 7776000, step: 86400, every: 600 } };
 
+// Instances write the statistics of a minute every ten seconds (`worker.rollup`), so that a step is whole only so many seconds after its end.
+const SETTLES = 15;
+
 export function useHistory(range, phase = null) {
   const { seconds, step, every } = RANGES[range] ?? RANGES["1h"];
-  const until = Math.floor(now.value / 1000 / step) * step;
+  const until = Math.floor((now.value / 1000 - SETTLES) / step) * step;
   const since = new Date((until - seconds) * 1000).toISOString();
   const found = useResource(pathOf("/v1/history", { since, step, phase }), { every, keep: true });
   return { ...found, step, from: until - seconds, until };
@@ -64,10 +67,13 @@ export function startDepths() {
   });
 }
 
-// How fast queues grow, jobs a minute, over the last two minutes; null before ten seconds are known.
+// The phases that fall behind: more jobs wait than there are processors, and ever more. Everything that judges a backlog asks this.
+export const behind = (known) => known.filter((one) => (one.counts?.queued ?? 0) > (one.processors ?? 0) && growth([one.name]) >= 1);
+
+// How fast queues grow, jobs a minute, over the last two minutes; null before half a minute is known.
 export function growth(names) {
   const recent = depths.value.filter((one) => one.at > now.value - 120000);
-  if (recent.length < 3) return null;
+  if (recent.length < 7) return null;
   const depth = (one) => names.reduce((total, name) => total + (one.queued.get(name) ?? 0), 0);
   const [first, last] = [recent[0], recent.at(-1)];
   return ((depth(last) - depth(first)) * 60000) / (last.at - first.at);

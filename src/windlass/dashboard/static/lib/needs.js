@@ -1,7 +1,7 @@
 // What needs a person, worst first: each with what it is, what follows, and the cure.
 import { duration, many, number } from "./format.js";
 import { jobsLink, link, term } from "./router.js";
-import { messageOf } from "./states.js";
+import { causeOf, causeTerm, messageOf } from "./states.js";
 
 // What the doctor finds and the list says already, with numbers that move: phases without a worker, pauses, dead instances.
 const SAID = /^(phase|recovery|instance)\./;
@@ -16,9 +16,9 @@ export function needs({ overview, groups, schedules, findings, now, growths }) {
   for (const group of groups ?? []) {
     if (!group.hour) continue;
     found.push({
-      key: `f${group.kind}${group.phase}${group.type}${group.place}`, state: "failed", icon: "failed", weight: 3,
-      text: `${many(group.hour, "job")} failed with ${group.type || group.code} in ${group.phase}`, say: `“${messageOf(group)}”, in the last hour`,
-      acts: [{ text: `See ${many(group.hour, "job")}`, to: jobsLink("state:failed", term(group.type ? "exception" : "error", group.type || group.code), term("phase", group.phase)) }, { text: "Retry all…", bulk: ["retry", ["state:failed", term(group.type ? "exception" : "error", group.type || group.code), term("phase", group.phase), term("kind", group.kind)].join(" ")] }],
+      key: `f${group.kind}${group.phase}${group.type}${group.code}${group.place}`, state: "failed", icon: "failed", weight: 3,
+      text: `${many(group.hour, "job")} failed with ${causeOf(group)} in ${group.phase}`, say: `“${messageOf(group)}”, in the last hour`,
+      acts: [{ text: `See ${many(group.hour, "job")}`, to: jobsLink("state:failed", causeTerm(group), term("phase", group.phase)) }, { text: "Retry all…", bulk: ["retry", ["state:failed", causeTerm(group), term("phase", group.phase), term("kind", group.kind)].join(" ")] }],
     });
   }
   for (const one of overview?.phases ?? []) {

@@ -1,4 +1,5 @@
 // What a job is called, which mark it has, and what happens next with it: one sentence for every state.
+import { term } from "./router.js";
 import { between, duration, number, time } from "./format.js";
 
 // A job that waits for its next attempt has a mark of its own.
@@ -14,12 +15,20 @@ export const canEdit = (job) => job.attempt === 0 && ["queued", "scheduled", "wa
 
 export const titleOf = (job) => job.title || job.kind;
 
+// Types that say no more than that a job failed: the code says why.
+const SAYS_NOTHING = new Set(["Fail", "Retry"]);
+const byCode = (one) => Boolean(one.code) && (!one.type || SAYS_NOTHING.has(one.type));
+
+// What an error, or a group of failures, is called, and the term that finds its jobs.
+export const causeOf = (one) => (byCode(one) ? one.code : one.type || one.code || "error");
+export const causeTerm = (one) => term(byCode(one) ? "error" : "exception", causeOf(one));
+
 // The message of a group of failures without the type that stands beside it.
 export const messageOf = (group) => (group.type && group.message.startsWith(`${group.type}: `) ? group.message.slice(group.type.length + 2) : group.message);
 
 export function errorText(error) {
   if (!error) return "";
-  const name = error.type || error.code || "error";
+  const name = causeOf(error);
   if (!error.message) return name;
   return error.message.startsWith(name) ? error.message : `${name}: ${error.message}`;
 }

@@ -9,17 +9,17 @@ import { can } from "../lib/session.js";
 import { now } from "../lib/live.js";
 import { bulk } from "../lib/acts.js";
 import { useKeysOf } from "../lib/keys.js";
-import { messageOf, titleOf } from "../lib/states.js";
+import { causeOf, causeTerm, messageOf, titleOf } from "../lib/states.js";
 import { Head, Segments } from "../components/panel.js";
-import { Age, Count, JobId, Tag } from "../components/marks.js";
+import { Age, Count, JobId, Middle, Tag } from "../components/marks.js";
 import { Empty, Loaded } from "../components/empty.js";
 import { Traceback } from "../components/code.js";
 import { Icon } from "../components/icon.js";
 
 const NEW = 3600000;
 const WINDOWS = [["hour", "1h", "<1h"], ["day", "24h", "<24h"], ["week", "7d", "<7d"]];
-const keyOf = (group) => [group.kind, group.phase, group.type, group.place].join(" ");
-const filterOf = (group) => ["state:failed", term("kind", group.kind), term("phase", group.phase), term(group.type ? "exception" : "error", group.type || group.code)];
+const keyOf = (group) => [group.kind, group.phase, group.type, group.code, group.place].join(" ");
+const filterOf = (group) => ["state:failed", term("kind", group.kind), term("phase", group.phase), causeTerm(group)];
 
 export function Failures() {
   const [kind, phase, open, by] = ["kind", "phase", "open", "by"].map((name) => query.value.get(name));
@@ -38,7 +38,7 @@ export function Failures() {
   );
   const sums = WINDOWS.map(([name]) => groups.reduce((total, group) => total + group[name], 0));
   const most = Math.max(1, ...groups.map((group) => group.week));
-  return html`<${Head} title="Failures" note=${found.data ? `${many(groups.length, "group")}, by ${by ?? "exception, place and phase"}` : ""}><span class="fill"></span>
+  return html`<${Head} title="Failures" note=${found.data ? `${many(groups.length, "group")}, by ${by ?? "cause, place and phase"}` : ""}><span class="fill"></span>
       ${(kind || phase) && html`<a class="btn small" href=${link("/failures")}>${kind ?? phase} <${Icon} name="failed" /></a>`}
       <span class="quiet hide-s">Group by</span><${Segments} label="Group by" value=${by ?? "error"} options=${[["error", "error"], ["kind", "kind"], ["phase", "phase"]]} to=${(key) => adjusted({ by: key === "error" ? null : key })} /><//>
     <section class="panel" aria-label="Groups of failures"><${Loaded} of=${found}>${() =>
@@ -65,8 +65,8 @@ function merged(groups, by) {
 function Group({ group, most, at, open, toggle, retry }) {
   const isNew = now.value - Date.parse(group.first_at) < NEW;
   return html`<tr class=${`${open ? "open" : ""} ${at ? "at" : ""}`}>
-      <td class="fx full"><div><button type="button" class="fold btn plain" aria-expanded=${open} aria-label=${`${open ? "Fold" : "Unfold"} ${group.type}`} onClick=${toggle}><${Icon} name=${open ? "down" : "more"} /></button>
-        <div class="cutbox"><p><a class="mono ex" href=${jobsLink(...group.filter)} dir="auto">${group.type || group.code}</a>${isNew && html`<${Tag} state="failed">new<//>`}${group.causes > 1 && html`<${Tag}>${group.causes} causes<//>`}</p><p class="mono msg" dir="auto" title=${group.message}>${messageOf(group)}</p></div></div></td>
+      <td class="fx full"><div><button type="button" class="fold btn plain" aria-expanded=${open} aria-label=${`${open ? "Fold" : "Unfold"} ${causeOf(group)}`} onClick=${toggle}><${Icon} name=${open ? "down" : "more"} /></button>
+        <div class="cutbox"><p><a class="mono ex" href=${jobsLink(...group.filter)} dir="auto">${causeOf(group)}</a>${isNew && html`<${Tag} state="failed">new<//>`}${group.causes > 1 && html`<${Tag}>${group.causes} causes<//>`}</p><p class="mono msg" dir="auto" title=${group.message}>${messageOf(group)}</p></div></div></td>
       <td class="wh hide-l"><p dir="auto">${group.kind} / <b>${group.phase}</b></p><p class="quiet mono" dir="auto" title=${group.place}>${group.place ?? ""}</p></td>
       ${WINDOWS.map(([name, text, age]) => html`<td key=${name} class="num" data-w=${text}>${group[name] ? html`<a class="heat" style=${{ "--h": `${Math.round(8 + (34 * Math.log(1 + group[name])) / Math.log(1 + most))}%` }} href=${jobsLink(...group.filter, `finished:>=${sinceOf(age, now.value)}`)} title=${`Open these ${group[name]} jobs`}>${number(group[name])}</a>` : html`<span class="quiet heat">0</span>`}</td>`)}
       <td class="num" data-w="all"><${Count} value=${group.total} to=${jobsLink(...group.filter)} /></td>
@@ -84,7 +84,7 @@ function sinceOf(age, at) {
 function Detail({ group, retry }) {
   const newest = useResource(pathOf("/v1/jobs", { q: group.filter.join(" "), limit: 5 }), { every: 10, keep: true });
   const sample = useResource(`/v1/jobs/${encodeURIComponent(group.sample)}`, { keep: true });
-  return html`<div class="dg two"><div><h2>Newest</h2><${Loaded} of=${newest}>${({ jobs }) => html`<table class="table tight"><tbody>${jobs.map((job) => html`<tr key=${job.id}><td class="mono"><${JobId} id=${job.id} /></td><td class="clip nm" dir="auto" title=${titleOf(job)}>${titleOf(job)}</td><td class="num quiet">${job.attempt}/${job.max_attempts}</td><td class="num quiet"><${Age} at=${job.finished_at} plain /></td></tr>`)}</tbody></table>`}<//>
+  return html`<div class="dg two"><div><h2>Newest</h2><${Loaded} of=${newest}>${({ jobs }) => html`<table class="table tight"><tbody>${jobs.map((job) => html`<tr key=${job.id}><td class="mono"><${JobId} id=${job.id} /></td><td class="clip nm"><${Middle} text=${titleOf(job)} /></td><td class="num quiet">${job.attempt}/${job.max_attempts}</td><td class="num quiet"><${Age} at=${job.finished_at} plain /></td></tr>`)}</tbody></table>`}<//>
       <p class="acts">${can("operate") && html`<button type="button" class="btn small primary" onClick=${retry}>Retry ${number(group.total)} from ${group.phase}…</button>`}<a class="btn small" href=${jobsLink(...group.filter)}>All ${number(group.total)}</a><a class="btn small" href=${jobLink(group.sample)}>Open one</a></p></div>
     <div class="cutbox"><h2>Where it is raised</h2>${sample.data?.traceback ? html`<div class="panel"><${Traceback} text=${sample.data.traceback} /></div>` : html`<p class="quiet">${sample.loading ? "…" : "No traceback is kept, or it is not shown to you."}</p>`}</div></div>`;
 }

@@ -6,7 +6,7 @@ import { jobsLink, link, term } from "../lib/router.js";
 import { now } from "../lib/live.js";
 import { can, seesAll } from "../lib/session.js";
 import { byPhase, kinds, labelOf, overview, phases, totals } from "../lib/facts.js";
-import { RANGES, depths, growth, lastWhole, newest, stepped, sum, useHistory, useMarks } from "../lib/history.js";
+import { RANGES, behind, depths, growth, lastWhole, newest, stepped, sum, useHistory, useMarks } from "../lib/history.js";
 import { needs } from "../lib/needs.js";
 import { bulk, resumePhase, submitJob } from "../lib/acts.js";
 import { Head, Panel, Segments } from "../components/panel.js";
@@ -69,13 +69,14 @@ function Strip({ whole, steps, range }) {
   const oldest = phases.value.reduce((worst, one) => (one.oldest > (worst?.oldest ?? 0) ? one : worst), null);
   const lost = (whole?.instances ?? []).filter((one) => one.state === "lost").length;
   const grows = growth(phases.value.map((one) => one.name));
+  const late = behind(phases.value).map((one) => one.name);
   const live = sum(phases.value.map((one) => (one.per_second ?? 0) * 60));
   const failed = sum(steps.failed);
   const queue = depths.value.map((one) => sum([...one.queued.values()]));
   const done = steps.completed.slice(0, -1);
   return html`<section class="panel stats" aria-label="Now">
     <${Stat} name="Queued" to=${jobsLink("state:queued")} value=${whole && number(sums.queued)} spark=${html`<${Spark} values=${queue} state="queued" label="queued since this page was opened" />`}
-      say=${grows === null || Math.abs(grows) < 1 ? "ready to run" : grows > 0 ? html`<span data-s="warn"><b>+${number(Math.round(grows))}/min</b></span> growing` : html`${number(Math.round(grows))}/min, empty in about ${duration((sums.queued / -grows) * 60)}`} />
+      say=${late.length ? html`<span data-s="warn"><b>+${number(Math.round(growth(late)))}/min</b></span> in ${late.length > 1 ? many(late.length, "phase") : html`<span dir="auto">${labelOf(late[0])}</span>`}` : !grows || grows > -1 || sums.queued <= size ? "ready to run" : html`${number(Math.round(grows))}/min, empty in about ${duration((sums.queued / -grows) * 60)}`} />
     <${Stat} name="Processing" to=${jobsLink("state:processing")} value=${whole && html`${number(busy)} <small>of ${number(size)}</small>`} spark=${null} say=${size ? `${percent(busy / size)} of processors busy` : "no processors"} />
     <${Stat} name="Completed" to=${jobsLink("state:completed")} value=${html`${number(Math.round(Math.max(lastWhole(steps.completed) * steps.perMinute, live)))} <small>/min</small>`} spark=${html`<${Spark} values=${done} state="completed" label="completed" />`} say=${`${number(sum(steps.completed))} in ${range}`} />
     <${Stat} name=${`Failed, ${range}`} to=${link("/failures")} value=${number(failed)} spark=${html`<${Spark} values=${steps.failed.slice(-40)} state="failed" bars label="failed" />`} say=${html`${failed ? html`<span data-s="failed"><b>${number(lastWhole(steps.failed))}</b></span> in the last ${range === "1h" ? "minute" : "step"}, ` : ""}${number(sums.failed)} kept`} />
@@ -107,18 +108,21 @@ export function Charts({ steps, range, marks, names = null }) {
   const rate = (values) => values.map((value) => value * steps.perMinute);
   const hours = range === "1h" ? "jobs/min" : "jobs/min, mean";
   const chosen = names ?? phases.value.map((one) => one.name);
-  const worst = [...phases.value].filter((one) => chosen.includes(one.name)).sort((a, b) => (b.counts?.queued ?? 0) - (a.counts?.queued ?? 0))[0];
   const points = depths.value;
+  const waited = (one) => sum(points.map(({ queued }) => queued.get(one.name)));
+  const worst = [...phases.value].filter((one) => chosen.includes(one.name)).sort((a, b) => waited(b) - waited(a))[0];
   const of = (one) => one.queued.get(worst?.name) ?? 0;
   const all = (one) => chosen.reduce((total, name) => total + (one.queued.get(name) ?? 0), 0);
   const grows = growth(chosen);
   const depth = points.length ? all(points.at(-1)) : 0;
-  const drain = grows === null || !depth ? null : grows > 1 ? html`<${Tag} state="warn">+${number(Math.round(grows))}/min, not draining<//>` : grows < -1 ? html`<span class="quiet">empty in about ${duration((depth / -grows) * 60)}</span>` : null;
+  const known = phases.value.filter((one) => chosen.includes(one.name));
+  const late = behind(known).map((one) => one.name);
+  const drain = late.length ? html`<${Tag} state="warn">+${number(Math.round(growth(late)))}/min<//>` : grows !== null && grows < -1 && depth > sum(known.map((one) => one.processors)) ? html`<span class="quiet">empty in ${duration((depth / -grows) * 60)}</span>` : null;
   const latency = [steps.wait_p95, steps.run_p95, steps.wait_p50, steps.run_p50].map((values) => values.map((value) => (value === null ? null : Math.max(value, 1))));
   return html`<div class="cols">
     <${Chart} span=${4} title="Throughput" note=${hours} open marks=${marks} data=${[steps.at, rate(steps.completed), rate(steps.failed)]} format=${(value) => number(value ?? 0)} series=${[{ label: "completed", state: "completed", kind: "area" }, { label: "failed", state: "failed", kind: "bars", right: true }]} />
     <${Chart} span=${4} title="Latency" note="log scale, p95; thin line p50" open marks=${marks} log data=${[steps.at, ...latency]} format=${milliseconds} series=${[{ label: "wait", state: "queued" }, { label: "run", state: "processing" }, { state: "queued", thin: true }, { state: "processing", thin: true }]} empty="No job ended in this time." />
-    <${Chart} span=${4} title="Backlog" note="since you opened this page" marks=${marks} tag=${drain} data=${[points.map((one) => one.at / 1000), points.map(all), points.map(of)]} format=${(value) => number(value ?? 0)} series=${[{ label: worst && chosen.length > 1 ? "all" : "", state: "waiting", kind: "area", rest: true }, { label: worst ? labelOf(worst.name) : "queued", state: "queued", kind: "area" }]} empty=${depth ? "The first points are drawn in a few seconds." : "Nothing waits."} />
+    <${Chart} span=${4} title="Backlog" note="since this page was opened" marks=${marks} tag=${drain} data=${[points.map((one) => one.at / 1000), points.map(all), points.map(of)]} format=${(value) => number(value ?? 0)} series=${[{ label: worst && chosen.length > 1 ? "all" : "", state: "waiting", kind: "area", rest: true }, { label: worst ? labelOf(worst.name) : "queued", state: "queued", kind: "area" }]} empty=${depth ? "The first points are drawn in a few seconds." : "Nothing waits."} />
   </div>`;
 }
 
@@ -151,6 +155,8 @@ export function KindState({ known }) {
   if (unserved) return html`<${Tag} state="failed" icon="warn">not served<//>`;
   const neck = bottleneck(known);
   if (neck) return html`<${Tag} state="warn">bottleneck ${labelOf(neck.name)}<//>`;
+  const late = behind(known);
+  if (late.length) return html`<${Tag} state="warn">falls behind +${number(Math.round(growth(late.map((one) => one.name))))}/min<//>`;
   return html`<span class="quiet">${known.some((one) => one.processors) ? "keeping up" : "no worker"}</span>`;
 }
 

@@ -14,7 +14,7 @@ import { useKeysOf } from "../lib/keys.js";
 import { errorText, titleOf } from "../lib/states.js";
 import { Panel } from "../components/panel.js";
 import { CellKey, Cells, countsOf, processorsOf } from "../components/cells.js";
-import { Age, Count, JobId, Progress, State, Tag } from "../components/marks.js";
+import { Age, Count, JobId, Middle, Progress, State, Tag } from "../components/marks.js";
 import { Empty, Loaded } from "../components/empty.js";
 import { Icon } from "../components/icon.js";
 import { Spark } from "../components/chart.js";
@@ -152,7 +152,7 @@ function Running({ kind }) {
   const found = useResource(pathOf("/v1/jobs", { q: `state:processing ${term("kind", kind)}`, limit: 30 }), { every: 3, keep: true });
   return html`<${Panel} span=${6} title="Longest running now" aside=${html`<a class="quiet" href=${jobsLink("state:processing", term("kind", kind))}>All</a>`}><${Loaded} of=${found}>${({ jobs }) =>
     jobs.length
-      ? html`<table class="table"><tbody>${[...jobs].sort((a, b) => (a.claimed_at ?? "").localeCompare(b.claimed_at ?? "")).slice(0, 5).map((job) => html`<tr key=${job.id}><td class="mono"><${JobId} id=${job.id} /></td><td class="clip nm" dir="auto" title=${titleOf(job)}>${titleOf(job)}</td><td class="pg">${job.progress?.percent !== null && job.progress && html`<${Progress} value=${job.progress.percent} state="processing" />`}</td><td class="num"><${Age} at=${job.started_at ?? job.claimed_at} plain /></td><td class="num quiet">${job.attempt}/${job.max_attempts}</td></tr>`)}</tbody></table>`
+      ? html`<table class="table"><tbody>${[...jobs].sort((a, b) => (a.claimed_at ?? "").localeCompare(b.claimed_at ?? "")).slice(0, 5).map((job) => html`<tr key=${job.id}><td class="mono"><${JobId} id=${job.id} /></td><td class="clip nm wide"><${Middle} text=${titleOf(job)} /></td><td class="pg">${job.progress?.percent !== null && job.progress && html`<${Progress} value=${job.progress.percent} state="processing" />`}</td><td class="num"><${Age} at=${job.started_at ?? job.claimed_at} plain /></td><td class="num quiet">${job.attempt}/${job.max_attempts}</td></tr>`)}</tbody></table>`
       : html`<p class="pad quiet">Nothing runs.</p>`}<//><//>`;
 }
 
@@ -160,6 +160,6 @@ function Failed({ kind }) {
   const found = useResource(pathOf("/v1/jobs", { q: `state:failed ${term("kind", kind)}`, limit: 5 }), { every: 5, keep: true });
   return html`<${Panel} span=${6} title="Failed lately" aside=${html`<a class="quiet" href=${link("/failures", { kind })}>Grouped</a>`}><${Loaded} of=${found}>${({ jobs }) =>
     jobs.length
-      ? html`<table class="table"><tbody>${jobs.map((job) => html`<tr key=${job.id}><td class="mono"><${JobId} id=${job.id} /></td><td class="clip nm" dir="auto" title=${titleOf(job)}>${titleOf(job)}</td><td class="mono clip errs" dir="auto" title=${errorText(job.error)}>${errorText(job.error)}</td><td class="num"><${Age} at=${job.finished_at} plain /></td></tr>`)}</tbody></table>`
+      ? html`<table class="table"><tbody>${jobs.map((job) => html`<tr key=${job.id}><td class="mono"><${JobId} id=${job.id} /></td><td class="clip nm"><${Middle} text=${titleOf(job)} /></td><td class="mono clip errs" dir="auto" title=${errorText(job.error)}>${errorText(job.error)}</td><td class="num"><${Age} at=${job.finished_at} plain /></td></tr>`)}</tbody></table>`
       : html`<p class="pad"><${State} state="completed" text="Nothing failed" /></p>`}<//><//>`;
 }
