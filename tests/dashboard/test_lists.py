@@ -173,6 +173,7 @@ def test_a_job_is_submitted_and_cancelled_on_a_phone(board: Board, open_page: Op
 
 
 def test_a_schedule_is_paused_with_a_reason_and_resumed(board: Board, open_page: Open) -> None:
+    board.app.schedules.resume("nightly_ledger")  # other tests of this board pause it
     page = open_page("/schedules?open=nightly_ledger")
     row = page.locator("tbody tr", has_text="nightly_ledger").first
     expect(page.locator("tr.detail")).to_contain_text("Missed times")
