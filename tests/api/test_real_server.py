@@ -142,7 +142,7 @@ def test_a_client_that_reads_nothing_loses_its_stream_and_its_connection() -> No
         caller = await by_header(request)
         assert caller is not None
 
-        async def is_accepted() -> bool:
+        async def is_accepted(_age: float) -> bool:
             return True
 
         return EventStream(endless(), b"", streams.open(caller), streams, is_accepted, patience=0.3)

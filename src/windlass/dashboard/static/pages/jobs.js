@@ -25,7 +25,7 @@ const LIMIT = 30;
 const EVERY = 2;
 const views = kept("views", []);
 
-const builtIn = () => [["All", ""], ["Last 24 h", "age:<24h"], ["Failed", "state:failed"], ["Stuck", "state:waiting,scheduled,queued age:>1h"], ...(session.value?.subject ? [["Mine", term("principal", session.value.subject)]] : [])];
+const builtIn = () => [["All", ""], ["Last 24 h", "age:<24h"], ["Running", "state:processing"], ["Failed", "state:failed"], ["Stuck", "state:waiting,scheduled,queued age:>1h"], ...(session.value?.subject ? [["Mine", term("principal", session.value.subject)]] : [])];
 
 export function Jobs() {
   const q = query.value.get("q") ?? "";

@@ -20,7 +20,7 @@ export function Pipelines() {
       ${can("submit") && known.length > 0 && html`<button type="button" class="btn primary" onClick=${() => submitJob(known)}>Submit…</button>`}<//>
     <div class="stack">
       ${known.length === 0 && overview.value && html`<section class="panel"><${Empty} title="No pipeline is defined here" commands=${["windlass init", "windlass dev app.py"]}>The application of this server defines no job. Write a file with one and start again:<//></section>`}
-      ${known.length > 0 && html`<${Panel} label="Pipelines"><div class="scroll"><table class="table rows lines"><thead><tr><th>Pipeline</th><th class="num">Phases</th><th class="num">Waiting</th><th class="num">Queued</th><th class="num">Running</th><th class="num">Failed</th><th class="hide-m">Processors</th><th>State</th></tr></thead>
+      ${known.length > 0 && html`<${Panel} label="Pipelines"><div class="scroll"><table class="table rows lines"><thead><tr><th>Pipeline</th><th class="num">Phases</th><th class="num">Waiting</th><th class="num">Queued</th><th class="num">Running</th><th class="num hide-m">Completed</th><th class="num">Failed</th><th class="hide-m">Processors</th><th>State</th></tr></thead>
         <tbody>${known.map((kind) => html`<${Row} key=${kind.name} kind=${kind} />`)}</tbody></table></div><//>`}
       ${orphans.length > 0 && html`<${Panel} title="Other phases" note="known from jobs and instances, not defined in the application of this server"><${Phases} list=${orphans} /><//>`}
     </div>`;
@@ -34,7 +34,7 @@ function Row({ kind }) {
   const jobs = (state) => jobsLink(`state:${state}`, term("kind", kind.name));
   return html`<tr><td class="full"><a href=${to} dir="auto"><b>${kind.name}</b></a></td><td class="num" data-w="phases">${kind.phases.length}</td>
     <td class="num" data-w="waiting"><${Count} value=${of("waiting") + of("scheduled")} to=${jobs("waiting,scheduled")} /></td><td class="num" data-w="queued"><${Count} value=${of("queued")} to=${jobs("queued")} /></td>
-    <td class="num" data-w="running"><${Count} value=${of("processing")} to=${jobs("processing")} /></td><td class="num" data-w="failed"><${Count} value=${of("failed")} to=${jobs("failed")} loud="failed" /></td>
+    <td class="num" data-w="running"><${Count} value=${of("processing")} to=${jobs("processing")} /></td><td class="num hide-m"><${Count} value=${of("completed")} to=${jobs("completed")} /></td><td class="num" data-w="failed"><${Count} value=${of("failed")} to=${jobs("failed")} loud="failed" /></td>
     <td class="hide-m"><${Mini} cells=${cells} /></td><td><${KindState} known=${known} /></td></tr>`;
 }
 
