@@ -16,6 +16,8 @@ FOLDER = Path(__file__).parent / "guides" / "images"
 DESK = {"width": 1280, "height": 800}
 PHONE = {"width": 360, "height": 740}
 READY = "body:has(h1):has(.live):not(:has(.skeleton))"
+USED = {"": ("overview", "pipeline", "job", "graph"), "-dark": ("overview",), "-phone": ("job",)}
+"""The pictures that the documentation shows, by the end of their names."""
 SETTLED = 12_000
 """Milliseconds until the charts of the backlog have points."""
 
@@ -38,9 +40,11 @@ def take(address: str, folder: Path = FOLDER) -> list[Path]:
                 context.request.post(f"{base}/v1/session", data={"token": token})
             page = context.new_page()
             for name, path in places.items():
+                if name not in USED[suffix]:
+                    continue
                 page.goto(f"{base}{path}")
                 page.wait_for_selector(READY, state="attached")
-                page.wait_for_timeout(SETTLED if name == "overview" else 2_000)
+                page.wait_for_timeout(SETTLED if name in ("overview", "pipeline") else 2_000)
                 made.append(folder / f"dashboard-{name}{suffix}.png")
                 page.screenshot(path=made[-1])
             context.close()
@@ -60,4 +64,3 @@ def _places(get: Any) -> Iterator[tuple[str, str]]:
     around = {job["id"]: sum(one["count"] for one in get(f"/v1/jobs/{job['id']}/related")["groups"]) for job in jobs}  # fmt: skip
     if around and max(around.values()) > 1:
         yield "graph", f"/jobs/{max(around, key=around.__getitem__)}"
-    yield "failures", "/failures"

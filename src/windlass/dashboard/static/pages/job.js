@@ -7,7 +7,7 @@ import { between, capped, duration, full, number, shortId, shortTime } from "../
 import { adjusted, jobLink, jobsLink, link, query, term } from "../lib/router.js";
 import { can } from "../lib/session.js";
 import { now } from "../lib/live.js";
-import { canCancel, canEdit, canRetry, canRunNow, errorText, isOver, markOf, titleOf } from "../lib/states.js";
+import { canCancel, canEdit, canRetry, canRunNow, causeOf, causeTerm, errorText, isOver, markOf, titleOf } from "../lib/states.js";
 import { cancelJob, deleteJob, editJob, retryJob, runNow, submitJob } from "../lib/acts.js";
 import { changed, watchJob } from "../lib/stream.js";
 import { useKeysOf } from "../lib/keys.js";
@@ -198,16 +198,16 @@ function ErrorTab({ job, attempts }) {
   if (!error) return html`<p class="pad quiet">No attempt failed.</p>`;
   return html`<div class="err"><h3 dir="auto">${errorText(error)}</h3>
     <p class="say">${failed && html`Attempt ${failed.attempt} in ${labelOf(failed.phase)}${failed.processor ? ` on ${failed.processor}` : ""}, <${Age} at=${failed.ended_at ?? failed.started_at} />. `}
-      ${error.type && html`<${Seen} job=${job} type=${error.type} />`}</p></div>
+      ${(error.type || error.code) && html`<${Seen} job=${job} error=${error} />`}</p></div>
     ${job.traceback ? html`<${Traceback} text=${job.traceback} />` : html`<p class="pad quiet">No traceback is kept of it.</p>`}`;
 }
 
 // How many jobs have the same error; this job is among them while the error is its own, not that of an earlier attempt.
-function Seen({ job, type }) {
-  const terms = [isOver(job.state) ? "state:failed" : "", term("exception", type), term("phase", job.phase)];
+function Seen({ job, error }) {
+  const terms = [isOver(job.state) ? "state:failed" : "", causeTerm(error), term("phase", job.phase)];
   const found = useResource(pathOf("/v1/jobs/count", { q: terms.filter(Boolean).join(" ") }), { every: 30, keep: true });
   const isOnly = found.data?.exact && found.data.count <= (job.error ? 1 : 0);
-  return html`<a class="seen" href=${jobsLink(...terms)}>${isOnly ? "Seen in no other job" : `Seen in ${found.data ? capped(found.data) : "…"} ${found.data?.count === 1 ? "job" : "jobs"}`}</a>: ${type} in <span dir="auto">${labelOf(job.phase)}</span>.`;
+  return html`<a class="seen" href=${jobsLink(...terms)}>${isOnly ? "Seen in no other job" : `Seen in ${found.data ? capped(found.data) : "…"} ${found.data?.count === 1 ? "job" : "jobs"}`}</a>: ${causeOf(error)} in <span dir="auto">${labelOf(job.phase)}</span>.`;
 }
 
 function Logs({ job }) {

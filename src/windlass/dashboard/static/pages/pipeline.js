@@ -74,7 +74,7 @@ const placesOf = (phase) => instances.value.filter((one) => one.state === "runni
 // A card is as wide as its cells need; bands share what is left.
 function columns(known) {
   const widths = known.map((one) => `minmax(148px, ${Math.max(2, Math.min(9, Math.ceil(Math.sqrt(one.processors || 1) * 1.8)))}fr)`);
-  return `${widths.join(" minmax(58px, 2fr) ")} minmax(24px, 1fr) 128px`;
+  return `${widths.join(" minmax(58px, 2fr) ")} minmax(24px, 1fr) 148px`;
 }
 
 function Phase({ phase, steps, neck, onShow, shown }) {
