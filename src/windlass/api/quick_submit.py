@@ -102,11 +102,14 @@ class QuickSubmit:
         order = self._order(message, head)
         if order is None:
             return _replayed(message, receive)
+        state = scope["app"].state
         try:
-            (made,) = await caller.control(scope["app"].state.windlass).submits.many_async([order])
+            (made,) = await caller.control(state.windlass).submits.many_async([order])
         except Exception as error:  # noqa: BLE001  the job may be stored: no second try
             await Envelope(_Refusal(error))(scope, receive, send)
             return None
+        finally:
+            state.reads.acted(caller)
         await _accepted(scope, send, made, id_of(head.request_id))
         return None
 
