@@ -5,18 +5,21 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sqlite3
 import stat
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.conformance.life import every_job, one
-from windlass.errors import StoreError
+from windlass.errors import StoreBusyError, StoreError
 from windlass.features import open_store
 from windlass.model import NewJob
+from windlass.store.sqlite.connection import connect
 
 
 @pytest.fixture
@@ -112,3 +115,29 @@ def test_an_interrupt_leaves_no_transaction_open(sqlite_path: Path) -> None:
         assert store.enqueue([NewJob(kind="work")])[0].created
         counts = store.phases.counts()["work"]
         assert counts.queued == len(every_job(store))
+
+
+class Contended(sqlite3.Connection):
+    """SQLite reports "database is locked" at once, whatever the time-out, where two connections change the mode of a new file at the same moment."""
+
+    refusals = 2
+
+    def execute(self, text: str, *values: Any) -> sqlite3.Cursor:
+        if "journal_mode" in text and type(self).refusals:
+            type(self).refusals -= 1
+            error = sqlite3.OperationalError("database is locked")
+            error.sqlite_errorcode, error.sqlite_errorname = sqlite3.SQLITE_BUSY, "SQLITE_BUSY"
+            raise error
+        return super().execute(text, *values)
+
+
+def test_opening_a_new_file_waits_for_others_that_open_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite:///{tmp_path}/new.db"
+    connection = connect(url, 30.0, Contended)
+    assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    connection.close()
+    monkeypatch.setattr(Contended, "refusals", 1)
+    with pytest.raises(StoreBusyError):
+        connect(url, 0.0, Contended)

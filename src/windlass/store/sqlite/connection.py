@@ -23,6 +23,7 @@ of them are moved once."""
 LONG_LOG_PAGES = 2 * CHECKPOINT_PAGES
 """A log that a long reader made grow; ordinary ones stay below, and are never cut only to grow again."""
 PAGE_BYTES = 4096
+MODE_PAUSE = 0.01
 CHECKED_STEPS = 100_000
 """How many steps of SQLite's machine pass between two checks of a statement's time: about a millisecond."""
 
@@ -102,7 +103,7 @@ def connect(
             factory=factory,
         )
         try:
-            connection.execute("PRAGMA journal_mode = WAL")
+            _use_log(connection, busy_timeout)
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA foreign_keys = ON")
             connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
@@ -111,6 +112,19 @@ def connect(
             connection.close()
             raise
     return connection
+
+
+def _use_log(connection: sqlite3.Connection, patience: float) -> None:
+    """Put the file in WAL mode. SQLite does not wait for a lock where several connections change the mode of a new file: the wait is here."""
+    ends_at = time.monotonic() + patience
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= ends_at:
+                raise
+        time.sleep(MODE_PAUSE)
 
 
 def _make_private(path: str) -> None:
