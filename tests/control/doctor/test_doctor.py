@@ -178,6 +178,7 @@ def test_autovacuum_that_is_off(own_postgres: Callable) -> None:
     assert codes(look(server.dsn())) == {"bloat.autovacuum": Severity.WARNING}
 
 
+@pytest.mark.owner
 def test_partitions_that_are_missing_or_too_many(postgres_dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("windlass.model.history.MANY", 3)
     assert codes(look(postgres_dsn)) == {"history.partitions": Severity.WARNING}
