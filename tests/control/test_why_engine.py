@@ -201,7 +201,7 @@ def test_an_idle_instance_does_not_write_its_board_again(shop: Shop) -> None:
     engine = shop.serve(heartbeat=600.0, lease=3600.0)
     board = engine._duties.board
     shop.until(lambda: shop.store.boards.read().get(engine.id, None))
-    shop.until(lambda: engine.state == "running")
+    shop.until(lambda: engine.state == "running" and engine.report().listening)
     board.run()
     first = shop.store.boards.read()[engine.id]
     for _ in range(3):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -77,6 +78,29 @@ def test_after_a_reconnect_it_is_asked_what_is_due_as_well_as_what_is_queued() -
     eventually(lambda: len(duties.asked) == 2)
     listening.stop()
     assert sorted(duties.asked) == ["agenda", "everything"]
+
+
+def test_a_start_is_not_reported_as_a_fault_before_the_first_connection_had_its_time() -> None:
+    class Later(Line):
+        is_connected = False
+
+    instance: Any = Instance(Later())
+    stepper: Any = Stepper()
+    nothing: Any = None
+    listening = Listening(instance, Stats(), stepper, nothing, nothing, nothing)
+    listening.start()
+    try:
+        listening._expected_at = time.monotonic() + 3600.0
+        assert (listening.is_listening, listening.is_missing) == (False, False)
+        listening._expected_at = time.monotonic() - 1.0
+        assert (listening.is_listening, listening.is_missing) == (False, True)
+        instance._line.is_connected = True
+        eventually(lambda: listening.is_listening and not listening.is_missing)
+        listening._expected_at = time.monotonic() + 3600.0
+        instance._line.is_connected = False
+        eventually(lambda: listening.is_missing)
+    finally:
+        listening.stop()
 
 
 def test_a_stop_does_not_wait_for_the_listener(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,8 @@ from windlass.observe import health
 from windlass.observe.health_log import HealthCheck
 from windlass.observe.report import PhaseReport
 
+DEAF = "listener: no notifications; polling instead"
+
 
 @pytest.mark.parametrize(
     ("changes", "is_live", "is_ready"),
@@ -51,8 +53,7 @@ def test_live_and_ready(changes: dict[str, Any], is_live: bool, is_ready: bool) 
     [
         ({"store_reachable": False}, "store", "down", "down"),
         ({"degraded": ["store: slow"]}, "store", "degraded", "degraded"),
-        ({"listening": False}, "listener", "degraded", "degraded"),
-        ({"degraded": ["listener: no notifications; polling instead"]}, "listener", "degraded", "degraded"),
+        ({"degraded": [DEAF]}, "listener", "degraded", "degraded"),
         ({"lease_left": 0.0}, "lease", "down", "down"),
         ({"degraded": ["lease: two beats missed"]}, "lease", "degraded", "degraded"),
         ({"loop_lag": 3.0}, "loop", "degraded", "degraded"),
@@ -107,6 +108,12 @@ def test_the_whole_picture() -> None:
     assert json.loads(json.dumps(told)) == told
 
 
+def test_a_listener_without_a_reason_is_still_connecting() -> None:
+    """The engine gives the reason once the first connection has had its time."""
+    told = health.detailed(a_report(listening=False))
+    assert told["status"] == "ok" and told["parts"]["listener"]["seen"] == "not listening yet"
+
+
 @pytest.mark.parametrize("state", ["starting", "stopped"])
 def test_what_has_not_begun_is_not_blamed(state: str) -> None:
     """An instance that starts has no lease and hears nothing; that is no trouble of these parts."""
@@ -121,9 +128,9 @@ def test_the_check_speaks_each_time() -> None:
     with written() as lines:
         for report in (
             a_report(),
-            a_report(listening=False),
-            a_report(listening=False, lease_left=20.0),
-            a_report(listening=False, store_reachable=False),
+            a_report(degraded=[DEAF]),
+            a_report(degraded=[DEAF], lease_left=20.0),
+            a_report(degraded=[DEAF], store_reachable=False),
             a_report(state="stopping", store_reachable=False),
             a_report(),
         ):

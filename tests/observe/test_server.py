@@ -92,7 +92,7 @@ def test_health_follows_the_report(ask: Ask, instance: Instance) -> None:
 
 
 def test_the_detailed_report(ask: Ask, instance: Instance) -> None:
-    instance.now = a_report(listening=False)
+    instance.now = a_report(degraded=["listener: no notifications"])
     status, headers, body = ask("/healthz?pretty=1")
     told = json.loads(body)
     assert status == 200 and headers["Content-Type"] == "application/json; charset=utf-8"

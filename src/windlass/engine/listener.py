@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 from windlass.engine.announcer import Announcer
 from windlass.engine.duties import Duties
@@ -19,6 +20,8 @@ log = get_logger("windlass.engine")
 
 LISTEN_FOR = 0.25
 TRY_AGAIN = 1.0
+FIRST_CONNECT = 5.0
+"""Seconds that the first connection may take before its absence is a fault: every start would be reported as degraded otherwise."""
 
 
 class Listening:
@@ -40,12 +43,20 @@ class Listening:
         self._announcer = announcer
         self._stats = stats
         self._has_listened = False
+        self._expected_at = time.monotonic() + FIRST_CONNECT
         self._over = threading.Event()
         self._listener: Listener | None = None
         self.is_listening = False
         self._thread = thread(self._run, "windlass-listener")
 
+    @property
+    def is_missing(self) -> bool:
+        """Notifications do not arrive, though they did before or have had time to begin."""
+        is_late = self._has_listened or time.monotonic() > self._expected_at
+        return is_late and not self.is_listening
+
     def start(self) -> None:
+        self._expected_at = time.monotonic() + FIRST_CONNECT
         self._thread.start()
 
     def stop(self, wait: float = LISTEN_FOR + 1) -> None:

@@ -67,7 +67,7 @@ class Reporter:
         """Faults of the parts, one line each."""
         if not self.stepper.is_reachable:
             yield "store: the database does not answer or refuses writes; outcomes wait in memory"
-        if not self.listening.is_listening:
+        if self.listening.is_missing:
             yield "listener: no notifications; polling instead"
         if not self.heartbeat.has_lease:
             yield "lease: not renewed in time; no jobs are claimed"

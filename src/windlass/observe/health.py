@@ -169,14 +169,13 @@ def _store(report: EngineReport, reason: str) -> Part:
 
 
 def _listener(report: EngineReport, reason: str) -> Part:
-    if report.listening and not reason:
+    if reason:
+        advice = "Jobs start up to a second later. Behind a pooler, give a direct URL for listening."
+        return Part("listener", DEGRADED, reason, advice)
+    if report.listening:
         return Part("listener", OK, "notifications arrive")
-    if report.state in ("starting", "stopped"):
-        return Part(
-            "listener", OK, "not listening yet" if report.state == "starting" else "not listening any more"
-        )
-    advice = "Jobs start up to a second later. Behind a pooler, give a direct URL for listening."
-    return Part("listener", DEGRADED, reason or "no notifications; polling instead", advice)
+    is_over = report.state == "stopped"
+    return Part("listener", OK, "not listening any more" if is_over else "not listening yet")
 
 
 def _lease(report: EngineReport, reason: str) -> Part:
