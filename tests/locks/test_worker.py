@@ -75,7 +75,9 @@ def test_with_redis_away_no_job_runs_and_health_says_so(
     part = found["parts"]["redis lock"]
     assert found["status"] == part["state"] == "down" and "no job runs" in part["seen"]
     assert "redis_lock_required" in part["advice"] and not found["ready"] and found["live"]
-    eventually(lambda: engine.is_idle and engine._stepper._discovery.due())  # there is work, and it is left
+    # What was claimed before the fault was known is given back, and from then on there is work that is left.
+    eventually(lambda: {app.store.jobs.get(job.id).state for job in jobs} == {State.QUEUED})
+    eventually(lambda: engine.is_idle and engine._stepper._discovery.due())
     assert not ran and {app.store.jobs.get(job.id).state for job in jobs} == {State.QUEUED}
     assert all(app.store.jobs.get(job.id).attempt == 0 for job in jobs)
     own_valkey.start()
