@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from fastapi.testclient import TestClient
 
-from windlass import App
+from tests.waiting import PATIENCE
+from windlass import App, Context
 from windlass.model import NewJob
 from windlass.store.ids import new_id
 
@@ -44,6 +45,35 @@ def test_a_list_continues_where_its_link_says(app: App, boss: TestClient) -> Non
             break
         url = page.links["next"]["url"]
     assert seen == sorted((one.id for one in made), reverse=True)
+
+
+def test_outputs_of_a_phase_are_downloaded(app: App, boss: TestClient) -> None:
+    sites = app.pipeline("sites")
+
+    @sites.phase("fetch")
+    def fetch(url: str, ctx: Context) -> str:
+        ctx.put_output("headers", {"Server": "x"})
+        return f"text of {url}"
+
+    @sites.phase("store")
+    def store(url: str) -> None: ...
+
+    job = app.enqueue("sites", url="https://a.example")
+    worker = app.worker()
+    worker.start()
+    job.wait(timeout=PATIENCE)
+    worker.stop()
+    paths = {"fetch": "text of https://a.example", "fetch/headers": {"Server": "x"}}
+    for path, value in paths.items():
+        found = boss.get(f"/v1/jobs/{job.id}/outputs/sites:{path}")
+        assert (found.status_code, found.json()) == (200, value)
+        assert found.headers["Content-Disposition"] == f'attachment; filename="{job.id}.json"'
+    listed = boss.get(f"/v1/jobs/{job.id}/outputs").json()["outputs"]
+    assert {"/".join(filter(None, (one["phase"], one["name"]))) for one in listed} >= {
+        f"sites:{path}" for path in paths
+    }
+    missing = boss.get(f"/v1/jobs/{job.id}/outputs/sites:none")
+    assert (missing.status_code, missing.json()["type"].rpartition("/")[2]) == (404, "output-not-found")
 
 
 def test_a_job_of_another_person_is_refused_like_one_that_does_not_exist(

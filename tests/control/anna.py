@@ -52,6 +52,7 @@ def belongings(app: App, store: Store, canary: str, reason: str) -> Iterator[Bel
     holder.fail(lease, JobError(type="ValueError", code="bad", message=canary, traceback=f"line: {canary}"))
     lease = leases[done]
     assert lease is not None
+    writes.put_output(lease, {"text": canary})
     output: Output = writes.put_output(lease, {"text": canary}, name="welcome")
     assert output.created
     holder.complete(lease, result=canary)

@@ -64,6 +64,7 @@ CASES: dict[str, Case] = {
     "get_job_logs": Case(is_shown=True),
     "get_job_result": Case(job="done", is_shown=True),
     "list_job_outputs": Case(job="done", is_shown=True),
+    "get_phase_output": Case(job="done", is_shown=True),
     "get_job_output": Case(job="done", is_shown=True),
     "stream_job": Case(is_shown=True),
     "stream_events": Case(query="topics=job:FAILED", is_shown=True),

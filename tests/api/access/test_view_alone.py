@@ -6,7 +6,7 @@ import asyncio
 
 from tests.api.access.matrix import CANARY, CASES, WATCHER, World, operations
 
-REFUSED = {"get_job_logs", "get_job_result", "list_job_outputs", "get_job_output"}
+REFUSED = {"get_job_logs", "get_job_result", "list_job_outputs", "get_phase_output", "get_job_output"}
 """Operations that return payload and nothing else."""
 
 

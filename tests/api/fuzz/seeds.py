@@ -17,7 +17,6 @@ MANY = 10
 """How many values an operation has that uses them up."""
 NEVER: Mapping[str, str] = {
     "get_job_stack": "it needs a handler that runs for as long as the fuzzer; tests/control/test_stack.py has one",
-    "get_job_output": "the results of phases have no name, and only outputs with a name have an address",
 }
 """Operations that need not accept a request, and why."""
 Choices = dict[str, Sequence[Any]]
@@ -75,7 +74,6 @@ def _own(app: App) -> Mapping[str, Choices]:
     for job in ended:
         app.jobs.cancel(job, "seed")
     (sites, *_) = app.jobs.list("kind:sites state:completed").jobs or app.jobs.list("kind:sites").jobs
-    (output, *_) = app.jobs.outputs(sites.id)
     edited = app.jobs.get(later.enqueue(user="edited").id)
     batch = app.batch([app.kind("welcome").request(user="member")], then=app.kind("welcome").request())
     doomed = [f"doomed-{number}" for number in range(MANY)]
@@ -94,7 +92,8 @@ def _own(app: App) -> Mapping[str, Choices]:
     return {
         "get_batch": {"job_id": [batch.then.id]},
         "get_job_result": {"job_id": completed},
-        "get_job_output": {"job_id": [sites.id], "phase": [output.phase], "name": [output.name]},
+        "get_phase_output": {"job_id": [sites.id], "phase": ["sites:fetch"]},
+        "get_job_output": {"job_id": [sites.id], "phase": ["sites:fetch"], "name": ["headers"]},
         "delete_job": {"job_id": ended[:MANY], "reason": ["no longer needed"]},
         "retry_job": {"job_id": ended[MANY:]},
         "run_job_now": {"job_id": [later.enqueue(user="now").id for _ in range(MANY)]},

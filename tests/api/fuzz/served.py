@@ -59,6 +59,7 @@ def _filled(url: str) -> Iterator[App]:
 
     @sites.phase("fetch")
     def fetch(url: str, ctx: Context) -> str:
+        ctx.put_output("headers", {"Content-Type": "text/html"})
         return f"text of {url}"
 
     @sites.phase("store")

@@ -46,13 +46,28 @@ async def list_job_outputs(call: ViewingPayload, job_id: JobId) -> OutputsRecord
 
 
 @router.get(
+    "/outputs/{phase}",
+    operation_id="get_phase_output",
+    responses={**_ANY_JSON, **problems(404)},
+    response_model=None,
+)
+async def get_phase_output(call: ViewingPayload, job_id: JobId, phase: str) -> Response:
+    """What a phase of a pipeline returned, for download."""
+    return await _output(call, job_id, phase, "")
+
+
+@router.get(
     "/outputs/{phase}/{name}",
     operation_id="get_job_output",
     responses={**_ANY_JSON, **problems(404)},
     response_model=None,
 )
 async def get_job_output(call: ViewingPayload, job_id: JobId, phase: str, name: str) -> Response:
-    """One output of a job, for download."""
+    """One named output of a phase, for download."""
+    return await _output(call, job_id, phase, name)
+
+
+async def _output(call: ViewingPayload, job_id: JobId, phase: str, name: str) -> Response:
     for output in await call.control.jobs.outputs_async(job_id):
         if (output.phase, output.name) == (phase, name):
             return _document(json.dumps(output.value), f"{job_id}.json")

@@ -51,6 +51,8 @@ export const sum = (values) => values.reduce((total, value) => total + (value ??
 export const newest = (values) => values.findLast((value) => value !== null && value !== undefined) ?? null;
 // The last whole step: the newest one is not over.
 export const lastWhole = (values) => values.at(-2) ?? 0;
+// Jobs completed a minute: of the last whole step, so that one second of many ends is not shown as a rate; before there is one, as of now.
+export const donePerMinute = (steps, live) => Math.round(lastWhole(steps.completed) * steps.perMinute || live * 60);
 
 const DEPTHS = 720;
 const EVERY = 5000;

@@ -6,7 +6,7 @@ import { jobsLink, link, term } from "../lib/router.js";
 import { now } from "../lib/live.js";
 import { can, seesAll } from "../lib/session.js";
 import { byPhase, kinds, labelOf, overview, phases, totals } from "../lib/facts.js";
-import { RANGES, behind, depths, growth, lastWhole, newest, stepped, sum, useHistory, useMarks } from "../lib/history.js";
+import { RANGES, behind, depths, donePerMinute, growth, lastWhole, newest, stepped, sum, useHistory, useMarks } from "../lib/history.js";
 import { needs } from "../lib/needs.js";
 import { bulk, resumePhase, submitJob } from "../lib/acts.js";
 import { Head, Panel, Segments } from "../components/panel.js";
@@ -70,7 +70,7 @@ function Strip({ whole, steps, range }) {
   const lost = (whole?.instances ?? []).filter((one) => one.state === "lost").length;
   const grows = growth(phases.value.map((one) => one.name));
   const late = behind(phases.value).map((one) => one.name);
-  const live = sum(phases.value.map((one) => (one.per_second ?? 0) * 60));
+  const live = sum(phases.value.map((one) => one.per_second ?? 0));
   const failed = sum(steps.failed);
   const queue = depths.value.map((one) => sum([...one.queued.values()]));
   const done = steps.completed.slice(0, -1);
@@ -78,7 +78,7 @@ function Strip({ whole, steps, range }) {
     <${Stat} name="Queued" to=${jobsLink("state:queued")} value=${whole && number(sums.queued)} spark=${html`<${Spark} values=${queue} state="queued" label="queued since this page was opened" />`}
       say=${late.length ? html`<span data-s="warn"><b>+${number(Math.round(growth(late)))}/min</b></span> in ${late.length > 1 ? many(late.length, "phase") : html`<span dir="auto">${labelOf(late[0])}</span>`}` : !grows || grows > -1 || sums.queued <= size ? "ready to run" : html`${number(Math.round(grows))}/min, empty in about ${duration((sums.queued / -grows) * 60)}`} />
     <${Stat} name="Processing" to=${jobsLink("state:processing")} value=${whole && html`${number(busy)} <small>of ${number(size)}</small>`} spark=${null} say=${size ? `${percent(busy / size)} of processors busy` : "no processors"} />
-    <${Stat} name="Completed" to=${jobsLink("state:completed")} value=${html`${number(Math.round(Math.max(lastWhole(steps.completed) * steps.perMinute, live)))} <small>/min</small>`} spark=${html`<${Spark} values=${done} state="completed" label="completed" />`} say=${`${number(sum(steps.completed))} in ${range}`} />
+    <${Stat} name="Completed" to=${jobsLink("state:completed")} value=${html`${number(donePerMinute(steps, live))} <small>/min</small>`} spark=${html`<${Spark} values=${done} state="completed" label="completed" />`} say=${`${number(sum(steps.completed))} in ${range}`} />
     <${Stat} name=${`Failed, ${range}`} to=${link("/failures")} value=${number(failed)} spark=${html`<${Spark} values=${steps.failed.slice(-40)} state="failed" bars label="failed" />`} say=${html`${failed ? html`<span data-s="failed"><b>${number(lastWhole(steps.failed))}</b></span> in the last ${range === "1h" ? "minute" : "step"}, ` : ""}${number(sums.failed)} kept`} />
     <${Stat} name="Oldest waiting" to=${jobsLink("state:queued")} value=${oldest ? duration(oldest.oldest) : "–"} spark=${null} say=${oldest ? html`in <span dir="auto">${oldest.name}</span>` : "nothing waits"} />
     <${Stat} name="Processors" to=${link("/processors")} value=${whole && number(size)} spark=${null} say=${lost ? html`<span data-s="lost"><b>${lost} lost</b></span>, ${many(whole.instances.filter((one) => one.state === "running").length, "instance")} up` : whole ? `${many(whole.instances.filter((one) => one.state === "running").length, "instance")} up` : ""} />
@@ -142,7 +142,7 @@ function KindRow({ kind, steps }) {
   return html`<tr><td><a href=${to} dir="auto"><b>${kind.name}</b></a></td>
     <td class="full flow">${shown.map((one, i) => html`<span key=${one.name} class="hop">${i > 0 && html`<a class=${one.counts?.queued ? "" : "quiet"} href=${jobsLink("state:queued", term("phase", one.name))} title=${`queued for ${one.name}`}>${number(one.counts?.queued ?? 0)}</a> <span class="quiet">→</span> `}<a href=${to} dir="auto">${labelOf(one.name)}</a> <${Mini} cells=${processorsOf(one.name, overview.value?.instances ?? [], now.value)} /></span>`)}${known.length > 7 && html`<a class="quiet" href=${to}>and ${known.length - 7} more</a>`}</td>
     <td class="num" data-w="queued"><${Count} value=${queued} to=${jobs("queued")} /></td>
-    <td class="num" data-w="done/min"><${Count} value=${lastWhole(steps.completed) * steps.perMinute} to=${jobs("completed")} /></td>
+    <td class="num" data-w="done/min"><${Count} value=${donePerMinute(steps, sum(known.map((one) => one.per_second ?? 0)))} to=${jobs("completed")} /></td>
     <td class="num hide-m"><a href=${jobs("queued,processing")}>${milliseconds(newest(steps.wait_p95))}</a></td><td class="num hide-m"><a href=${jobs("completed")}>${milliseconds(newest(steps.run_p95))}</a></td>
     <td class="num" data-w="failed"><${Count} value=${sum(steps.failed)} to=${jobs("failed")} loud="failed" /></td>
     <td><${KindState} known=${known} /></td></tr>`;

@@ -7,7 +7,7 @@ import { adjusted, jobLink, jobsLink, link, query, term } from "../lib/router.js
 import { now } from "../lib/live.js";
 import { can } from "../lib/session.js";
 import { byPhase, definitions, instances, kinds } from "../lib/facts.js";
-import { depths, lastWhole, newest, stepped, sum, useHistory, useMarks } from "../lib/history.js";
+import { depths, donePerMinute, newest, stepped, sum, useHistory, useMarks } from "../lib/history.js";
 import { pausePhase, resumePhase, scalePhase, submitJob } from "../lib/acts.js";
 import { useResource } from "../lib/resource.js";
 import { useKeysOf } from "../lib/keys.js";
@@ -95,7 +95,7 @@ function Phase({ phase, steps, neck, onShow, shown }) {
       <dt>Oldest</dt><dd>${phase.counts.queued ? html`<a href=${jobs("queued")}>${duration(phase.oldest)}</a>` : "–"}</dd>
       <dt>Run p95</dt><dd><a href=${jobs("completed")}>${milliseconds(newest(steps.run_p95))}</a></dd><dt>Wait p95</dt><dd><a href=${jobs("queued,processing")}>${milliseconds(newest(steps.wait_p95))}</a></dd>
       <dt>Failed 1h</dt><dd><${Count} value=${failed} to=${jobs("failed")} loud="failed" /></dd>
-      <dt>Done/min</dt><dd><b><${Count} value=${Math.round(Math.max(lastWhole(steps.completed), (phase.per_second ?? 0) * 60))} to=${jobs("completed")} /></b></dd>
+      <dt>Done/min</dt><dd><b><${Count} value=${donePerMinute(steps, phase.per_second ?? 0)} to=${jobs("completed")} /></b></dd>
       <dt class="wide">Queue, since opened</dt><dd class="wide"><${Spark} values=${depths.value.map((one) => one.queued.get(phase.name) ?? 0)} state="queued" label="queued" /></dd></dl>
   </article>`;
 }
