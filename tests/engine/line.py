@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -76,6 +77,11 @@ def break_beats(engine: Engine) -> Callable[[], None]:
     engine._heartbeat.beat_soon()
     assert has_failed.wait(PATIENCE)  # one thread beats: no beat from before can renew the lease any more
     return away.clear
+
+
+def run_out(engine: Engine) -> None:
+    """Bring the instance's own clock to the moment from which its lease has no more than the margin left. Nothing may renew it then."""
+    engine._heartbeat._good_until = time.monotonic() + engine.settings.margin
 
 
 def declare_dead(shop: Shop) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.engine.line import Line, break_beats, declare_dead
+from tests.engine.line import Line, break_beats, declare_dead, run_out
 from tests.engine.shop import Shop
 from tests.waiting import PATIENCE
 from windlass.errors import StoreUnreachableError
@@ -21,29 +21,43 @@ pytestmark = pytest.mark.timing
 
 
 def test_a_blocked_loop_is_named_and_costs_no_lease(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
-    """I-11: longer than a lease in time.sleep in a coroutine."""
+    """I-11: while a coroutine is in time.sleep the lease is renewed, again and again."""
     runs: list[float] = []
-    lease = 3.0
+    renewals = 10
 
     @shop.app.job(timeout=None)
     async def blocking() -> None:
         runs.append(time.monotonic())
-        time.sleep(lease + 0.5)  # noqa: ASYNC251  that is the point
+        seen = first._heartbeat._good_until
+        for _ in range(renewals):
+            while first._heartbeat._good_until == seen:
+                time.sleep(0.1)  # noqa: ASYNC251  that is the point
+            seen = first._heartbeat._good_until
+        while not is_told.is_set():  # noqa: ASYNC110
+            time.sleep(0.1)  # noqa: ASYNC251
 
+    def warnings() -> list[logging.LogRecord]:
+        """Of this job: on a busy machine a loop that nobody blocks may answer late, too."""
+        records = [record for record in caplog.records if getattr(record, "event", "") == "loop.blocked"]
+        return [record for record in records if job.id in record.getMessage()]
+
+    is_told = threading.Event()
+    first = shop.serve(lease=60.0, heartbeat=0.25, blocked_after=0.3)
     job = blocking.enqueue()
-    first = shop.serve(lease=lease, heartbeat=0.25, margin=0.25, blocked_after=0.3)
     shop.until(lambda: runs)
-    second = shop.serve(lease=lease, heartbeat=0.25, margin=0.25)
+    second = shop.serve(lease=60.0, heartbeat=0.25, blocked_after=600.0)
     with caplog.at_level(logging.WARNING):
-        shop.until(lambda: any("blocks the event loop" in record.getMessage() for record in caplog.records))
+        shop.until(warnings)
     report = first.report()
     assert "loop: a handler blocks the event loop" in report.degraded and report.loop_limit == 0.3
+    is_told.set()
     shop.drained(second)
     shop.drained(first)
     assert len(runs) == 1 and shop.job(job).state is State.COMPLETED and shop.job(job).crashes == 0
-    assert [engine.stats.report().count("loop_blocked") for engine in (first, second)] == [1, 0]
-    (warning,) = [record for record in caplog.records if getattr(record, "event", "") == "loop.blocked"]
-    assert job.id in warning.getMessage() and "time.sleep" in str(getattr(warning, "stack", ""))
+    assert first.stats.report().count("loop_blocked") >= 1 and not second.stats.report().count("loop_blocked")
+    assert [engine.stats.report().count("self_stops") for engine in (first, second)] == [0, 0]
+    (warning,) = warnings()
+    assert "time.sleep" in str(getattr(warning, "stack", ""))
 
 
 def test_an_instance_that_was_declared_dead_stops_its_jobs_and_begins_anew(shop: Shop) -> None:
@@ -87,21 +101,24 @@ def test_a_lease_that_cannot_be_renewed_ends_by_our_own_clock(shop: Shop) -> Non
         return "again"
 
     job = hold.enqueue()
-    engine = shop.serve(lease=5.0, heartbeat=0.3, margin=3.5)
+    engine = shop.serve(lease=60.0, heartbeat=0.3, margin=30.0)
     assert begun.wait(PATIENCE)
     holder: Any = engine.holder
-    frozen = threading.Event()
+    is_frozen, frozen = threading.Event(), threading.Event()
     real = holder.beat
 
     def freeze(**options: Any) -> Any:
+        is_frozen.set()
         if not frozen.wait(PATIENCE):
             raise AssertionError("nobody let go")
         return real(**options)
 
     holder.beat = freeze
+    assert is_frozen.wait(PATIENCE)
+    run_out(engine)
     shop.until(lambda: ends)
-    assert 0 < ends[0] <= 3.5, "before the lease was over"
-    assert engine.stats.report().count("self_stops") >= 1  # more where a beat before the freeze was late
+    assert 0 < ends[0] <= 30.0, "before the lease was over"
+    assert engine.stats.report().count("self_stops") == 1
     assert "lease: not renewed in time; no jobs are claimed" in engine.report().degraded
     frozen.set()
     shop.drained(engine)
@@ -122,11 +139,18 @@ def test_a_thread_that_outlives_the_lease_gives_its_job_back_when_the_lease_is_g
         return "again"
 
     job = hold.enqueue()
-    engine = shop.serve(lease=4.0, heartbeat=0.3, margin=2.0, recovery=600.0)
+    engine = shop.serve(lease=60.0, heartbeat=0.3, margin=30.0, recovery=600.0)
     assert begun.wait(PATIENCE)
     holder: Any = engine.holder
-    answers, real = threading.Event(), holder.beat
-    holder.beat = lambda **options: real(**options) if answers.wait(PATIENCE) else None
+    is_held_up, answers, real = threading.Event(), threading.Event(), holder.beat
+
+    def beat(**options: Any) -> Any:
+        is_held_up.set()
+        return real(**options) if answers.wait(PATIENCE) else None
+
+    holder.beat = beat
+    assert is_held_up.wait(PATIENCE)
+    run_out(engine)
     shop.until(lambda: engine.report().phases["hold"].error == 1)
     answers.set()
     shop.until(lambda: shop.job(job).state is State.COMPLETED)
@@ -138,8 +162,9 @@ def test_a_thread_that_outlives_the_lease_gives_its_job_back_when_the_lease_is_g
 
 def test_a_lease_that_ends_unrenewed_gives_back_what_waits(shop: Shop) -> None:
     """Steps may still work where beats do not: what has not begun is others' at once, and does not begin here."""
-    line = Line.in_memory(shop, lease=8.0, heartbeat=0.3, margin=6.0, recovery=600.0)
+    line = Line.in_memory(shop, lease=60.0, heartbeat=0.3, margin=30.0, recovery=600.0)
     break_beats(line.engine)
+    run_out(line.engine)
     first, *waiting = line.jobs
     shop.until(lambda: all(shop.job(job).state is State.QUEUED for job in waiting))
     assert {shop.job(job).attempt for job in waiting} == {0}
@@ -166,8 +191,9 @@ def test_nothing_is_claimed_under_a_lease_that_could_not_be_renewed(shop: Shop) 
     @shop.app.job
     async def work() -> None: ...
 
-    engine = shop.serve(lease=6.0, heartbeat=0.2, margin=5.0, recovery=600.0)
+    engine = shop.serve(lease=60.0, heartbeat=0.2, margin=30.0, recovery=600.0)
     mend = break_beats(engine)
+    run_out(engine)
     shop.until(lambda: any("lease" in part for part in engine.report().degraded))
     job = work.enqueue()
     seen = engine.stats.report().count("beat_errors")
@@ -188,7 +214,8 @@ def test_a_beat_that_comes_back_when_its_lease_is_about_to_end_lets_nothing_be_c
     @shop.app.job
     async def work() -> None: ...
 
-    engine = shop.serve(lease=6.0, heartbeat=0.2, margin=5.0, recovery=600.0)
+    least = 1.5  # seconds that a renewed lease is good for
+    engine = shop.serve(lease=60.0, heartbeat=0.2, margin=60.0 - least, recovery=600.0)
     holder: Any = engine.holder
     real = holder.beat
 
@@ -201,16 +228,16 @@ def test_a_beat_that_comes_back_when_its_lease_is_about_to_end_lets_nothing_be_c
         return answer
 
     holder.beat = beat
+    # The lease that it renewed has less than the margin left, too. No other beat ends meanwhile.
+    shop.until(lambda: sent and time.monotonic() > sent[0] + least)
     shop.until(lambda: any("lease" in part for part in engine.report().degraded))
-    shop.until(
-        lambda: sent and time.monotonic() > sent[0] + 1.0
-    )  # the lease that it renewed has less than the margin left, too
     job = work.enqueue()
+    stops = engine.stats.report().count("self_stops")
     seen = engine.stats.report().count("beat_errors")
     comes_back.set()
     shop.until(lambda: engine.stats.report().count("beat_errors") >= seen + 3)
     assert (shop.job(job).state, shop.job(job).attempt) == (State.QUEUED, 0)
-    assert engine.stats.report().count("self_stops") == 1
+    assert engine.stats.report().count("self_stops") == stops
     is_mended.set()
     shop.drained(engine)
     assert shop.job(job).state is State.COMPLETED

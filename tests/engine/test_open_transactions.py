@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.engine.line import break_beats
+from tests.engine.line import break_beats, run_out
 from tests.engine.shop import Shop
 from tests.waiting import PATIENCE
 from windlass.engine.attempt import SELF_STOPS_SPARED
@@ -184,16 +184,16 @@ def test_a_plain_call_beside_a_transaction_of_the_same_loop_is_refused(lite: Sho
 
     @lite.app.job(retry=fixed(1))
     async def holds(ctx: Context) -> None:
-        await asyncio.to_thread(begun.wait, 20)  # nothing can be claimed while the transaction is open
+        await asyncio.to_thread(begun.wait, PATIENCE)  # nothing can be claimed while the transaction is open
         async with ctx.transaction() as tx:
             await tx.execute("CREATE TABLE t (n)")
             opened.set()
-            await asyncio.to_thread(refused.wait, 20)
+            await asyncio.to_thread(refused.wait, PATIENCE)
 
     @lite.app.job(retry=fixed(1))
     async def beside(ctx: Context) -> None:
         begun.set()
-        await asyncio.to_thread(opened.wait, 20)
+        await asyncio.to_thread(opened.wait, PATIENCE)
         try:
             BESIDE[how](note, ctx)
         finally:
@@ -274,7 +274,7 @@ def test_a_transaction_that_does_not_begin_leaves_nothing_behind(lite: Shop) -> 
     @lite.app.job(retry=fixed(1))
     async def holds(ctx: Context) -> None:
         db: Any = lite.store.db
-        with db._in_turn(1):  # somebody of this process writes
+        with db._in_turn(PATIENCE):  # somebody of this process writes
             task = asyncio.create_task(ctx.transaction(ends=False).__aenter__())
             await asyncio.sleep(0.05)
             task.cancel()
@@ -326,9 +326,10 @@ def test_a_job_of_one_attempt_that_is_self_stopped_is_not_run_twice(shop: Shop) 
         ctx.sleep(600)
 
     job = once.enqueue()
-    engine = shop.serve(lease=8.0, heartbeat=0.2, margin=6.0, recovery=600.0)
+    engine = shop.serve(lease=60.0, heartbeat=0.2, margin=30.0, recovery=600.0)
     assert begun.wait(PATIENCE)
     mend = break_beats(engine)
+    run_out(engine)
     shop.until(lambda: engine.stats.report().count("self_stops") == 1)
     mend()
     ended = shop.until(lambda: shop.job(job).state.is_final and shop.job(job))
@@ -355,12 +356,13 @@ def test_a_job_that_is_self_stopped_again_and_again_comes_to_an_end(shop: Shop, 
         ctx.sleep(600)
 
     job = (coroutine if is_async else plain).enqueue()
-    engine = shop.serve(lease=8.0, heartbeat=0.2, margin=6.0, recovery=600.0)
+    engine = shop.serve(lease=60.0, heartbeat=0.2, margin=30.0, recovery=600.0)
     each = SELF_STOPS_SPARED + 1
     for number in range(1, 2 * each + 1):
         assert begun.wait(PATIENCE)
         begun.clear()
         mend = break_beats(engine)
+        run_out(engine)
         shop.until(lambda number=number: engine.stats.report().count("self_stops") == number)  # type: ignore[misc]
         mend()
     ended = shop.until(lambda: shop.job(job).state is State.FAILED and shop.job(job))
