@@ -8,6 +8,7 @@ import pytest
 
 from tests.engine.shop import Shop
 from tests.servers.plugin import FreshPostgres
+from tests.waiting import PATIENCE
 from windlass.app.app import App
 from windlass.testing import Sandbox
 
@@ -19,6 +20,13 @@ def shop(
     made = Shop(fresh_sqlite() if request.param == "sqlite" else fresh_postgres())
     yield made
     made.close()
+
+
+@pytest.fixture
+def patient_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stop waits for what ends, and for what is written, for as long as a busy machine may take."""
+    for name in ("STOP_WAIT", "END_WAIT", "LAST_WRITES_WAIT"):
+        monkeypatch.setattr(f"windlass.engine.engine.{name}", PATIENCE)
 
 
 @pytest.fixture

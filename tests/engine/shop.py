@@ -57,7 +57,12 @@ class Shop:
             import sqlite3
             from contextlib import closing
 
-            with closing(sqlite3.connect(self.app.url.removeprefix("sqlite:///"))) as connection, connection:
+            with (
+                closing(
+                    sqlite3.connect(self.app.url.removeprefix("sqlite:///"), timeout=PATIENCE)
+                ) as connection,
+                connection,
+            ):
                 return connection.execute(sql).fetchall()
         import psycopg
 

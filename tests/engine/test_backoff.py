@@ -217,6 +217,7 @@ def test_a_cancel_ends_the_wait(shop: Shop, colour: str, caplog: pytest.LogCaptu
 
 
 @both
+@pytest.mark.usefixtures("patient_stop")
 def test_a_shutdown_ends_the_wait_and_gives_the_job_back(shop: Shop, colour: str) -> None:
     begun, ends = threading.Event(), []  # type: ignore[var-annotated]
     made = in_vain(shop, colour, begun, ends).options(max_attempts=3).enqueue()

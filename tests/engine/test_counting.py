@@ -125,6 +125,7 @@ def test_a_job_that_is_claimed_again_while_it_runs_is_refused(shop: Shop) -> Non
             (running,) = engine._workload.running()
             engine.holder.release(running.lease)
             shop.until(lambda: engine.stats.report().counts.get(("refused", "being processed")))
+            shop.until(lambda: "job.refused" in [line["event"] for line in lines.objects])
         finally:
             let_go.set()
     line = next(line for line in lines.objects if line["event"] == "job.refused")

@@ -71,7 +71,9 @@ def test_a_job_that_is_due_later_runs_then(shop: Shop) -> None:
     later.options(delay=0.7).enqueue()
     shop.until(lambda: ran_at)
     assert 0 <= ran_at[0] - due < 50
-    assert engine.stats.report().count("promoted") == 1
+    shop.until(
+        lambda: engine.stats.report().count("promoted") == 1
+    )  # another thread may run it before it is counted
 
 
 def test_a_drain_waits_for_what_is_due_within_its_horizon(shop: Shop) -> None:

@@ -8,6 +8,7 @@ import logging
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,7 @@ from tests.engine import process_handlers
 from tests.engine.shop import Shop
 from tests.waiting import PATIENCE
 from windlass.engine.engine import Engine
+from windlass.engine.executors.fault import REPORT_EVERY
 from windlass.model import State
 from windlass.observe import health
 
@@ -95,15 +97,18 @@ def test_an_executor_that_cannot_start_jobs_gives_them_back_and_is_seen_in_healt
     work = defined(shop, executor)
     jobs = work.enqueue_many([{} if executor == "processes" else {"n": n} for n in range(5)])
     broken(what)
+    began = time.monotonic()
     engine = shop.serve()
     seen = shop.until(lambda: part(engine, f"executor {executor}"))
     assert seen["state"] == "degraded" and told in seen["seen"] and "executor.failed" in seen["advice"]
     assert health.status(engine.report()) == "degraded"
     # They are claimed, given back and left alone for a second: all of them are seen to wait, none with an attempt.
-    shop.until(lambda: all(shop.job(job).state is State.QUEUED for job in jobs))
-    assert [shop.job(job).attempt for job in jobs] == [0] * 5
+    shop.until(
+        lambda: all((found.state, found.attempt) == (State.QUEUED, 0) for found in map(shop.job, jobs))
+    )
     failed = [record for record in caplog.records if getattr(record, "event", "") == "executor.failed"]
-    assert len(failed) == 1 and failed[0].levelno == logging.ERROR and told in failed[0].getMessage()
+    assert failed[0].levelno == logging.ERROR and told in failed[0].getMessage()
+    assert len(failed) <= 1 + (time.monotonic() - began) / REPORT_EVERY, "now and then, not at every claim"
     assert failed[0].executor == executor and failed[0].jobs >= 1  # type: ignore[attr-defined]
     monkeypatch.undo()
     shop.drained(engine, LONG)

@@ -61,7 +61,7 @@ def test_an_app_that_used_its_store_before_the_fork_works_in_parent_and_children
         assert work.enqueue(n=5).created  # the parent's connections are as they were
         assert asyncio.run(work.enqueue_async(n=6)).created
         assert shop.store.jobs.list().jobs
-    shop.drained(shop.serve(), timeout=60)
+    shop.drained(shop.serve())
     assert shop.store.phases.counts()["work"].completed == 2 + 2 * (1 + 1 + 600 + 1 + 1 + 2)
 
 

@@ -108,4 +108,4 @@ def test_a_stop_does_not_wait_for_the_listener(shop: Shop, monkeypatch: pytest.M
     engine = shop.serve(lease=30 * PATIENCE, heartbeat=10 * PATIENCE)
     shop.until(lambda: engine._listening._listener)
     engine.stop(grace=0)
-    assert not engine._listening._thread.is_alive()
+    eventually(lambda: not engine._listening._thread.is_alive())

@@ -33,7 +33,7 @@ def test_a_blocked_loop_is_named_and_costs_no_lease(shop: Shop, caplog: pytest.L
             while first._heartbeat._good_until == seen:
                 time.sleep(0.1)  # noqa: ASYNC251  that is the point
             seen = first._heartbeat._good_until
-        while not is_told.is_set():  # noqa: ASYNC110
+        while not is_told.is_set():
             time.sleep(0.1)  # noqa: ASYNC251
 
     def warnings() -> list[logging.LogRecord]:

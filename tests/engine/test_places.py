@@ -12,6 +12,7 @@ from typing import Any
 import windlass
 from tests.app.test_build import config
 from tests.engine.leases import lease
+from tests.waiting import eventually
 from windlass.engine.places import Places
 from windlass.engine.workload import MAX_ISOLATED, Workload
 from windlass.handlers.registry import Registry
@@ -88,5 +89,9 @@ def test_a_stopped_worker_is_told_no_more_and_can_go(tmp_path: Path) -> None:
         assert asked == []
         gone = weakref.ref(engine)
         del engine
-        gc.collect()
-        assert gone() is None
+
+        def is_gone() -> bool:
+            gc.collect()  # its threads may not have ended to the last line yet
+            return gone() is None
+
+        eventually(is_gone)

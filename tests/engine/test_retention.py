@@ -308,7 +308,7 @@ def test_stopping_between_two_pages_closes_the_archive(
     shop.until(lambda: shop.store.phases.counts()["completed"].completed == 2)
     assert is_pruning() and not archives[0].is_closed()
     engine.stop()
-    assert archives[0].is_closed() and not is_pruning()
+    eventually(lambda: archives[0].is_closed() and not is_pruning(), "the archive to be closed")
     assert archived(tmp_path / "old.jsonl") == ids[:1]
 
 

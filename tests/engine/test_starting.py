@@ -45,7 +45,8 @@ def test_a_second_start_is_refused_and_the_first_goes_on(shop: Shop) -> None:
     engine.stop()
     with pytest.raises(WindlassError, match="is stopped, and an engine can be started only once"):
         engine.start()
-    assert shop.store.instances.list() == [] and not threads()
+    assert shop.store.instances.list() == []
+    shop.until(lambda: not threads())
 
 
 def test_an_engine_that_was_not_started_has_nothing_to_stop(shop: Shop) -> None:
@@ -84,7 +85,8 @@ def test_a_start_that_fails_leaves_no_thread_and_no_instance(
         )
         with pytest.raises(StoreUnreachableError):
             engine.start()
-    assert shop.store.instances.list() == [] and not threads()
+    assert shop.store.instances.list() == []
+    shop.until(lambda: not threads())
     engine.stop()
     engine.start()  # the database is back
     job = hello.enqueue()
@@ -138,7 +140,8 @@ def test_a_start_without_room_for_the_loop_says_so_and_leaves_nothing(
         take(patch)
         with pytest.raises(WindlassError, match=told):
             engine.start()
-    assert shop.store.instances.list() == [] and not threads()
+    assert shop.store.instances.list() == []
+    shop.until(lambda: not threads())
     engine.stop()
     engine.start()  # there is room again
     job = hello.enqueue()

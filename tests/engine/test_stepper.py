@@ -177,6 +177,7 @@ def forty_running(shop: Shop) -> tuple[Engine, Sequence[JobHandle[Any]], threadi
     return engine, jobs, gate
 
 
+@pytest.mark.usefixtures("patient_stop")
 def test_a_stop_waits_for_every_step(shop: Shop) -> None:
     """There are four batches to write, and the database takes its time over one of them."""
     engine, jobs, gate = forty_running(shop)
@@ -191,7 +192,7 @@ def test_a_stop_waits_for_every_step(shop: Shop) -> None:
 
     break_step(engine, second_waits)
     gate.set()
-    engine.stop()
+    engine.stop(grace=PATIENCE)
     assert len(late) >= 4
     assert [shop.job(job).state for job in jobs] == [State.COMPLETED] * 40
 

@@ -25,6 +25,7 @@ from windlass.store.jobs.holder import Holder
 pytestmark = [pytest.mark.one_database, pytest.mark.timing]
 
 
+@pytest.mark.usefixtures("patient_stop")
 def test_stopping_gives_back_what_waits_and_lets_running_jobs_finish(shop: Shop) -> None:
     """Nothing lost, no attempt burnt."""
     begun, gate = threading.Event(), threading.Event()
@@ -38,7 +39,7 @@ def test_stopping_gives_back_what_waits_and_lets_running_jobs_finish(shop: Shop)
     jobs = [work.enqueue(n=n) for n in range(5)]
     engine = shop.serve()
     assert begun.wait(PATIENCE)
-    stopper = threading.Thread(target=engine.stop)
+    stopper = threading.Thread(target=engine.stop, kwargs={"grace": PATIENCE})
     stopper.start()
     shop.until(lambda: engine.state == "stopping")
     gate.set()
@@ -51,6 +52,7 @@ def test_stopping_gives_back_what_waits_and_lets_running_jobs_finish(shop: Shop)
     assert shop.store.instances.list() == [], "an instance that stopped in order is gone"
 
 
+@pytest.mark.usefixtures("patient_stop")
 def test_after_the_grace_time_running_jobs_are_stopped_and_given_back(shop: Shop) -> None:
     begun, ends = threading.Event(), []
 
@@ -112,6 +114,7 @@ def test_a_job_of_one_attempt_that_had_begun_is_not_run_twice(shop: Shop, tmp_pa
     assert shop.job(first).state is State.QUEUED
 
 
+@pytest.mark.usefixtures("patient_stop")
 def test_a_second_call_to_stop_does_not_wait_for_the_grace_time(shop: Shop) -> None:
     job, engine = endless(shop)
     first = threading.Thread(target=engine.stop, kwargs={"grace": 50})
@@ -123,6 +126,7 @@ def test_a_second_call_to_stop_does_not_wait_for_the_grace_time(shop: Shop) -> N
     assert time.monotonic() - began < 25 and shop.job(job).state is State.QUEUED
 
 
+@pytest.mark.usefixtures("patient_stop")
 def test_what_is_claimed_while_the_engine_stops_is_given_back_by_it(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,11 +162,12 @@ def test_what_is_claimed_while_the_engine_stops_is_given_back_by_it(
     assert not any(lease.flags & Flag.SUSPECT for lease in leases), "nobody died"
 
 
+@pytest.mark.usefixtures("patient_stop")
 def test_what_waits_is_given_back_at_once_when_the_engine_stops(shop: Shop) -> None:
     """Others need not wait for the job that runs here, nor for the grace time."""
     line = Line.in_memory(shop)
     other = shop.store.join(lease=timedelta(seconds=60))
-    stopper = threading.Thread(target=line.engine.stop, kwargs={"grace": 30})
+    stopper = threading.Thread(target=line.engine.stop, kwargs={"grace": 2 * PATIENCE})
     stopper.start()
     claimed: list[Any] = []
 
@@ -228,6 +233,7 @@ def test_a_stop_ends_in_time_although_the_database_hangs_at_its_very_end(
 
 
 @pytest.mark.parametrize("where", ["_await_idle", "_end"])
+@pytest.mark.usefixtures("patient_stop")
 def test_a_stop_that_was_interrupted_is_completed_by_another(
     shop: Shop, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
