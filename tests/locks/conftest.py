@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.locks.server import OwnValkey
+from tests.locks.server import OwnValkey, patient
 from windlass.locks import LockSettings, open_locks
 from windlass.locks.fallback import FallbackLocks
 
@@ -22,6 +22,12 @@ def own_valkey() -> Iterator[OwnValkey]:
     server.start()
     yield server
     server.stop()
+
+
+@pytest.fixture
+def valkey_url(valkey_url: str) -> str:
+    """A server that all tests of a worker share; it is never hurt."""
+    return patient(valkey_url)
 
 
 @pytest.fixture

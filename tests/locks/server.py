@@ -17,19 +17,27 @@ from typing import Any, Self
 import redis
 
 from tests.servers import valkey
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 from windlass import processes as process
 
 
+def patient(url: str) -> str:
+    """The URL with time-outs that a busy machine does not exceed: with the half second of the library it is an outage. A server that was
+    killed refuses connections at once."""
+    return f"{url}?socket_timeout={PATIENCE:g}&socket_connect_timeout={PATIENCE:g}"
+
+
 class OwnValkey:
-    """One server on one port; everything is gone when it is killed, as nothing is kept on disk."""
+    """One server on one port; everything is gone when it is killed, as nothing is kept on disk. ``hasty_url`` is for tests that freeze
+    it: calls end after half a second."""
 
     def __init__(self, *options: str) -> None:
         self._program = valkey.own_program()
         self._options = options
         self._password = secrets.token_hex(8)
         self.port = process.free_port()
-        self.url = f"redis://:{self._password}@127.0.0.1:{self.port}/0"
+        self.hasty_url = f"redis://:{self._password}@127.0.0.1:{self.port}/0"
+        self.url = patient(self.hasty_url)
         self._folder = process.ScratchFolder(process.Account())
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -74,7 +82,7 @@ class OwnValkey:
 
     def client(self) -> Any:
         """A client that is none of ours: what a look from outside finds."""
-        return redis.Redis.from_url(self.url, decode_responses=True, socket_timeout=5, protocol=2)
+        return redis.Redis.from_url(self.url, decode_responses=True, protocol=2)
 
     def stop(self) -> None:
         if self._process is not None and self._process.poll() is None:
@@ -90,7 +98,7 @@ class LostReply:
         self._target = target
         self._marker = marker
         self._server = socket.create_server(("127.0.0.1", 0))
-        self.url = target.url.replace(f":{target.port}/", f":{self._server.getsockname()[1]}/")
+        self.url = target.hasty_url.replace(f":{target.port}/", f":{self._server.getsockname()[1]}/")
         self.lost = 0
         threading.Thread(target=self._accept, daemon=True).start()
 

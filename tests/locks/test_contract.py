@@ -50,10 +50,7 @@ def make(request: pytest.FixtureRequest, opened_locks: Opener) -> Make:
             return made[-1]
 
         return one
-    # With the short time-out of the library a busy machine is an outage, and in one the locks are of this process alone.
-    url = (
-        f"{request.getfixturevalue('valkey_url')}?socket_timeout={PATIENCE}&socket_connect_timeout={PATIENCE}"
-    )
+    url = request.getfixturevalue("valkey_url")
     if kind == "both":
         return lambda worker="worker-1", **changes: opened_locks(url, worker=worker, **changes)
 
@@ -151,7 +148,7 @@ def test_64_threads_and_never_two_at_once(make: Make) -> None:
 @pytest.fixture(params=["local", "redis"])
 def unrenewed(request: pytest.FixtureRequest) -> Iterator[Callable[[str], KeyLocks]]:
     """Locks that nobody renews, with a TTL of a few seconds."""
-    settings = LockSettings(ttl_ms=2500)
+    settings = LockSettings(ttl_ms=6000)
     with ExitStack() as stack:
         keys: Keys = LocalKeys()
         if request.param == "redis":
@@ -176,7 +173,7 @@ def test_a_ttl_shorter_than_the_hold_loses_it_and_never_ends_anothers(
 def test_renewing_keeps_it_past_its_ttl(unrenewed: Callable[[str], KeyLocks]) -> None:
     held = take(unrenewed("slow"), REQUEST)
     others = unrenewed("quick")
-    end = time.monotonic() + 3.0
+    end = time.monotonic() + 7.0
     while time.monotonic() < end:
         assert held and held.renew()
         assert not others.acquire(REQUEST)
@@ -248,13 +245,13 @@ def test_locks_are_renewed_by_one_thread(
     opened_locks: Opener, request: pytest.FixtureRequest, is_shared: bool
 ) -> None:
     url = request.getfixturevalue("valkey_url") if is_shared else None
-    locks = opened_locks(url, ttl_ms=2400)
+    locks = opened_locks(url, ttl_ms=8000)
     before = {thread.name for thread in threading.enumerate()}
     held = [locks.acquire(f"request-{number}") for number in range(20)]
     started = [thread.name for thread in threading.enumerate() if thread.name not in before]
     assert started.count("windlass-locks") == 1
     assert locks.state().held == 20
-    time.sleep(3.0)
+    time.sleep(9.0)
     for item in held:
         assert item and not item.is_lost and item.is_shared is is_shared
         assert not locks.acquire(item.request_id)

