@@ -199,7 +199,7 @@ def test_a_blocked_loop_burns_no_attempt_of_those_behind(shop: Shop) -> None:
 def test_a_cancelled_job_that_hangs_holds_up_nobody(shop: Shop) -> None:
     over = threading.Event()
 
-    @shop.app.job(timeout=0.3, processors=1)
+    @shop.app.job(timeout=600.0, processors=1)
     def hang(n: int) -> int:
         if n == 0:
             over.wait(PATIENCE)
@@ -207,8 +207,10 @@ def test_a_cancelled_job_that_hangs_holds_up_nobody(shop: Shop) -> None:
 
     engine = shop.serve()
     first, behind = hang.enqueue(n=0), hang.enqueue(n=1)
-    shop.until(lambda: shop.job(first).state is State.PROCESSING)
+    shop.until(lambda: any(running.begun for running in engine._workload.running()))
     assert shop.store.jobs.cancel(first.id) is CancelResult.REQUESTED
+    (running,) = engine._workload.running()
+    running.processor.progress_at -= 600.0  # its time is over
     shop.drained(engine)
     over.set()
     assert shop.job(first).state is State.CANCELLED and shop.job(behind).state is State.COMPLETED

@@ -100,4 +100,10 @@ def test_async_middleware_works_and_what_the_process_lacks_is_named(
     told = (
         "has no middleware test_async_middleware_works_and_what_the_process_lacks_is_named.<locals>.only_here"
     )
-    shop.until(lambda: told in capfd.readouterr().err)  # one line, from the child process
+    heard: list[str] = []
+
+    def is_told() -> bool:  # one line, from the child process
+        heard.append(capfd.readouterr().err)
+        return told in "".join(heard)
+
+    shop.until(is_told)

@@ -28,6 +28,7 @@ from tests.engine.process_bench import (
     wait_until,
 )
 from windlass.engine.processes import executor as process_executor
+from windlass.engine.processes.child.runtime import TOUCH_EVERY
 from windlass.engine.processes.child_process import Child
 from windlass.engine.running_attempt import Stop
 from windlass.errors import ConfigError
@@ -124,10 +125,11 @@ def test_an_interrupt_is_left_to_the_instance(shared: ProcessBench) -> None:
 
 
 def test_signs_of_life_arrive_and_are_few(shared: ProcessBench) -> None:
+    began = time.monotonic()
     running = shared.start(handlers.beat, times=100_000)
     shared.outcome(running)
     assert isinstance(running.processor, TouchedProcessor)
-    assert 2 <= len(running.processor.touches) < 100
+    assert 2 <= len(running.processor.touches) < 10 + (time.monotonic() - began) / TOUCH_EVERY
     assert running.processor.progress_at <= time.monotonic()
 
 
@@ -144,7 +146,7 @@ def descriptors() -> dict[str, str]:
 
 def test_closing_leaves_no_process_and_no_descriptor_behind(tmp_path: Path) -> None:
     gc.collect()
-    children, files, threads = own_children(), descriptors(), threading.active_count()
+    children, files, threads = own_children(), descriptors(), set(threading.enumerate())
     bench = ProcessBench()
     for n in range(2):  # two busy ones, one idle, one dead
         bench.start(handlers.sleep, path=str(tmp_path / str(n)))
@@ -154,7 +156,9 @@ def test_closing_leaves_no_process_and_no_descriptor_behind(tmp_path: Path) -> N
         begun(tmp_path / str(n))
     assert len(own_children() - children) == 3
     bench.close()
-    assert own_children() == children and descriptors() == files and threading.active_count() == threads
+    # What ends meanwhile is an earlier test's.
+    assert own_children() <= children and set(threading.enumerate()) <= threads
+    assert descriptors().items() <= files.items()
 
 
 def test_closing_gives_running_jobs_time_and_releases_the_rest(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ class Site:
     def __init__(self, url: str) -> None:
         self.store: Store = open_store(url)
         self.store.upkeep.maintain()
-        self.holder: Holder = self.store.join()
+        self.holder: Holder = self.store.join(lease=timedelta(hours=1))  # nobody beats here
         self.bench = ProcessBench(open_store=self.store.options)
         with self.holder.transaction(self.claim(self.bench.define(handlers.pid))) as tx:
             tx.connection.execute("CREATE TABLE ledger (job TEXT)")

@@ -123,10 +123,9 @@ def others_go_on(shop: Shop, crowd: Crowd, gated: Gated) -> None:
 def test_a_caller_that_is_interrupted_while_it_waits(shop: Shop, gated: Gated, crowd: Crowd) -> None:
     crowd.add()
     shop.until(lambda: gated.came)
-    with alarm() as ring_in:
+    with alarm() as ring_in, pytest.raises(Slow):
         ring_in(0.2)
-        with pytest.raises(Slow):
-            crowd.submitter.submit(NewJob(kind="k"))
+        crowd.submitter.submit(NewJob(kind="k"))
     assert not crowd.submitter._waiting
     others_go_on(shop, crowd, gated)
     assert len(crowd.ids) == 4 == shop.store.phases.counts()["k"].queued
@@ -171,10 +170,9 @@ def test_a_leader_that_is_interrupted_leaves_nobody_waiting(shop: Shop, gated: G
     """Whether what it wrote for others is stored is unknown, and they are told so."""
     main = threading.main_thread()
     assert threading.current_thread() is main
-    with alarm() as ring_in:
+    with alarm() as ring_in, pytest.raises(Slow):
         ring_in(0.3)
-        with pytest.raises(Slow):
-            crowd.submitter.submit(NewJob(kind="k"))  # alone at first: it leads, and stands at the gate
+        crowd.submitter.submit(NewJob(kind="k"))  # alone at first: it leads, and stands at the gate
     assert gated.came == [1]
 
     class Following(Gated):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -129,32 +128,34 @@ def test_a_job_that_outruns_its_limit_is_named_at_once(
     assert "exceeded its time limit of 0.2 s" in line.message and told in line.message
 
 
-@pytest.mark.slow
-def test_signs_of_life_move_the_time_limit(shop: Shop) -> None:
-    @shop.app.job(timeout=2.0, retry=fixed(1))
+@pytest.mark.parametrize("sign", ["alive", "checkpoint"])
+def test_signs_of_life_move_the_time_limit(shop: Shop, sign: str) -> None:
+    """A checkpoint in a transaction is one. Each time so much of the limit goes by that two times without a sign would exceed it."""
+    passed, shown = threading.Semaphore(0), threading.Semaphore(0)
+
+    @shop.app.job(timeout=600.0, retry=fixed(1))
     def lively(ctx: Context) -> str:
-        for _ in range(12):
-            time.sleep(0.2)
-            ctx.alive()
+        for page in range(1, 4):
+            assert passed.acquire(timeout=PATIENCE)
+            if sign == "alive":
+                ctx.alive()
+            else:
+                with ctx.transaction() as tx:
+                    tx.checkpoint(page, done=page)
+            shown.release()
         return "done"
 
     job = lively.enqueue()
-    shop.drained(shop.serve())
-    assert shop.job(job).result == "done"
-
-
-@pytest.mark.slow
-def test_a_checkpoint_in_a_transaction_is_a_sign_of_life(shop: Shop) -> None:
-    @shop.app.job(timeout=2.0, retry=fixed(1))
-    def lively(ctx: Context) -> str:
-        for page in range(1, 13):
-            time.sleep(0.2)
-            with ctx.transaction() as tx:
-                tx.checkpoint(page, done=page)
-        return "done"
-
-    job = lively.enqueue()
-    shop.drained(shop.serve())
+    engine = shop.serve()
+    shop.until(lambda: any(running.begun for running in engine._workload.running()))
+    (running,) = engine._workload.running()
+    for _ in range(3):
+        running.processor.progress_at -= 400.0
+        engine._watchdog._check()
+        assert running.stop is None
+        passed.release()
+        assert shown.acquire(timeout=PATIENCE)
+    shop.drained(engine)
     assert shop.job(job).result == "done"
 
 
@@ -170,14 +171,19 @@ def test_the_start_of_a_process_does_not_count_against_the_time_limit(
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("WINDLASS_CHILD_PRELOAD", "slow_to_import")
-    monkeypatch.setattr("windlass.engine.processes.executor.STARTING", 0.1)
-    job = shop.app.job(executor="process", timeout=3.0, retry=fixed(1))(handlers.echo).enqueue(
+    job = shop.app.job(executor="process", timeout=600.0, retry=fixed(1))(handlers.echo).enqueue(
         value="in time"
     )
     engine = shop.serve()
-    shop.until(lambda: (echo := engine.stats.report().phases.get("echo")) and echo.outcomes.get("released"))
+
+    def is_given_back() -> bool:
+        for running in engine._workload.running():
+            running.processor.progress_at -= 1200.0  # the limit goes by, and it has not begun
+        echo = engine.stats.report().phases.get("echo")
+        return echo is not None and bool(echo.outcomes.get("released"))
+
+    shop.until(is_given_back)
     assert engine.stats.report().count("time_limits") == 0
-    monkeypatch.setattr("windlass.engine.processes.executor.STARTING", PATIENCE)
     go.touch()
     shop.drained(engine)
     assert (shop.job(job).result, shop.job(job).attempt, shop.job(job).crashes) == ("in time", 1, 0)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
+import urllib.error
 import urllib.request
+from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -104,6 +107,14 @@ def test_a_log_handler_that_raises_costs_no_job(
     assert report.count("step_errors") == 0 and "the log's disk is full" in capfd.readouterr().err
 
 
+def well(base: str) -> Any:
+    """The whole picture once it is good: on a busy machine a part is late now and then."""
+    with suppress(urllib.error.HTTPError):
+        told = json.load(urllib.request.urlopen(f"{base}/healthz"))
+        return told if told["status"] == "ok" else None
+    return None
+
+
 def test_metrics_and_health_of_real_jobs(shop: Shop) -> None:
     @shop.app.job(name="welcome", retry=fixed(1))
     def welcome(n: int) -> int:
@@ -121,7 +132,7 @@ def test_metrics_and_health_of_real_jobs(shop: Shop) -> None:
     with serve("127.0.0.1", 0, engine.report, metrics.render, counts=shop.store.phases.counts) as server:
         base = f"http://127.0.0.1:{server.port}"
         text = urllib.request.urlopen(f"{base}/metrics").read().decode()
-        told = json.load(urllib.request.urlopen(f"{base}/healthz"))
+        told = shop.until(partial(well, base))
         ready = urllib.request.urlopen(f"{base}/readyz").status
     samples = {
         (sample.name, *sorted(sample.labels.values())): sample.value

@@ -67,7 +67,7 @@ def ask(server: Server) -> Ask:
     return ask
 
 
-def _raw(port: int, sent: bytes, timeout: float = 5.0) -> bytes:
+def _raw(port: int, sent: bytes, timeout: float = PATIENCE) -> bytes:
     with socket.create_connection(("127.0.0.1", port), timeout=timeout) as connection:
         connection.sendall(sent)
         received = b""
@@ -275,15 +275,23 @@ def test_requests_are_not_logged(
     caplog.set_level(logging.DEBUG)
     ask("/livez")
     ask("/nowhere")
-    assert not caplog.records and capfd.readouterr() == ("", "")
+    said = "".join([*(record.getMessage() for record in caplog.records), *capfd.readouterr()])
+    assert not any(word in said for word in ("livez", "nowhere", "127.0.0.1"))
+    assert not [record for record in caplog.records if record.name == "windlass.observe"]
 
 
 def test_closing_frees_the_port(instance: Instance) -> None:
-    first = serve("127.0.0.1", 0, instance.report, instance.metrics.render)
-    first.close()
-    first.close()
-    with serve("127.0.0.1", first.port, instance.report, instance.metrics.render) as second:
-        assert second.port == first.port
+    def is_free_again() -> bool:
+        first = serve("127.0.0.1", 0, instance.report, instance.metrics.render)
+        first.close()
+        first.close()
+        try:
+            with serve("127.0.0.1", first.port, instance.report, instance.metrics.render) as second:
+                return second.port == first.port
+        except ConfigError:  # another program was given it meanwhile
+            return False
+
+    assert any(is_free_again() for _ in range(5))
 
 
 @pytest.mark.parametrize(

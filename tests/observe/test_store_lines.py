@@ -99,6 +99,7 @@ def test_claims_and_promotions_are_told(shop: Shop) -> None:
     job, later = work.enqueue(), work.options(delay=0.2).enqueue()
     with written() as lines:
         shop.drained(shop.serve())
+        shop.until(lambda: "job.promoted" in lines.text)  # another thread may run the job before it is told
     assert {line["job_id"] for line in told(lines, "job.claimed")} == {job.id, later.id}
     promoted = [line for line in lines.objects if line["event"] == "job.promoted"]
     assert [(line["phase"], line["fields"]["count"]) for line in promoted] == [("work", 1)]
