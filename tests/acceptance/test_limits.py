@@ -22,7 +22,8 @@ pytestmark = pytest.mark.timing
 
 ROOT = Path(__file__).parents[2]
 WORKERS, LIMIT, KEYS = 4, 3, ("ada", "bob")
-QUICK = ("--set", "lease=2", "--set", "heartbeat=0.5", "--set", "margin=0.5", "--set", "recovery=0.2")
+QUICK = ("--set", "lease=12", "--set", "heartbeat=1", "--set", "margin=1", "--set", "recovery=0.2")
+"""A lease that ends in a live worker lets its jobs run a second time, beside those that were let in in their place."""
 
 
 class Crew:

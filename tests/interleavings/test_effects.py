@@ -92,18 +92,25 @@ def test_an_idle_effect_transaction_is_ended_by_the_server(postgres_dsn_every: s
     enqueue(store)
     holder = store.join(lease=timedelta(seconds=30))
     (lease,) = claim(holder)
-    began = time.perf_counter()
-    with (
-        pytest.raises(StoreError, match="idle-in-transaction timeout"),
-        holder.transaction(lease, margin=timedelta(seconds=29.4)) as tx,
-        psycopg.connect(postgres_dsn_every, autocommit=True) as outside,
-    ):
-        tx.connection.execute("INSERT INTO effect VALUES ('idle')")
-        tx.put_output(1, name="lock")
-        outside.execute("SELECT FROM windlass.job FOR UPDATE")  # waits for the row
-        freed = time.perf_counter() - began
-        tx.complete()
-    assert 0.4 < freed < 20, f"the row was free after {freed:.2f} s; the limit is 0.6 s, the lease 30 s"
+    freed: list[float] = []
+
+    def is_ended() -> bool:
+        """Once more where this test itself was held up for that long, and had not locked the row yet."""
+        began = time.perf_counter()
+        with (
+            pytest.raises(StoreError, match="idle-in-transaction timeout"),
+            holder.transaction(lease, margin=timedelta(seconds=29)) as tx,
+            psycopg.connect(postgres_dsn_every, autocommit=True) as outside,
+        ):
+            tx.connection.execute("INSERT INTO effect VALUES ('idle')")
+            tx.put_output(1, name="lock")
+            outside.execute("SELECT FROM windlass.job FOR UPDATE")  # waits for the row
+            freed.append(time.perf_counter() - began)
+            tx.complete()
+        return bool(freed)
+
+    eventually(is_ended)
+    assert 0.9 < freed[0] < 25, f"the row was free after {freed[0]:.2f} s; the limit is 1 s, the lease 30 s"
     with psycopg.connect(postgres_dsn_every) as connection:
         assert connection.execute("SELECT count(*) FROM effect").fetchone() == (0,)
     assert store.jobs.get(lease.id).state is State.PROCESSING
@@ -118,7 +125,7 @@ def test_a_long_statement_in_an_effect_is_ended_too(postgres_dsn: str, stores: O
     (lease,) = claim(holder)
     with (
         pytest.raises(psycopg.errors.QueryCanceled, match="statement timeout"),
-        holder.transaction(lease, margin=timedelta(seconds=29.5)) as tx,
+        holder.transaction(lease, margin=timedelta(seconds=27)) as tx,
     ):
         tx.connection.execute("SELECT pg_sleep(100)")
     assert holder.complete(lease) is Verdict.RECORDED

@@ -81,7 +81,7 @@ class Scene:
 def scene(postgres_dsn: str, stores: Open) -> Scene:
     with psycopg.connect(postgres_dsn, autocommit=True) as connection:
         name = connection.info.dbname
-        connection.execute(f"ALTER DATABASE \"{name}\" SET lock_timeout = '2s'")  # whoever waits fails
+        connection.execute(f"ALTER DATABASE \"{name}\" SET lock_timeout = '60s'")  # whoever waits fails
     store = stores(postgres_dsn)
     return Scene(postgres_dsn, store, store.join())
 

@@ -28,7 +28,7 @@ from windlass.store.jobs.pruning import Pruning
 from windlass.store.postgres import partitions
 from windlass.store.postgres.database import PostgresDatabase
 
-pytestmark = pytest.mark.timing
+pytestmark = [pytest.mark.timing, pytest.mark.usefixtures("patient_removals")]
 
 OLD = timedelta(days=20)
 BOUND = 100.0

@@ -19,7 +19,7 @@ from windlass.store.jobs.pruning import Pruning
 from windlass.store.postgres import partitions, transaction
 from windlass.store.postgres.database import PostgresDatabase
 
-pytestmark = pytest.mark.timing
+pytestmark = [pytest.mark.timing, pytest.mark.usefixtures("patient_removals")]
 
 NOW = Retention(completed=timedelta(0), failed=None, cancelled=None)
 PAUSE = 0x7061757365

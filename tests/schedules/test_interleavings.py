@@ -18,6 +18,8 @@ from windlass.model import NewSchedule
 pytestmark = pytest.mark.timing
 
 NAMES = ("a", "b", "c")
+BE_PATIENT = "SET LOCAL idle_in_transaction_session_timeout = 0"
+"""The server would end a transaction that fires after five seconds without a statement, also where the test was held up for so long."""
 
 
 def make_due(dsn: str, store: Store, *names: str) -> None:
@@ -35,6 +37,7 @@ def test_what_somebody_fires_others_leave_out_without_waiting(postgres_dsn: str,
     make_due(postgres_dsn, store, *NAMES)
     with user_transaction(postgres_dsn) as first:
         picked = first.run("fire.pick", limit=2, without=[])
+        first.connection.execute(BE_PATIENT)
         assert [row[0] for row in picked] == ["a", "b"]
         assert [item.schedule for item in store.schedules.fire_due()] == ["c"]
         assert store.schedules.fire_due() == []
@@ -86,6 +89,7 @@ def test_removing_a_schedule_waits_for_its_tick_and_takes_it_along(postgres_dsn:
     make_due(postgres_dsn, store, "a")
     with user_transaction(postgres_dsn) as firing:
         (row,) = firing.run("fire.pick", limit=1, without=[])
+        firing.connection.execute(BE_PATIENT)
         removing = Waiting(lambda: store.schedules.remove("a"))
         until_blocked(postgres_dsn, removing)
         tick = f'[{{"schedule":"a","at":"{row[18].isoformat()}","fired_at":"{row[-1].isoformat()}",'

@@ -50,6 +50,7 @@ log = get_logger("windlass.store")
 T = TypeVar("T")
 REPEATS = 8
 CONNECT_TIMEOUT = 5.0
+REMOVAL_PATIENCE = "5s"  # for readers of a day of history that is removed; then it is left for the next time
 """Seconds that a call waits for a connection before it raises ``StoreUnreachableError``."""
 
 
@@ -348,7 +349,7 @@ class PostgresDatabase:
         cutoff = now - max(item for item in lasts if item is not None)
         with translated(), psycopg.connect(self._direct_url, autocommit=True) as connection:
             postgres_sessions.configure(connection)
-            connection.execute("SET lock_timeout = '5s'")
+            connection.execute(f"SET lock_timeout = '{REMOVAL_PATIENCE}'")
             try:
                 dropped = partitions.drop_before(
                     connection, cutoff, only_empty=only_empty, now=now, is_stopping=is_stopping
