@@ -11,13 +11,16 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from tests.dashboard.board_app import make_app
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 from windlass.api import ApiSettings, create_api
 from windlass.dashboard import with_dashboard
+from windlass.processes import free_port
 
 BASE = "/ops/board"
 """The dashboard of the tests is mounted under a path, as behind a proxy of a larger application."""
 SECRET = "the sessions of browsers survive a restart of the server"
+SETTINGS = ApiSettings(session_secret=SECRET, read_timeout=PATIENCE)
+"""A read that a busy machine makes slow is no error, which a page would show."""
 ROLES = {
     "viewer": ("view",),
     "operator": ("view", "view-payload", "submit", "operate", "edit"),
@@ -47,13 +50,13 @@ class Board:
         """Serve; at the same port as before."""
         listening = socket.socket()
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._port = self._port or free_port()  # which nobody takes while the server is stopped
         listening.bind(("127.0.0.1", self._port))
-        self._port = listening.getsockname()[1]
         web = Starlette(
             routes=[
                 Mount(
                     BASE,
-                    app=with_dashboard(create_api(self.app, settings=ApiSettings(session_secret=SECRET))),
+                    app=with_dashboard(create_api(self.app, settings=SETTINGS)),
                 )
             ]
         )
@@ -68,7 +71,7 @@ class Board:
         assert self._server is not None
         assert self._thread is not None
         self._server.should_exit = True
-        self._thread.join(60)
+        self._thread.join(PATIENCE)
 
     def close(self) -> None:
         self.stop()

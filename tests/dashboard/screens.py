@@ -35,6 +35,13 @@ def press_until(page: Page, key: str, shown: str) -> None:
     eventually(is_shown)
 
 
+def drawn(page: Page) -> None:
+    """Wait for the frame after what was just done: from then on a page listens for the keys that go with it."""
+    page.evaluate(
+        "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done))))"
+    )
+
+
 def ready(page: Page, title: str | None = None) -> None:
     """Wait until a screen shows its data."""
     if title is not None:

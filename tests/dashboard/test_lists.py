@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 
 from tests.dashboard.board import Board
 from tests.dashboard.conftest import Open
-from tests.dashboard.screens import PHONE, confirm, press_until, ready, sideways
+from tests.dashboard.screens import PHONE, confirm, drawn, press_until, ready, sideways
 from tests.waiting import eventually
 from windlass.model import NewJob
 
@@ -66,6 +66,7 @@ def test_scheduled_jobs_are_run_now_together(board: Board, open_page: Open) -> N
     later = [NewJob(kind="greet", args={"name": f"later {n}"}, delay=timedelta(hours=1), correlation_id="run-now") for n in range(3)]  # fmt: skip
     made = [job.id for job in board.app.store.enqueue(later)]
     page = open_page("/jobs?q=correlation:run-now")
+    expect(page.locator(".jobs tbody tr")).to_have_count(3)
     page.get_by_label("Select page").check()
     page.locator(".bulk").get_by_role("button", name="Run now…").click()
     dialog(page, "Run now 3 jobs?")
@@ -138,9 +139,11 @@ def test_an_act_needs_no_mouse(board: Board, open_page: Open) -> None:
     job = held[0].id
     page = open_page("/")
     ready(page, "Overview")
+    drawn(page)
     page.keyboard.press("g")
     page.keyboard.press("j")
-    expect(page.locator("h1")).to_have_text("Jobs")
+    ready(page, "Jobs")
+    drawn(page)
     page.keyboard.press("/")
     page.keyboard.type("correlation:by-keys")
     page.keyboard.press("Enter")

@@ -150,8 +150,11 @@ def test_what_needs_a_person_has_its_cure_beside_it(board: Board, open_page: Ope
         eventually(lambda: app.jobs.get(failed.id).state == "failed")
         page = open_page("/")
         needs = page.locator(".needs")
-        expect(needs.locator("li").first).to_contain_text("No instance serves nobody-serves-this")
+        worst = needs.locator("li", has_text="No instance serves nobody-serves-this")
         row = needs.locator("li", has_text="failed with ValueError in fragile")
+        expect(worst).to_be_visible()
+        expect(row).to_be_visible()
+        assert worst.bounding_box()["y"] < row.bounding_box()["y"], "worst first"  # type: ignore[index]
         row.get_by_role("button", name="Retry all…").click()
         expect(page.locator("dialog.dialog .body")).to_contain_text("exception:ValueError")
         page.get_by_role("button", name="Keep as is").click()

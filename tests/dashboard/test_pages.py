@@ -60,7 +60,7 @@ def filled(board: Board) -> Iterator[dict[str, str]]:
     board.app.phases.pause("nightly_ledger", HOSTILE[0])
     board.app.schedules.pause("nightly_ledger", HOSTILE[1])
     board.app.jobs.cancel(held.id, HOSTILE[2])
-    board.app.jobs.retry_many(f"id:{named[0].id}", reason=HOSTILE[3]).wait(60)
+    board.app.jobs.retry_many(f"id:{named[0].id}", reason=HOSTILE[3]).wait(PATIENCE)
     for text in HOSTILE[:5]:
         board.app.deploys.mark(text[:200])
     every = {f"named {n}": job.id for n, job in enumerate(named)} | {
@@ -164,6 +164,7 @@ def test_sign_in_dialogs_palette_and_empty_states_are_accessible(
         ready(page)
         found += accessible(page, f"tab {tab}")
     assert found == []
+    page.close()
     faults.clear()  # the browser notes the page that needs a session, and the job that is not there
 
 
@@ -209,6 +210,7 @@ def test_a_hostile_address_is_a_text_too(board: Board, open_page: Open, faults: 
     page.goto(f"{board.url}/pipelines/%22%3E%3Cscript%3Eowned=1%3C%2Fscript%3E?phase=%3Csvg%20onload%3D1%3E")
     expect(page.locator("h1")).to_contain_text("<script>")
     assert page.evaluate("window.owned") is None
+    page.close()
     faults.clear()  # there is no such job
 
 
