@@ -29,6 +29,7 @@ from windlass.api.server import ApiServer
 from windlass.api.streams.open_streams import OpenStreams
 from windlass.api.streams.response import EventStream
 from windlass.features import Store
+from windlass.processes import free_port
 
 pytestmark = pytest.mark.timing
 CODE = "import windlass\n\napp = windlass.App()\n\n@app.job\ndef welcome(number: int) -> None: ...\n"
@@ -38,6 +39,7 @@ CLIENTS, JOBS = 8, 120
 
 def test_the_same_key_from_32_clients_at_once_makes_one_job_and_32_equal_responses(app: App) -> None:
     api = create_api(app, settings=ApiSettings(), authenticate=by_header)
+    app.store.request_keys.patience = PATIENCE  # of those that find the key in use
     together = threading.Barrier(32)
     headers = {"X-Caller": "boss", "Idempotency-Key": "once"}
 
@@ -60,9 +62,7 @@ class Killable:
 
     def __init__(self, folder: Path, url: str) -> None:
         (folder / "killed_app.py").write_text(CODE)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()  # which nobody takes before it is started again
         self._folder = folder
         self._command = [sys.executable, "-m", "windlass", "serve", "killed_app:app", "--url", url, "--no-auth", "--port", str(self.port)]  # fmt: skip
         self.start()
@@ -90,11 +90,12 @@ def test_submits_with_a_key_end_in_one_job_each_although_the_server_is_killed(
 ) -> None:
     url = f"http://127.0.0.1:{killable.port}/v1/jobs"
     numbers, accepted, lost = iter(range(JOBS)), dict[int, str](), list[int]()
-    lock, kills = threading.Lock(), threading.Semaphore(0)
+    lock, kills, may_submit = threading.Lock(), threading.Semaphore(0), threading.Semaphore(0)
+    some = JOBS // (KILLS + 2)
 
     def submit() -> None:
         with httpx2.Client(timeout=PATIENCE, verify=False) as client:
-            while (number := _next(numbers, lock)) is not None:
+            while may_submit.acquire(timeout=PATIENCE) and (number := _next(numbers, lock)) is not None:
                 accepted[number] = eventually(partial(post, client, number), "a submit is accepted")
                 kills.release()
 
@@ -110,10 +111,15 @@ def test_submits_with_a_key_end_in_one_job_each_although_the_server_is_killed(
 
     with ThreadPoolExecutor(CLIENTS) as pool:
         running = [pool.submit(submit) for _ in range(CLIENTS)]
-        for _ in range(KILLS):
-            for _ in range(JOBS // (KILLS + 2)):
+        may_submit.release(CLIENTS)  # requests under way when the server is killed
+        for kill in range(KILLS):
+            may_submit.release(some)
+            for _ in range(some):
                 assert kills.acquire(timeout=PATIENCE)
             killable.kill()
+            if kill == KILLS - 1:
+                may_submit.release(JOBS)
+                eventually(lambda: lost, "a request was lost")
             killable.start()
         for one in running:
             one.result()
@@ -121,7 +127,6 @@ def test_submits_with_a_key_end_in_one_job_each_although_the_server_is_killed(
     stored = {job.id: job.args["number"] for job in store.jobs.list(limit=JOBS).jobs}
     assert sorted(stored.values()) == list(range(JOBS)), "each submit is one job"
     assert {number: stored[job] for number, job in accepted.items()} == {n: n for n in range(JOBS)}
-    assert lost, "no request was lost"
 
 
 def _next(numbers: Iterator[int], lock: threading.Lock) -> int | None:
@@ -132,7 +137,7 @@ def _next(numbers: Iterator[int], lock: threading.Lock) -> int | None:
 @pytest.mark.one_database
 @pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="the kernel has no such limit")
 def test_a_client_that_reads_nothing_loses_its_stream_and_its_connection() -> None:
-    streams = OpenStreams(5)
+    streams, has_opened = OpenStreams(5), threading.Event()
 
     async def endless() -> Any:
         while True:
@@ -145,7 +150,9 @@ def test_a_client_that_reads_nothing_loses_its_stream_and_its_connection() -> No
         async def is_accepted(_age: float) -> bool:
             return True
 
-        return EventStream(endless(), b"", streams.open(caller), streams, is_accepted, patience=0.3)
+        opened = streams.open(caller)
+        has_opened.set()
+        return EventStream(endless(), b"", opened, streams, is_accepted, patience=0.3)
 
     server = ApiServer(Starlette(routes=[Route("/", stream)]))
     server.stuck = 1.0
@@ -153,7 +160,7 @@ def test_a_client_that_reads_nothing_loses_its_stream_and_its_connection() -> No
         server.start()
         with socket.create_connection(("127.0.0.1", server.port)) as client:
             client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nX-Caller: boss\r\n\r\n")
-            eventually(lambda: len(streams), "the stream is open")
+            assert has_opened.wait(PATIENCE)
             eventually(lambda: not len(streams), "the stream was dropped")
             connections = server._server.server_state.connections
             eventually(lambda: not connections, "the connection was ended")

@@ -83,7 +83,7 @@ def test_an_address_in_use_is_refused(app: App) -> None:
     api = create_api(app, settings=ApiSettings(), authenticate=by_header)
     with ApiServer(api) as first:
         first.start()
-        assert httpx2.get(f"{first.url}/livez").json() == {"status": "ok"}
+        assert httpx2.get(f"{first.url}/livez", timeout=PATIENCE).json() == {"status": "ok"}
         with ApiServer(api, port=first.port) as second, pytest.raises(ConfigError, match="free"):
             second.start()
 
@@ -95,8 +95,8 @@ def test_a_process_serves_the_api_and_a_worker_until_it_is_stopped(tmp_path: Pat
     try:
         assert process.stderr is not None
         url = next(found[1] for line in process.stderr if (found := re.search(r"Windlass API: (\S+)", line)))
-        assert httpx2.get(f"{url}/readyz").json() == {"status": "ok"}
-        assert httpx2.get(f"{url}/v1/jobs").status_code == 401
+        assert httpx2.get(f"{url}/readyz", timeout=PATIENCE).json() == {"status": "ok"}
+        assert httpx2.get(f"{url}/v1/jobs", timeout=PATIENCE).status_code == 401
     finally:
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=PATIENCE)

@@ -187,7 +187,7 @@ def test_a_read_that_runs_is_shared_and_an_error_is_not_kept(
 
 def test_streams_are_not_held(api: FastAPI) -> None:
     async def run() -> None:
-        found = await BOTH(*(ask(api, "/v1/events", listen=0.2) for _ in range(2)))
+        found = await BOTH(*(ask(api, "/v1/events", until="overview", listen=0) for _ in range(2)))
         assert all("overview" in reply.text for reply in found)
 
     asyncio.run(run())

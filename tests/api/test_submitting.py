@@ -126,7 +126,7 @@ def test_a_request_that_waits_gets_the_result(app: App, boss: TestClient) -> Non
     engine = app.worker()
     engine.start()
     try:
-        made = boss.post("/v1/jobs", json=ONE, headers={"Prefer": "wait=30"})
+        made = boss.post("/v1/jobs", json=ONE, headers={"Prefer": "wait=60"})
     finally:
         engine.stop()
     assert made.status_code == 200, made.text

@@ -62,10 +62,10 @@ async def call(
     headers: Mapping[str, str] | None = None,
     body: Any = None,
     query: str = "",
-    seconds: float = PATIENCE,
+    until: str = "data: ",
     listen: float = 1.5,
 ) -> Reply:
-    """Send a request; the reply of a stream is what came within ``seconds``, and the ``listen`` seconds behind its beginning."""
+    """Send a request; the reply of a stream is what came until it had said ``until``, and the ``listen`` seconds behind that."""
     content = b"" if body is None else json.dumps(body).encode()
     given = {"host": "127.0.0.1:8080", "content-length": str(len(content)), **(headers or {})}
     if body is not None:
@@ -76,7 +76,7 @@ async def call(
         "headers": [(name.lower().encode(), value.encode()) for name, value in given.items()],
         "client": ("10.0.0.7", 50_000), "server": ("127.0.0.1", 8080), "state": {},
     }  # fmt: skip
-    status, parts, sent, over = 0, b"", asyncio.Event(), asyncio.Event()
+    status, parts, is_stream, said, over = 0, b"", False, asyncio.Event(), asyncio.Event()
     messages = [{"type": "http.request", "body": content, "more_body": False}]
 
     async def receive() -> dict[str, Any]:
@@ -86,20 +86,20 @@ async def call(
         return {"type": "http.disconnect"}
 
     async def send(message: Any) -> None:
-        nonlocal status, parts
+        nonlocal status, parts, is_stream
         if message["type"] == "http.response.start":
             status = message["status"]
             is_stream = (b"content-type", b"text/event-stream; charset=utf-8") in message["headers"]
-            if is_stream:
-                sent.set()
         else:
             parts += message.get("body", b"")
+        if is_stream and until.encode() in parts:
+            said.set()
 
     task = asyncio.ensure_future(api(scope, receive, send))
-    waits = asyncio.ensure_future(sent.wait())
-    await asyncio.wait({task, waits}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    waits = asyncio.ensure_future(said.wait())
+    await asyncio.wait({task, waits}, timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
     if not task.done():
-        await asyncio.wait({task}, timeout=listen)  # the first events of a stream
+        await asyncio.wait({task}, timeout=listen)
     waits.cancel()
     over.set()
     if not task.done():

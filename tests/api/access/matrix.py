@@ -125,7 +125,7 @@ class World:
         text = text.replace("{job_id}", ids[job])
         return re.sub(r"\{[^}\"]*\}", "welcome", text.replace("{operation_id}", ids["operation"]))
 
-    async def ask(self, operation: str, who: str, *, unknown: bool = False) -> Reply:
+    async def ask(self, operation: str, who: str, *, unknown: bool = False, **more: Any) -> Reply:
         method, path = operations(self.api)[operation]
         case = CASES[operation]
         body = (
@@ -136,7 +136,7 @@ class World:
         headers = {"X-Caller": who, **case.headers}
         path = self.fill(path, case.job, unknown=unknown)
         query = self.fill(case.query, case.job, unknown=unknown)
-        return await call(self.api, method, path, headers, body, query)
+        return await call(self.api, method, path, headers, body, query, **more)
 
 
 async def by_name(request: Request) -> Caller | None:

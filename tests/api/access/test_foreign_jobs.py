@@ -21,8 +21,9 @@ def test_anna_is_shown_her_jobs(world: World) -> None:
     async def ask() -> None:
         for operation, case in CASES.items():
             if case.is_shown:
-                found = await world.ask(operation, "anna")
-                assert found.status == 200 and world.fill(case.shown) in found.text, (operation, found)
+                shown = world.fill(case.shown)
+                found = await world.ask(operation, "anna", until=shown, listen=0)
+                assert found.status == 200 and shown in found.text, (operation, found)
 
     asyncio.run(ask())
 

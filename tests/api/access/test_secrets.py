@@ -13,7 +13,7 @@ import pytest
 import uvicorn
 
 from tests.api.access.conftest import HOST, Keys, bearer
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 from windlass import App
 from windlass.api import ApiSettings, create_api
 from windlass.features import open_store
@@ -55,7 +55,7 @@ def test_secrets_are_nowhere_but_with_their_owners(
 def _use(address: str, code: str, tokens: list[str]) -> list[str]:
     """Everything that responses say, but for the cookie that a session begins with."""
     shown = []
-    with httpx2.Client(base_url=address) as client:
+    with httpx2.Client(base_url=address, timeout=PATIENCE) as client:
 
         def ask(method: str, path: str, **more: object) -> None:
             found = client.request(method, path, **more)  # type: ignore[arg-type]

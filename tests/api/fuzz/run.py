@@ -16,6 +16,7 @@ from schemathesis.engine.recorder import ScenarioRecorder
 
 from tests.api.fuzz.seeds import NEVER
 from tests.api.fuzz.served import Served
+from tests.waiting import PATIENCE
 from windlass.api.requests.submits import NDJSON
 
 CHECKS = (
@@ -107,7 +108,7 @@ def fuzz(
                 "base-url": server.url,
                 "headers": headers,
                 "continue-on-failure": True,
-                "request-timeout": 60,
+                "request-timeout": PATIENCE,
                 "warnings": False,
                 "generation": {
                     "max-examples": cases,

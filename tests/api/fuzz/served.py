@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from tests.api.fuzz.seeds import seeded
+from tests.waiting import PATIENCE
 from windlass import App, Context
 from windlass.api import ApiSettings, create_api
 from windlass.api.access.caller import Caller
@@ -43,7 +44,7 @@ class Served:
 def served(url: str, **options: Any) -> Iterator[Served]:
     """Serve an API on a new database."""
     with _filled(url) as app:
-        api = create_api(app, settings=ApiSettings(max_wait=1), **options)
+        api = create_api(app, settings=ApiSettings(max_wait=1, read_timeout=PATIENCE), **options)
         api.state.streams = ShortStreams(1000)
         token = app.tokens.create("fuzz", ["admin"]).text
         with ApiServer(api) as server:
@@ -87,7 +88,7 @@ def _filled(url: str) -> Iterator[App]:
                 app.enqueue("welcome", user="anna"),
                 app.kind("broken").options(max_attempts=1).enqueue(),
             ):
-                job.wait(timeout=60)
+                job.wait(timeout=PATIENCE)
         finally:
             worker.stop()
         app.store.join(info={"phases": ["welcome"], "host": "h", "pid": 1}, lease=timedelta(days=1))
@@ -96,5 +97,5 @@ def _filled(url: str) -> Iterator[App]:
         app.jobs.cancel(app.enqueue("welcome", user="bert").id, "ordered twice")
         app.enqueue("welcome", user="carl")
         app.phases.pause("sites:store", "maintenance")
-        app.operations.wait(app.jobs.retry_many("kind:broken", reason="mended").id, timeout=60)
+        app.operations.wait(app.jobs.retry_many("kind:broken", reason="mended").id, timeout=PATIENCE)
         yield app
