@@ -15,7 +15,7 @@ import uvicorn
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 from windlass import App, open_store
 from windlass.api import ApiSettings, create_api
 from windlass.api.access.caller import Caller
@@ -149,5 +149,5 @@ def client(server: Server) -> Iterator[Client]:
     """A client that may do everything."""
     server.faults.seen.clear()
     server.faults.next.clear()
-    with Client(server.url, token="token-of-the-boss") as made:
+    with Client(server.url, token="token-of-the-boss", timeout=PATIENCE) as made:
         yield made
