@@ -36,9 +36,9 @@ CALLS: dict[str, Call] = {
     "jobs.progress": lambda c, w: c.jobs.progress(w.failed),
     "jobs.outputs": lambda c, w: c.jobs.outputs(w.done),
     "jobs.why": lambda c, w: c.jobs.why(w.failed),
-    "jobs.events": lambda c, w: list(c.jobs.events(w.failed, timeout=1)),
+    "jobs.events": lambda c, w: list(c.jobs.events(w.failed, timeout=PATIENCE)),
     "jobs.iterate_async": lambda c, w: asyncio.run(_all(c.jobs.iterate_async("kind:welcome"))),
-    "jobs.events_async": lambda c, w: asyncio.run(_all(c.jobs.events_async(w.failed, timeout=1))),
+    "jobs.events_async": lambda c, w: asyncio.run(_all(c.jobs.events_async(w.failed, timeout=PATIENCE))),
     "jobs.cancel": lambda c, w: c.jobs.cancel(w.queued, "no"),
     "jobs.retry": lambda c, w: c.jobs.retry(w.failed),
     "jobs.run_now": lambda c, w: c.jobs.run_now(w.queued),
@@ -61,7 +61,7 @@ CALLS: dict[str, Call] = {
     "submits.note_end_async": lambda c, w: asyncio.run(
         c.submits.note_end_async(KeyedJobs([Enqueued(w.queued, created=True)], is_repeat=False), OWN_KEY)
     ),
-    "submits.ended_async": lambda c, w: asyncio.run(c.submits.ended_async(w.failed, 1)),
+    "submits.ended_async": lambda c, w: asyncio.run(c.submits.ended_async(w.failed, PATIENCE)),
     "pipelines.list": lambda c, w: c.pipelines.list(),
     "pipelines.get": lambda c, w: c.pipelines.get("welcome"),
     "instances.pools": lambda c, w: c.instances.pools(),

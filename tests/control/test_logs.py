@@ -10,7 +10,7 @@ import pytest
 
 from tests.control import logging_jobs
 from tests.control.conftest import ANNA, CARA
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 from windlass import App, JobNotFoundError
 from windlass.clock import ManualClock
 from windlass.features import Store
@@ -40,7 +40,7 @@ def _messages(app: App, job_id: str) -> list[list[str]]:
 @pytest.mark.parametrize("kind", ["in_loop", "in_thread", "in_process"])
 def test_lines_are_kept_with_the_job(served: App, kind: str) -> None:
     job = served.enqueue(kind, number=7)
-    job.result(timeout=60)
+    job.result(timeout=PATIENCE)
     eventually(
         lambda: len(_messages(served, job.id)) == 1 and len(_messages(served, job.id)[0]) == 2, "two lines"
     )
@@ -55,20 +55,20 @@ def test_each_attempt_has_its_own_lines(served: App, clock: ManualClock) -> None
     job = served.enqueue("again")
     eventually(lambda: job.state() is State.SCHEDULED, "the first attempt")
     clock.advance(timedelta(seconds=1))
-    job.wait(timeout=60)
+    job.wait(timeout=PATIENCE)
     eventually(lambda: _messages(served, job.id) == [["attempt 1"], ["attempt 2"]], "both attempts")
 
 
 def test_a_job_that_logs_nothing_leaves_nothing(served: App, store: Store) -> None:
     job, talks = served.enqueue("silent"), served.enqueue("in_thread", number=1)
-    job.result(timeout=60)
+    job.result(timeout=PATIENCE)
     eventually(lambda: _messages(served, talks.id), "the lines of another job")
     assert not served.jobs.logs(job.id)
 
 
 def test_a_long_log_is_cut_with_a_sign(served: App) -> None:
     job = served.enqueue("long")
-    job.result(timeout=60)
+    job.result(timeout=PATIENCE)
     eventually(lambda: _messages(served, job.id) and _messages(served, job.id)[0][-1] == LEFT_OUT, "the sign")
     (attempt,) = served.jobs.logs(job.id)
     assert sum(len(line.message) for line in attempt.lines) < MAX_BYTES + 200
@@ -76,7 +76,7 @@ def test_a_long_log_is_cut_with_a_sign(served: App) -> None:
 
 def test_secrets_in_lines_are_hidden(served: App) -> None:
     job = served.enqueue("leaks")
-    job.result(timeout=60)
+    job.result(timeout=PATIENCE)
     eventually(lambda: _messages(served, job.id), "the line")
     assert "hunter2" not in str(_messages(served, job.id))
 
@@ -99,8 +99,8 @@ def test_the_log_of_a_job_is_for_those_who_see_the_job(app: App, store: Store) -
 
 def test_the_log_goes_with_its_job(served: App, store: Store, clock: ManualClock) -> None:
     job = served.enqueue("in_thread", number=1)
-    job.result(timeout=60)
-    eventually(lambda: store.logs.read(job.id), "the lines")
+    job.result(timeout=PATIENCE)
+    eventually(lambda: sum(map(len, _messages(served, job.id))) == 2, "the lines, and none to come")
     clock.advance(timedelta(seconds=1))
     store.upkeep.prune(Retention(completed=timedelta(0)))
     assert not store.logs.read(job.id)

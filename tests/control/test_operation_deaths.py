@@ -20,12 +20,22 @@ from windlass.operations.operation import OperationState
 pytestmark = [pytest.mark.timing, pytest.mark.slow]
 
 WAIT = """
-import sys
+import sys, time
 from windlass import App
+from windlass.control.operation_runner import OperationRunner
+left, work = int(sys.argv[3]), OperationRunner._work
+def limited(*given):
+    global left
+    page = work(*given)
+    left -= 1
+    if left < 0:
+        time.sleep(1000)
+    return page
+OperationRunner._work = limited
 with App(sys.argv[1]) as app:
     app.operations.wait(sys.argv[2])
 """
-"""A process that does the pages of an operation until it is over."""
+"""A process that does so many pages of an operation, and hangs in the transaction of the next one: it is killed before the operation is over."""
 
 
 def has_done(app: App, operation_id: str, target: int, process: subprocess.Popen[bytes]) -> bool:
@@ -33,9 +43,11 @@ def has_done(app: App, operation_id: str, target: int, process: subprocess.Popen
 
 
 def run_and_kill(url: str, app: App, operation_id: str, more: int) -> None:
-    """Do pages in another process until at least so many more jobs were acted on, then kill the process in the middle of its work."""
+    """Do pages in another process until at least so many more jobs were acted on, then kill the process in the middle of its work. It acts on
+    half as many again at most."""
     before = app.operations.get(operation_id).done
-    with subprocess.Popen([sys.executable, "-c", WAIT, url, operation_id]) as process:
+    pages = str(more * 3 // 2 // PAGE)
+    with subprocess.Popen([sys.executable, "-c", WAIT, url, operation_id, pages]) as process:
         try:
             for target in range(before + 1, before + more + 1, PAGE):  # each wait has a deadline of its own
                 eventually(partial(has_done, app, operation_id, target, process))

@@ -25,6 +25,8 @@ class Site:
 
     def __init__(self, store: Store) -> None:
         self.go = threading.Event()
+        self.waiting = 0
+        """Handlers that are where they wait."""
         self.app = App(store=store)
         self.app.job(name="thread")(self.thread)
         self.app.job(name="task")(self.task)
@@ -35,12 +37,14 @@ class Site:
         self.deep_in_a_thread()
 
     def deep_in_a_thread(self) -> None:
+        self.waiting += 1
         self.go.wait(PATIENCE)
 
     async def task(self) -> None:
         await self.deep_in_a_task()
 
     async def deep_in_a_task(self) -> None:
+        self.waiting += 1
         while not self.go.is_set():  # noqa: ASYNC110  an event of threads
             await asyncio.sleep(0.02)
 
@@ -60,8 +64,10 @@ def site(open_shared: Callable[[], Store]) -> Iterator[Site]:
 
 
 def running(site: Site, kind: str) -> str:
+    before = site.waiting
     job = site.app.enqueue(kind)
     eventually(lambda: any(one.lease.id == job.id and one.begun for one in site.worker._workload.running()))
+    eventually(lambda: kind == "apart" or site.waiting > before)
     return job.id
 
 

@@ -62,14 +62,14 @@ def test_backpressure(shop: Shop, gate: threading.Event) -> None:
 
     @pipe.phase("quick", processors=1)
     def quick(n: int) -> int:
-        gate.wait(0.02)
+        gate.wait(0.02 if n < 10 else PATIENCE)  # enough for the next phase to be full
         return n
 
     @pipe.phase("slow", processors=1, max_waiting=3)
     def slow(n: int) -> None:
         gate.wait(PATIENCE)
 
-    jobs = [pipe.enqueue(n=n) for n in range(60)]
+    jobs = [pipe.enqueue(n=n) for n in range(20)]
     shop.serve(pressure=0.05, prefetch=0.0)
     why = until(shop, jobs[-1].id, WhyCode.BACKPRESSURE)
     assert (why.details["next"], why.details["most"]) == ("press:slow", 3)
@@ -113,14 +113,13 @@ def test_a_job_in_the_memory_of_an_instance_waits_for_a_processor(shop: Shop, ga
         work.enqueue(n=-1)
     shop.drained(engine)
     jobs = [work.enqueue(n=n) for n in range(5)]
-    waiting = shop.until(
-        lambda: [
-            why
-            for job in jobs
-            if (why := shop.app.jobs.why(job.id)).code is WhyCode.AHEAD or why.details.get("waits_in_memory")
-        ]
-    )
-    assert all("processor" in why.sentence for why in waiting)
+
+    def all_wait_for_a_processor() -> bool:  # as soon as the instance has said how many it has
+        whys = [shop.app.jobs.why(job.id) for job in jobs]
+        waiting = [why for why in whys if why.code is WhyCode.AHEAD or why.details.get("waits_in_memory")]
+        return bool(waiting) and all("processor" in why.sentence for why in waiting)
+
+    shop.until(all_wait_for_a_processor)
     gate.set()
 
 
@@ -190,7 +189,8 @@ def test_an_instance_that_leaves_takes_its_board_with_it(shop: Shop) -> None:
     engine = shop.serve()
     shop.until(lambda: engine.id in shop.store.boards.read())
     engine.stop()
-    assert shop.store.boards.read() == {}
+    # The last statement may take longer than a stop waits for it.
+    shop.until(lambda: shop.store.boards.read() == {})
     assert shop.app.jobs.why(work.enqueue().id).code is WhyCode.NO_INSTANCE
 
 

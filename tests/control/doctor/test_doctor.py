@@ -70,26 +70,28 @@ def test_a_phase_with_jobs_and_no_instance(url: str) -> None:
 def test_a_lease_that_ran_out_and_jobs_of_a_dead_instance(url: str) -> None:
     with open_store(url) as store:
         store.enqueue([NewJob(kind="report")])
-        holder = store.join(lease=timedelta(seconds=1), info={"phases": ["report"], "host": "h", "pid": 7})
+        holder = store.join(lease=timedelta(seconds=60), info={"phases": ["report"], "host": "h", "pid": 7})
         assert holder.claim("report", limit=1)
-        found = eventually(
-            lambda: [one for one in look(url).findings if one.code == "lease.expired"], "the end of the lease"
-        )
+        _age(url, "heartbeat_at")
+        found = [one for one in look(url).findings if one.code == "lease.expired"]
         assert found[0].severity is Severity.ERROR, "no other instance lives"
         assert "(h, process 7)" in found[0].sentence and "1 claims" in found[0].sentence
         store.db.run("recover.declare_dead", own=None)
-        _age_death(url)
+        _age(url, "dead_at")
         assert codes(look(url))["recovery.due"] is Severity.ERROR
 
 
-def _age_death(url: str) -> None:
+def _age(url: str, column: str) -> None:
+    """Move a time of the one instance two minutes back."""
     if url.startswith("sqlite"):
         with sqlite3.connect(url.removeprefix("sqlite:///")) as connection:
-            connection.execute("UPDATE windlass_instance SET dead_at = dead_at - 120000000")
+            connection.execute(f"UPDATE windlass_instance SET {column} = {column} - 120000000")
         connection.close()
     else:
         with psycopg.connect(url) as postgres:
-            postgres.execute("UPDATE windlass.instance SET dead_at = dead_at - interval '2 minutes'")
+            postgres.execute(
+                f"UPDATE windlass.instance SET {column} = {column} - interval '2 minutes'".encode()
+            )
 
 
 def test_a_database_without_tables_and_one_that_is_away(
