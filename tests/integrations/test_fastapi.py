@@ -27,6 +27,7 @@ from windlass.errors import StoreUnreachableError
 from windlass.features import open_store
 from windlass.integrations.fastapi import lifespan
 from windlass.model import State
+from windlass.processes import free_port
 
 pytestmark = pytest.mark.timing
 
@@ -75,7 +76,7 @@ def test_jobs_are_served_beside_the_application(url: str, jobs: App) -> None:
             job = client.post("/orders/7").json()["job"]
             eventually(lambda: jobs.store.jobs.get(job).result == 7)  # noqa: B023
         assert jobs.parts._store is None, "what was opened is closed"
-    assert not [thread.name for thread in threading.enumerate() if thread.name == "windlass-step"]
+    eventually(lambda: "windlass-step" not in {thread.name for thread in threading.enumerate()})
 
 
 def test_without_a_worker_jobs_are_only_submitted(url: str, jobs: App) -> None:
@@ -87,7 +88,7 @@ def test_without_a_worker_jobs_are_only_submitted(url: str, jobs: App) -> None:
 
 
 def test_a_running_job_has_its_grace_time(url: str, jobs: App) -> None:
-    web, may_go_on = application(jobs, grace=10.0)
+    web, may_go_on = application(jobs, grace=PATIENCE)
     with TestClient(web) as client:
         job = client.post("/orders/7").json()["job"]
         eventually(lambda: jobs.store.jobs.get(job).state is State.PROCESSING)
@@ -139,9 +140,7 @@ def test_a_database_that_does_not_answer_stops_the_start(worker: bool) -> None:
 def test_the_example_under_a_real_server(tmp_path: Path) -> None:
     """uvicorn, ended by SIGTERM."""
     write_example("fastapi", tmp_path)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()  # which nobody takes before the server does
     server = subprocess.Popen(
         [sys.executable, "-m", "uvicorn", "shop:web", "--port", str(port)],
         cwd=tmp_path,
@@ -166,8 +165,8 @@ def test_the_example_under_a_real_server(tmp_path: Path) -> None:
 
 
 async def _ask(base: str) -> str:
-    async with httpx2.AsyncClient(base_url=base) as client:
-        for _ in range(600):
+    async with httpx2.AsyncClient(base_url=base, timeout=PATIENCE) as client:
+        for _ in range(int(PATIENCE * 10)):
             try:
                 job: str = (await client.post("/users/7")).json()["job"]
                 break
@@ -176,7 +175,7 @@ async def _ask(base: str) -> str:
         else:
             raise AssertionError("the server did not start")
         found: dict[str, str] = {}
-        for _ in range(1200):
+        for _ in range(int(PATIENCE * 20)):
             found = (await client.get(f"/jobs/{job}")).json()
             if found["state"] == "completed":
                 assert found["result"] == "hello, user 7"

@@ -30,6 +30,7 @@ def served(url: str, token: str, folder: Path, *arguments: str) -> Iterator[http
     """A client of a gunicorn with two processes, on a socket file."""
     socket, log = folder / "web.sock", folder / "gunicorn.log"
     command = [sys.executable, "-m", "gunicorn", "--preload", "--workers", "2", "--bind", f"unix:{socket}"]
+    command += ["--timeout", str(int(PATIENCE))]  # a worker that responds to nothing for so long is killed
     with log.open("w") as output:
         server = subprocess.Popen(
             [*command, "--no-control-socket", *arguments],
