@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import windlass
+from tests.waiting import eventually
 from windlass import App, Debounce, Rate, Throttle
 from windlass.errors import ConfigError, WindlassError
 from windlass.model import Flow, JobFilter, State
@@ -73,8 +74,7 @@ def test_every_phase_of_a_pipeline_has_its_own(app: App) -> None:
             Flow(phase="site:fetch", rate=Rate(5, 10)),
             Flow(phase="site:judge", limit=2, limit_key="args.customer", age=timedelta(seconds=60)),
         ]
-        while not app.store.jobs.get(job.id).state.is_final:
-            pass
+        eventually(lambda: app.store.jobs.get(job.id).state.is_final)
     finally:
         engine.stop()
     assert app.store.jobs.get(job.id).state is State.COMPLETED

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ import pytest
 from tests.engine.shop import Shop
 from tests.observe.lines import written
 from tests.servers.plugin import FreshPostgres
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, Time
 from windlass.engine.one_job import OneJobRunner, Status
 from windlass.errors import ConfigError, JobNotFoundError
 from windlass.handlers.context import Context
@@ -212,7 +213,7 @@ def test_a_job_that_is_cancelled_meanwhile_stops(shop: Shop, requests: OneJobRun
     @shop.app.job
     def long(ctx: Context) -> None:
         begun.set()
-        ctx.sleep(30)
+        ctx.sleep(2 * PATIENCE)
 
     job = long.enqueue()
 
@@ -279,23 +280,36 @@ def test_a_lock_that_another_holds_means_no_work_and_no_change(shop: Shop) -> No
     assert (shop.job(job).state, shop.job(job).attempt) == (State.QUEUED, 0)
 
 
-@pytest.mark.slow
-def test_the_time_limit_holds_and_signs_of_life_move_it(shop: Shop, requests: OneJobRunner) -> None:
+def test_the_time_limit_holds_and_signs_of_life_move_it(
+    shop: Shop, requests: OneJobRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, has_looked = Time(), threading.Event()
+
+    def now() -> float:
+        """The time of the second job: a machine that stalls is no silence of the job."""
+        if threading.current_thread() is threading.main_thread():
+            has_looked.set()
+        return clock.now
+
     @shop.app.job(timeout=0.3, retry=fixed(1))
     def stuck(ctx: Context) -> None:
-        ctx.sleep(30)
+        ctx.sleep(2 * PATIENCE)
 
-    @shop.app.job(timeout=2.0, retry=fixed(1))
+    @shop.app.job(timeout=0.3, retry=fixed(1))
     def lively(ctx: Context) -> str:
-        for _ in range(12):
-            time.sleep(0.2)
+        for _ in range(5):
+            clock.now += 0.2
             ctx.alive()
+            has_looked.clear()
+            assert has_looked.wait(PATIENCE)  # at the limit
         return "done"
 
     late = requests.process(stuck.enqueue().id)
     assert (
         late.status is Status.FAILED and late.job.error is not None and late.job.error["code"] == "time_limit"
     )
+    for module in ("one_job", "attempt"):
+        monkeypatch.setattr(f"windlass.engine.{module}.time", SimpleNamespace(monotonic=now))
     assert requests.process(lively.enqueue().id).job.result == "done"
 
 

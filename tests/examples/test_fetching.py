@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.waiting import PATIENCE
 from windlass_examples.web import fetching
 from windlass_examples.web.addresses import PORTS, RefusedError, check_address, target
 from windlass_examples.web.fetching import Fetcher, UnreachableError
@@ -113,7 +114,7 @@ def resolve(host: str, port: int) -> list[str]:
 
 
 def fetcher(**changes: Any) -> Fetcher:
-    return Fetcher(**{"ports": None, "resolve": resolve, "dial": dial, "seconds": 5.0, **changes})
+    return Fetcher(**{"ports": None, "resolve": resolve, "dial": dial, "seconds": PATIENCE, **changes})
 
 
 @pytest.mark.parametrize("url", CASES)
