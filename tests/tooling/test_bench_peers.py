@@ -21,6 +21,7 @@ from bench import peers
 from bench.peers import catalogue, databases, install, results, run
 from bench.peers.catalogue import Definition
 from bench.peers.process import Script, ScriptError, await_answers
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.timing
 
@@ -81,7 +82,7 @@ def make_peer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakePeer:
             settings="",
             options=options,
         )
-        return peers.Peer(definition, (sys.executable, str(path)), tmp_path, timeout=30.0)
+        return peers.Peer(definition, (sys.executable, str(path)), tmp_path, timeout=PATIENCE)
 
     return make
 
@@ -112,7 +113,7 @@ def test_a_latency_is_measured_between_processes(make_peer: MakePeer, tmp_path: 
     result = make_peer().measure_latency(tmp_path, samples=20, interval=0.002)
     assert "wrong" not in result
     assert result["jobs"] == 20
-    assert result["p50_ms"] <= result["p95_ms"] <= result["p99_ms"] < 10_000
+    assert result["p50_ms"] <= result["p95_ms"] <= result["p99_ms"] < 1000 * PATIENCE
 
 
 def test_a_job_run_twice_makes_a_drain_wrong(make_peer: MakePeer, tmp_path: Path) -> None:
@@ -144,7 +145,7 @@ def test_a_worker_that_dies_is_a_wrong_result(make_peer: MakePeer, tmp_path: Pat
 )
 def test_what_is_no_answer_is_said(make_peer: MakePeer, tmp_path: Path, script: str, complaint: str) -> None:
     peer = make_peer(script)
-    timeout = 0.5 if "sleep" in script else 30.0
+    timeout = 0.5 if "sleep" in script else PATIENCE
     peer = peers.Peer(peer.definition, peer.command, peer.folder, timeout=timeout)
     assert peer.measure_bulk(tmp_path, 10)["wrong"] == complaint
 
@@ -158,18 +159,18 @@ def test_the_answer_is_the_last_line(tmp_path: Path) -> None:
     """Peers may greet on stdout; and the order comes on stdin, for it holds a password."""
     code = "import json, sys; print('welcome'); print(json.dumps({'got': json.load(sys.stdin), 'verb': sys.argv[1]}))"
     with Script([sys.executable, "-c", code, "setup"], {"store": "x"}, tmp_path) as script:
-        assert await_answers([script], 30.0) == [{"got": {"store": "x"}, "verb": "setup"}]
+        assert await_answers([script], PATIENCE) == [{"got": {"store": "x"}, "verb": "setup"}]
 
 
 def test_one_that_fails_ends_the_waiting_for_all(tmp_path: Path) -> None:
-    code = "import sys, time; time.sleep(60 * (sys.argv[1] == 'sleep')); sys.exit(3)"
+    code = "import sys, time; time.sleep(1000 * (sys.argv[1] == 'sleep')); sys.exit(3)"
     command = [sys.executable, "-c", code]
     with (
         Script([*command, "sleep"], {}, tmp_path) as sleeper,
         Script([*command, "fail"], {}, tmp_path) as failing,
     ):
         with pytest.raises(ScriptError, match="fail ended with 3"):
-            await_answers([sleeper, failing], 30.0)
+            await_answers([sleeper, failing], PATIENCE)
         assert not sleeper.has_ended()
 
 

@@ -64,7 +64,7 @@ def made(checkout: Path, monkeypatch: pytest.MonkeyPatch, python: str | None = N
 
 def run(checkout: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [PYTHON, checkout / "dev", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd="/", timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd="/", timeout=2 * PATIENCE)
 
 
 def script(checkout: Path, code: str) -> None:
@@ -141,7 +141,7 @@ WAIT_FOR_CTRL_C = """
 import time
 try:
     print("up", flush=True)
-    time.sleep(30)
+    time.sleep(1000)
 except KeyboardInterrupt:
     print("tidy")
 """

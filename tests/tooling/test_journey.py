@@ -23,6 +23,8 @@ PACKAGE = str(Path(windlass.__file__).parent)
 CALLER, ENGINE = {"MainThread"}, {"windlass-step", "windlass-loop"}
 
 FILES, FUNCTIONS, ENQUEUE_FILES = 32, 121, 13
+ROUNDS = 5
+"""Of which the shortest counts: beside a job that takes long, the step's thread does what is due then."""
 
 
 class Journey:
@@ -58,11 +60,11 @@ def test_a_plain_job_passes_few_files_and_functions(tmp_path: Path) -> None:
     async def welcome(user_id: int) -> None:
         pass
 
-    enqueue, rest = Journey(CALLER), Journey(ENGINE)
+    journeys: list[tuple[Journey, Journey]] = []
 
     def hook(frame: FrameType, event: str, arg: Any) -> None:
-        enqueue(frame, event, arg)
-        rest(frame, event, arg)
+        for journey in journeys[-1] if journeys else ():
+            journey(frame, event, arg)
 
     threading.setprofile(hook)
     sys.setprofile(hook)
@@ -72,18 +74,22 @@ def test_a_plain_job_passes_few_files_and_functions(tmp_path: Path) -> None:
         try:
             for number in range(20):  # warm: plans, caches, the first claim of each kind
                 done(app, welcome.enqueue(user_id=number).id)
-            time.sleep(0.2)
-            enqueue.is_on = True
-            job = welcome.enqueue(user_id=7).id
-            enqueue.is_on, rest.is_on = False, True
-            done(app, job)
-            rest.is_on = False
+            for _ in range(ROUNDS):
+                time.sleep(0.2)
+                enqueue, rest = Journey(CALLER), Journey(ENGINE)
+                journeys.append((enqueue, rest))
+                enqueue.is_on = True
+                job = welcome.enqueue(user_id=7).id
+                enqueue.is_on, rest.is_on = False, True
+                done(app, job)
+                rest.is_on = False
         finally:
             sys.setprofile(None)
             threading.setprofile(None)
             engine.stop()
     finally:
         app.close()
+    enqueue, rest = min(journeys, key=lambda pair: len(pair[0].functions | pair[1].functions))
     print(
         "enqueue:", len(enqueue.files), "files,", len(enqueue.functions), "functions,", enqueue.calls, "calls"
     )
