@@ -17,7 +17,7 @@ from windlass.features import open_store
 from windlass.model import JobFilter, State
 
 pytestmark = [pytest.mark.slow, pytest.mark.timing]
-JOBS = 120
+JOBS, MORE = 120, 500  # five seconds of work are enough to be killed at work
 MANY = "2000"  # twenty seconds of work: whoever interrupts a demo of so many finds it at work, however late the signal comes
 
 
@@ -26,11 +26,11 @@ def start(tmp_path: Path) -> Iterator[Start]:
     yield from demos(tmp_path, "--kill", "--jobs", str(JOBS))
 
 
-def _is_right(facts: dict[str, float]) -> None:
+def _is_right(facts: dict[str, float], jobs: int = JOBS) -> None:
     ends = {state: facts[state] for state in ("completed", "failed", "cancelled")}
-    assert ends == {"completed": JOBS - 2, "failed": 1, "cancelled": 1}
-    assert facts["pack: done"] == JOBS - 1
-    assert facts["ship: done"] == JOBS - 2
+    assert ends == {"completed": jobs - 2, "failed": 1, "cancelled": 1}
+    assert facts["pack: done"] == jobs - 1
+    assert facts["ship: done"] == jobs - 2
     assert facts["effects twice"] == facts["effects missing"] == 0
 
 
@@ -71,7 +71,7 @@ def test_a_killed_worker_loses_and_repeats_nothing(start, arguments: list[str]) 
 
 def test_the_killed_demo_goes_on_where_it_was(start, tmp_path: Path) -> None:
     """SIGKILL of the demo takes its workers with it; the next start finishes the same jobs, each effect once."""
-    first = start()
+    first = start("--jobs", str(MORE))
     workers = _workers(first)
     url = f"sqlite:///{tmp_path / 'windlass-demo.db'}"
     with open_store(url) as store:
@@ -83,9 +83,9 @@ def test_the_killed_demo_goes_on_where_it_was(start, tmp_path: Path) -> None:
         assert first.wait() == -signal.SIGKILL, "it was at work"
         eventually(lambda: _are_gone(workers), "the end of the workers")
         assert store.jobs.list(JobFilter(state=State.QUEUED), limit=1).jobs
-    facts, err = finish(start())
+    facts, err = finish(start("--jobs", str(MORE)))
     assert "continuing with" in err
-    _is_right(facts)
+    _is_right(facts, MORE)
     again, _ = finish(start())  # all done: a new round in the same file
     _is_right(again)
 

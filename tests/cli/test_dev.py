@@ -16,7 +16,7 @@ import pytest
 
 from tests.cli.bench import ROOT, children
 from tests.cli.terminal import Terminal
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 from windlass.cli.watched_files import WatchedFiles
 from windlass.features import open_store
 
@@ -34,8 +34,13 @@ def hello(name: str) -> str:
 
 
 def write(folder: Path, word: str) -> None:
+    put(folder, APP.replace("{WORD}", word).replace("{{name}}", "{name}"))
+
+
+def put(folder: Path, code: str) -> None:
+    """Change the code at once: an empty file would compile."""
     other = folder / "jobs.next"
-    other.write_text(APP.replace("{WORD}", word).replace("{{name}}", "{name}"))
+    other.write_text(code)
     other.rename(folder / "jobs.py")
 
 
@@ -55,7 +60,7 @@ def result(folder: Path) -> object:
         return name
 
     with app:
-        return hello.enqueue(name="anna").result(timeout=60)
+        return hello.enqueue(name="anna").result(timeout=PATIENCE)
 
 
 def test_the_worker_starts_again_when_code_changes(tmp_path: Path) -> None:
@@ -70,7 +75,7 @@ def test_the_worker_starts_again_when_code_changes(tmp_path: Path) -> None:
         assert result(tmp_path) == "goodbye anna"
         terminal.send("\x03")  # Ctrl-C
         assert terminal.ended() == 130
-        assert terminal.written.count("instance.stopped") == 2
+        assert terminal.until_written("instance.stopped", 2).count("instance.stopped") == 2
     with open_store(f"sqlite:///{tmp_path}/jobs.db") as store:
         assert store.instances.list() == []
 
@@ -80,10 +85,10 @@ def test_code_that_cannot_work_waits_for_the_next_change(tmp_path: Path) -> None
     with dev(tmp_path, "--no-dashboard") as terminal:
         terminal.until_written("instance.started")
         (worker,) = children(terminal.process.pid)
-        (tmp_path / "jobs.py").write_text("def broken(:\n")
+        put(tmp_path, "def broken(:\n")
         terminal.until_written("does not compile (SyntaxError")
         assert children(terminal.process.pid) == [worker], "the running worker stays"
-        (tmp_path / "jobs.py").write_text("import something_that_is_not_there\n")
+        put(tmp_path, "import something_that_is_not_there\n")
         terminal.until_written("it waits for a change")
         assert "which is neither installed nor here" in " ".join(terminal.written.split())
         assert children(terminal.process.pid) == []

@@ -9,6 +9,7 @@ import json
 import os
 import shlex
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import click
@@ -127,7 +128,8 @@ def _operation_and_instance(url: str) -> dict[str, str]:
     """The last operation of the session, and an instance that serves one phase and reads no request."""
     with open_store(url) as store:
         begun = store.operations.list().operations[0]
-        instance = store.join(info={"phases": ["hello"], "host": "host-b", "pid": 7}).id
+        known = {"phases": ["hello"], "host": "host-b", "pid": 7}
+        instance = store.join(lease=timedelta(hours=1), info=known).id
     return {"operation": begun.id, "instance": instance}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -175,7 +176,7 @@ def test_a_watched_list_is_printed_again_without_cursor_codes(
         if len(pauses) == 3:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("windlass.cli.watching.time.sleep", pause)
+    monkeypatch.setattr("windlass.cli.watching.time", SimpleNamespace(sleep=pause))  # and no other thread's
     answer = windlass("jobs", "ls", "state:failed", "--watch")
     assert (answer.code, answer.out.count(filled.ids["failed"])) == (130, 3)
     assert "\x1b" not in answer.out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from types import SimpleNamespace
 
 import pytest
 
@@ -58,7 +59,7 @@ def _refuse_pauses(seconds: float) -> None:
 
 
 def test_status_is_down_with_the_server(windlass: Windlass, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("windlass.client.sending.time.sleep", _refuse_pauses)
+    monkeypatch.setattr("windlass.client.sending.time", SimpleNamespace(sleep=_refuse_pauses))
     answer = windlass("status", "--server", "http://127.0.0.1:1")
     assert (answer.code, answer.out) == (69, "")
     (line,) = answer.err.splitlines()

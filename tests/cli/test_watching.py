@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import click
 import pytest
 
@@ -25,7 +27,7 @@ def test_a_list_is_printed_until_the_user_interrupts(
         if len(pauses) == 3:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("windlass.cli.watching.time.sleep", pause)
+    monkeypatch.setattr("windlass.cli.watching.time", SimpleNamespace(sleep=pause))  # and no other thread's
     once = windlass(*command)
     answer = windlass(*command, "--watch")
     assert (once.code, answer.code) == (0, 130) and once.out

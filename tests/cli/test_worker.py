@@ -36,7 +36,8 @@ def test_drain_runs_everything_and_ends(bench: Bench) -> None:
     assert bench.store.jobs.get(late.id).state is State.COMPLETED
     assert bench.store.jobs.get(far.id).state is State.SCHEDULED, "what is due much later does not hold it up"
     told = events(errors)
-    assert [line["event"] for line in told if line["event"].startswith("instance")] == [
+    about = [line["event"] for line in told if line["event"].startswith("instance")]
+    assert [event for event in about if event != "instance.health"] == [  # of a machine that stalls
         "instance.started",
         "instance.stopping",
         "instance.stopped",
@@ -91,7 +92,7 @@ def test_a_drain_says_which_paused_phase_it_waits_for(bench: Bench) -> None:
 def test_a_first_signal_waits_for_running_jobs(bench: Bench, tmp_path: Path) -> None:
     app = bench.app()
     running = app.wait.enqueue(seconds=0.8, begun=str(tmp_path / "begun"))
-    waiting = [app.wait.enqueue(seconds=0.8) for _ in range(20)]
+    waiting = [app.wait.enqueue(seconds=0.8) for _ in range(100)]  # for 40 s
     worker = bench.worker()
     bench.until((tmp_path / "begun").exists)
     worker.send_signal(signal.SIGTERM)
@@ -157,13 +158,13 @@ def test_a_job_may_terminate_what_it_forks(lone: Bench, kind: str) -> None:
     ],
 )
 def test_what_handlers_started_does_not_keep_the_process(
-    lone: Bench, kind: str, processes: str, named: str
+    lone: Bench, tmp_path: Path, kind: str, processes: str, named: str
 ) -> None:
     """Python would wait for it at exit, the worker's jobs given back or not."""
-    job = getattr(lone.app(), kind).enqueue(seconds=100)
+    begun = tmp_path / "begun"
+    getattr(lone.app(), kind).enqueue(seconds=100, begun=str(begun))
     worker = lone.worker("--grace", "0.3", "--processes", processes)
-    lone.until(lambda: lone.store.jobs.get(job.id).state in (State.PROCESSING, State.COMPLETED))
-    time.sleep(0.3)
+    lone.until(begun.exists)
     worker.send_signal(signal.SIGTERM)
     output, errors = worker.communicate(timeout=PATIENCE)  # returns when nobody holds the pipes any more
     assert worker.returncode == 0, errors
@@ -230,7 +231,7 @@ def test_a_killed_instances_job_is_run_again_only_if_its_probe_finds_no_output(
     killed = bench.worker(*QUICK)
     killed.communicate(timeout=PATIENCE)
     assert killed.returncode == -signal.SIGKILL
-    worker = bench.worker("--drain", *QUICK)
+    worker = bench.worker("--drain", "--set", "recovery=0.3")  # it must not lose its own lease
     _, errors = worker.communicate(timeout=PATIENCE)
     done = bench.store.jobs.get(job.id)
     assert (done.state, done.result) == (State.COMPLETED, result), errors
@@ -261,7 +262,7 @@ def test_metrics_and_health_can_be_asked_for(bench: Bench) -> None:
     bench.until(lambda: bench.store.phases.counts()["hello"].completed == 1)
 
     def get(path: str) -> tuple[int, str]:
-        with urllib.request.urlopen(f"{address}{path}", timeout=5) as answer:
+        with urllib.request.urlopen(f"{address}{path}", timeout=PATIENCE) as answer:
             return answer.status, answer.read().decode()
 
     bench.until(
@@ -269,7 +270,7 @@ def test_metrics_and_health_can_be_asked_for(bench: Bench) -> None:
     )
     assert get("/livez")[0] == 200 and get("/readyz")[0] == 200
     bench.store.phases.pause("hello", "stock-taking")
-    told = json.loads(get("/healthz")[1])
-    assert told["status"] == "ok" and told["paused"]["hello"]["reason"] == "stock-taking"
+    told = bench.until(lambda: told if (told := json.loads(get("/healthz")[1]))["status"] == "ok" else None)
+    assert told["paused"]["hello"]["reason"] == "stock-taking"
     worker.send_signal(signal.SIGTERM)
     worker.communicate(timeout=PATIENCE)

@@ -93,15 +93,22 @@ def terminate_in_process() -> int | None:
 
 
 @app.job
-async def stay_in_thread(seconds: float) -> None:
+async def stay_in_thread(seconds: float, begun: str) -> None:
     sys.stdout.write("not flushed")
-    await asyncio.to_thread(time.sleep, seconds)
+    await asyncio.to_thread(_stay, seconds, begun)
+
+
+def _stay(seconds: float, begun: str) -> None:
+    Path(begun).touch()
+    time.sleep(seconds)
 
 
 @app.job
-def leave_process(seconds: float) -> None:
+def leave_process(seconds: float, begun: str = "") -> None:
     sys.stdout.write("not flushed")
     FORK.Process(target=time.sleep, args=(seconds,), name="sleeper").start()
+    if begun:
+        Path(begun).touch()
 
 
 def is_stamped(path: str, dies: str) -> int | None:
