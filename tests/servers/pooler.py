@@ -73,16 +73,21 @@ class Pooler:
             assert version == STARTUP
             session = self._take()
             own_key = b"K" + struct.pack("!III", 12, 4_000_000, 1)
-            client.sendall(session.greeting + own_key + b"Z\0\0\0\5I")
+            greeting = session.greeting + own_key + b"Z\0\0\0\5I"
             if self._mode == "transaction":
                 self._give_back(session)
                 session = None
+            client.sendall(greeting)
             while (message := _message(client))[:1] != b"X":
                 session = session or self._take()
                 session.socket.sendall(message)
-                if message[:1] in (b"Q", b"S") and session.reply(client) and self._mode == "transaction":
-                    self._give_back(session)
-                    session = None
+                if message[:1] in (b"Q", b"S"):
+                    ready = session.reply(client)
+                    if ready[-1:] == b"I" and self._mode == "transaction":
+                        # Before the client knows: it may open another connection at once.
+                        self._give_back(session)
+                        session = None
+                    client.sendall(ready)
 
     def _give_back(self, session: _Session) -> None:
         with self._lock:
@@ -106,12 +111,11 @@ class _Session:
         self.socket.close()
         self._login.close()
 
-    def reply(self, client: socket.socket) -> bool:
-        """Pass the server's messages on until it is ready; whether it is in no transaction then."""
+    def reply(self, client: socket.socket) -> bytes:
+        """Pass the server's messages on until it is ready; returns the one that says so and whether it is in a transaction."""
         while (message := _message(self.socket))[:1] != b"Z":
             client.sendall(message)
-        client.sendall(message)
-        return message[-1:] == b"I"
+        return message
 
 
 def _startup(client: socket.socket) -> bytes:
