@@ -7,7 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.dashboard.board import Board
 from tests.dashboard.conftest import Open
@@ -158,6 +158,21 @@ def test_an_act_needs_no_mouse(board: Board, open_page: Open) -> None:
     page.keyboard.press("Enter")
     expect(page.locator(".head .pill")).to_have_text("cancelled")
     assert board.app.audit.list(target="job", name=job).records[0].reason == "no mouse here"
+
+
+def test_a_form_that_was_opened_early_gets_the_kinds_later(board: Board, open_page: Open) -> None:
+    page = open_page("/")
+    held: list[Route] = []
+    page.route("**/v1/pipelines*", lambda route: held.append(route))
+    page.goto(f"{board.url}/jobs")
+    page.get_by_role("button", name="Submit…").click()
+    kinds = page.locator("dialog.dialog select[name=kind] option")
+    expect(page.locator("dialog.dialog h2")).to_be_visible()
+    expect(kinds).to_have_count(0)
+    eventually(lambda: page.title() and held)  # asking the page for something lets its events in
+    for route in held:
+        route.continue_()
+    expect(kinds.filter(has_text="hold")).to_have_count(1)
 
 
 def test_a_job_is_submitted_and_cancelled_on_a_phone(board: Board, open_page: Open) -> None:

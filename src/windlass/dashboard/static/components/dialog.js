@@ -1,12 +1,13 @@
 // One dialog at a time: it says how many, what happens, what is left alone, and asks for a reason where the audit trail needs one.
 import { signal } from "@preact/signals";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { html } from "../lib/html.js";
 import { Problem } from "../lib/api.js";
 
 const open = signal(null);
 
-// ask({title, text, label, reason: "required" | "optional" | null, fields: [{name, label, ...}], act: async (values) => …})
+// ask({title, text, label, reason: "required" | "optional" | null, fields: [{name, label, ...}], act: async (values) => …}). `options` of a field
+// is a function that returns [value, text] of each.
 export function ask(wanted) {
   open.value = { ...wanted, opener: document.activeElement };
 }
@@ -22,7 +23,7 @@ function Shown({ title, text, label, keep = "Keep as is", reason, hint, fields =
   const dialog = useRef(null);
   const [busy, setBusy] = useState(false);
   const [problem, setProblem] = useState("");
-  useEffect(() => {
+  useLayoutEffect(() => {
     dialog.current.showModal();
     dialog.current.querySelector("input:not([type=checkbox]), textarea, select")?.focus();
   }, []);
@@ -51,7 +52,8 @@ function Shown({ title, text, label, keep = "Keep as is", reason, hint, fields =
     event.preventDefault();
     close();
   };
-  return html`<dialog class="dialog ${wide ? "wide" : ""}" ref=${dialog} aria-labelledby="dialog-title" onCancel=${cancelled} onClick=${(event) => event.target === dialog.current && close()}>
+  const closed = (event) => event.target === dialog.current && close(); // browsers close some dialogs without asking first
+  return html`<dialog class="dialog ${wide ? "wide" : ""}" ref=${dialog} aria-labelledby="dialog-title" onCancel=${cancelled} onClose=${closed} onClick=${(event) => event.target === dialog.current && close()}>
     <form onSubmit=${submit}>
       <h2 id="dialog-title" dir="auto">${title}</h2>
       <div class="body">
@@ -72,7 +74,7 @@ function Shown({ title, text, label, keep = "Keep as is", reason, hint, fields =
 function Field({ name, label, type = "text", value, options, rows, ...rest }) {
   if (type === "checkbox") return html`<label class="tick"><input class="check" type="checkbox" name=${name} defaultChecked=${value} /> ${label}</label>`;
   const control = options
-    ? html`<select name=${name} defaultValue=${value} ...${rest}>${options.map(([key, text]) => html`<option key=${key} value=${key} selected=${key === value}>${text}</option>`)}</select>`
+    ? html`<select name=${name} defaultValue=${value} ...${rest}>${options().map(([key, text]) => html`<option key=${key} value=${key} selected=${key === value}>${text}</option>`)}</select>`
     : rows
       ? html`<textarea name=${name} rows=${rows} spellcheck=${false} ...${rest}>${value}</textarea>`
       : html`<input name=${name} type=${type} defaultValue=${value} autocomplete="off" ...${rest} />`;

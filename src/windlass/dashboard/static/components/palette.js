@@ -1,6 +1,6 @@
 // The palette: finds a screen, a phase, a job by its id, or an action. And the list of all keys.
 import { signal } from "@preact/signals";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { html } from "../lib/html.js";
 import { Icon } from "./icon.js";
 import { go, jobLink, jobsLink, link, term } from "../lib/router.js";
@@ -35,7 +35,7 @@ export function Palette() {
   const [text, setText] = useState("");
   const [at, setAt] = useState(0);
   const what = shown.value;
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (!what) return;
     setText("");
     setAt(0);
@@ -65,7 +65,8 @@ export function Palette() {
     event.preventDefault();
     close();
   };
-  return html`<dialog class="palette" ref=${dialog} aria-label=${what === "help" ? "Keys" : "Find"} onCancel=${cancelled} onClick=${(event) => event.target === dialog.current && close()}>
+  const closed = (event) => event.target === dialog.current && close(); // browsers close some dialogs without asking first
+  return html`<dialog class="palette" ref=${dialog} aria-label=${what === "help" ? "Keys" : "Find"} onCancel=${cancelled} onClose=${closed} onClick=${(event) => event.target === dialog.current && close()}>
     ${what === "help"
       ? html`<div class="ask"><b>Keys</b><span class="fill"></span><button type="button" class="btn plain small" onClick=${close}>Close</button></div><div class="keymap">
           <dl>${GENERAL.map(([key, name]) => html`<dt key=${key}>${key.split(" ").map((one) => html`<kbd key=${one}>${one}</kbd> `)}</dt><dd>${name}</dd>`)}</dl>

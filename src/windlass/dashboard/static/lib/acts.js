@@ -77,12 +77,14 @@ export function editJob(job, done) {
   });
 }
 
+// `kinds` is a function: the dialog may be open before all kinds are known.
 export function submitJob(kinds, from = null) {
+  const known = () => (kinds().length || !from ? kinds() : [{ name: from.kind }]);
   ask({
     title: from ? `Submit ${from.kind} again` : "Submit a job", label: "Submit", keep: "Close", wide: true,
     text: from ? "A new job with these arguments. Values that are hidden here have to be given anew." : "The arguments are checked by the signature of the kind.",
     fields: [
-      { name: "kind", label: "Kind", value: from?.kind ?? kinds[0]?.name, options: kinds.map((one) => [one.name, one.name]) },
+      { name: "kind", label: "Kind", value: from?.kind ?? known()[0]?.name, options: () => known().map((one) => [one.name, one.name]) },
       { name: "arguments", label: "Arguments, JSON", rows: 8, value: JSON.stringify(from?.arguments ?? {}, null, 2) },
       { name: "priority", label: "Priority, 0 to 9; 9 is served first", type: "number", min: 0, max: 9, value: from?.priority ?? 5 },
     ],
@@ -166,7 +168,7 @@ export function scalePhase(name, places) {
   ask({
     title: `Processors of ${name}`, label: "Change", reason: "optional", text: "Holds until the instance starts again. With fewer, running jobs finish first.",
     fields: [
-      { name: "instance", label: "Instance", options: places.map((one) => [one.id, `${one.host} pid ${one.pid ?? "–"}: ${one.size} now`]) },
+      { name: "instance", label: "Instance", options: () => places.map((one) => [one.id, `${one.host} pid ${one.pid ?? "–"}: ${one.size} now`]) },
       { name: "count", label: "Processors", type: "number", min: 0, max: 1000, value: places[0]?.size ?? 1 },
     ],
     act: async ({ instance, count, reason }) => {

@@ -11,7 +11,7 @@ const COLUMNS = ["id", "kind", "phase", "state", "priority", "attempt", "max_att
 export function exportJobs(q) {
   ask({
     title: "Export these jobs", label: "Save", keep: "Close", text: `At most ${MOST} jobs, newest first, with what you may see of them.`,
-    fields: [{ name: "form", label: "Form", options: [["csv", "CSV, for a spreadsheet"], ["jsonl", "JSON, a job a line"]], value: "csv" }],
+    fields: [{ name: "form", label: "Form", options: () => [["csv", "CSV, for a spreadsheet"], ["jsonl", "JSON, a job a line"]], value: "csv" }],
     act: async ({ form }) => {
       const jobs = [];
       for (let cursor = null; jobs.length < MOST; ) {

@@ -81,7 +81,7 @@ function actsOf(job, reload) {
     if (canRunNow(job)) found.push({ text: "Run now…", key: "N", act: () => runNow(job, reload) });
   }
   if (can("edit") && canEdit(job)) found.push({ text: "Edit…", key: "E", act: () => editJob(job, reload) });
-  if (can("submit")) found.push({ text: "Submit again…", key: "S", act: () => submitJob(kinds.value.length ? kinds.value : [{ name: job.kind }], job) });
+  if (can("submit")) found.push({ text: "Submit again…", key: "S", act: () => submitJob(() => kinds.value, job) });
   if (can("operate")) {
     if (canCancel(job)) found.push({ text: "Cancel…", key: "C", act: () => cancelJob(job, reload), danger: true });
     if (can("edit") && canRetry(job)) found.push({ text: "Delete…", key: "D", act: () => deleteJob(job), danger: true });

@@ -91,7 +91,7 @@ export function Jobs() {
       <span class="fill"></span>
       <div class="acts"><button type="button" class="btn plain hide-s" onClick=${() => saveView(q)}>Save view…</button>
         <button type="button" class="btn hide-s" onClick=${() => exportJobs(q)}>Export…</button>
-        ${can("submit") && html`<button type="button" class="btn primary" onClick=${() => submitJob(kinds.value)}>Submit…</button>`}</div></div>
+        ${can("submit") && html`<button type="button" class="btn primary" onClick=${() => submitJob(() => kinds.value)}>Submit…</button>`}</div></div>
     <${FilterBar} value=${q} facts=${facts} onChange=${(text) => adjust({ q: text, cursor: null })} hits=${counted.data ? `${capped(counted.data) || 0} match` : ""} problem=${page.problem?.status === 400 || page.problem?.status === 422 ? page.problem.text : null} />
     <section class="panel below" aria-label="Jobs" onMouseEnter=${() => setHovered(true)} onMouseLeave=${() => setHovered(false)}>
       ${newer > 0 && html`<button type="button" class="newer" onClick=${() => { clear(); setFrozen(null); setHovered(false); }}>${newer} newer</button>`}

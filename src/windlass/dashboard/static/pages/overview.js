@@ -59,7 +59,7 @@ function Welcome({ whole }) {
   const size = sum(whole.phases.map((one) => one.processors));
   const first = kinds.value[0]?.name ?? "KIND";
   return html`<${Empty} title="Windlass is up. No job has been submitted yet." commands=${[`windlass submit ${first} name=value --wait`]}>${size ? `${many(whole.phases.length, "phase")} with ${many(size, "processor")} ${size === 1 ? "is" : "are"} idle. ` : "No worker runs yet. "}Submit one from the shell, from Python, or with a form:<//>
-    ${can("submit") && kinds.value.length > 0 && html`<p class="pad"><button type="button" class="btn primary" onClick=${() => submitJob(kinds.value)}>Submit ${first}…</button></p>`}`;
+    ${can("submit") && kinds.value.length > 0 && html`<p class="pad"><button type="button" class="btn primary" onClick=${() => submitJob(() => kinds.value)}>Submit ${first}…</button></p>`}`;
 }
 
 function Strip({ whole, steps, range }) {
@@ -128,7 +128,7 @@ export function Charts({ steps, range, marks, names = null }) {
 
 function Lines({ steps }) {
   const hour = (names) => stepped(steps, names);
-  return html`<${Panel} title="Pipelines" note=${kinds.value.length || ""} aside=${can("submit") && kinds.value.length > 0 && html`<button type="button" class="btn small plain" onClick=${() => submitJob(kinds.value)}>Submit a job…</button>`}><div class="scroll"><table class="table rows lines">
+  return html`<${Panel} title="Pipelines" note=${kinds.value.length || ""} aside=${can("submit") && kinds.value.length > 0 && html`<button type="button" class="btn small plain" onClick=${() => submitJob(() => kinds.value)}>Submit a job…</button>`}><div class="scroll"><table class="table rows lines">
     <thead><tr><th>Pipeline</th><th>Phases, one mark per processor</th><th class="num">Queued</th><th class="num">Done/min</th><th class="num hide-m">Wait p95</th><th class="num hide-m">Run p95</th><th class="num">Failed</th><th>State</th></tr></thead>
     <tbody>${kinds.value.slice(0, 40).map((kind) => html`<${KindRow} key=${kind.name} kind=${kind} steps=${hour(kind.phases)} />`)}</tbody></table></div><//>`;
 }

@@ -17,7 +17,7 @@ export function Pipelines() {
   const known = kinds.value;
   const orphans = phases.value.filter((one) => !definitions.value.has(one.name));
   return html`<${Head} title="Pipelines" note=${known.length ? `${known.length} kinds, ${phases.value.length} phases` : ""}><span class="fill"></span>
-      ${can("submit") && known.length > 0 && html`<button type="button" class="btn primary" onClick=${() => submitJob(known)}>Submit…</button>`}<//>
+      ${can("submit") && known.length > 0 && html`<button type="button" class="btn primary" onClick=${() => submitJob(() => kinds.value)}>Submit…</button>`}<//>
     <div class="stack">
       ${known.length === 0 && overview.value && html`<section class="panel"><${Empty} title="No pipeline is defined here" commands=${["windlass init", "windlass dev app.py"]}>The application of this server defines no job. Write a file with one and start again:<//></section>`}
       ${known.length > 0 && html`<${Panel} label="Pipelines"><div class="scroll"><table class="table rows lines"><thead><tr><th>Pipeline</th><th class="num">Phases</th><th class="num">Waiting</th><th class="num">Queued</th><th class="num">Running</th><th class="num hide-m">Completed</th><th class="num">Failed</th><th class="hide-m">Processors</th><th>State</th></tr></thead>
