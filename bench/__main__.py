@@ -147,7 +147,7 @@ def counted(checkout: Path | None, jobs: int, rounds: int, short: bool, output: 
 
 @main.command()
 @click.argument("checkout", type=click.Path(path_type=Path, exists=True, file_okay=False, resolve_path=True))
-@click.option("--jobs", default=20_000, show_default=True, help="Jobs of a drain and of a bulk enqueue.")
+@click.option("--jobs", default=150_000, show_default=True, help="Jobs of a drain and of a bulk enqueue.")
 @click.option("--seconds", default=1.0, show_default=True, help="How long jobs are enqueued one at a time.")
 @click.option("--rounds", default=10, show_default=True, help="How often both are measured, in turns.")
 @click.option("--short", is_flag=True, help="A quick form: 500 jobs, one round.")

@@ -129,13 +129,15 @@ def _of_the_whole(control: Control) -> Iterator[Read]:
     for name in ("request", "wait"):
         yield f"instances.{name}", "the newest", partial(_of_newest, control, name)
     for phase in (None, "report", "nothing"):
-        for step, days in ((60, 1), (60, 3), (3600, 60), (3600, 90), (86_400, 730)):
-            if phase is not None or days not in (3, 90):
-                yield (
-                    "history.read",
-                    f"{'all phases' if phase is None else phase}, {days} days by {step} s",
-                    partial(control.history.read, since=now - timedelta(days=days), step=step, phase=phase),
-                )
+        spans = (
+            ((60, 0.69), (3600, 41), (86_400, 730)) if phase is None else ((60, 3), (3600, 90), (86_400, 730))
+        )
+        for step, days in spans:
+            yield (
+                "history.read",
+                f"{'all phases' if phase is None else phase}, {days} days by {step} s",
+                partial(control.history.read, since=now - timedelta(days=days), step=step, phase=phase),
+            )
     yield "schedules.list", "", control.schedules.list
     for name in ("get", "ticks", "next_times"):
         yield f"schedules.{name}", "", partial(getattr(control.schedules, name), "schedule-7")

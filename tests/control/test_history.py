@@ -44,7 +44,7 @@ def test_folded_hours_outlive_their_minutes_and_are_not_counted_twice(app: App, 
     assert app.history.read(since=START, until=START + DAY, step=3600) == before
     store.rollups.prune(START + 2 * HOUR)
     assert app.history.read(since=START, until=START + DAY, step=3600) == before
-    assert [point.at for point in app.history.read(since=START, until=START + DAY)] == [
+    assert [point.at for point in app.history.read(since=START, until=START + DAY / 2)] == [
         START + 2 * HOUR + number * MINUTE for number in range(30)
     ]
 

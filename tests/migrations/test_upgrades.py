@@ -200,7 +200,7 @@ def _check_control(store: Store, version: int) -> None:
     (log,) = store.logs.read(IDS["failed"])
     assert [(line.level, line.message) for line in log.lines] == [("WARNING", "it is late")]
     now = store.db.now()
-    spans = store.rollups.read_spans(3600, since=now - timedelta(hours=12), until=now)
+    spans = [*store.rollups.each_span(3600, since=now - timedelta(hours=12), until=now)]
     assert [span.completed for span in spans if span.failed] == [5]
     if version >= 18:
         key = RequestKey("ada", "order 7", "h")

@@ -7,9 +7,10 @@ repeated, and instances never touch each other's rows. Readers get the sum over 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import zip_longest
+from operator import itemgetter
 
 from windlass.model import Rollup
 from windlass.store.database import Database, Row
@@ -17,6 +18,7 @@ from windlass.store.database import Database, Row
 HOUR = 3600
 SPANS = {HOUR: timedelta(days=90), 86_400: timedelta(days=731)}
 """The lengths of hours and days in seconds, and how long their statistics are kept."""
+_MOMENT_AND_PHASE = itemgetter(0, 1)
 LATE = timedelta(minutes=5)
 """How long after its end an hour or a day is folded: instances write their minutes every few seconds, and again after a fault."""
 
@@ -39,16 +41,22 @@ class Rollups:
         self, *, since: datetime, until: datetime | None = None, phase: str | None = None
     ) -> list[Rollup]:
         """The minutes that began at ``since`` or later, and before ``until``, in order; for each phase, all instances together."""
-        return self._rows(self._db.read("rollup.read", since=since, until=until, phase=phase))
+        return [*self.each(since=since, until=until, phase=phase)]
 
-    def _rows(self, rows: Sequence[Row]) -> list[Rollup]:
-        """One for each time and phase. A chart has thousands of them: all histograms are parsed at once, each text once, and a row that needs no
-        sum gets none."""
+    def each(
+        self, *, since: datetime, until: datetime | None = None, phase: str | None = None
+    ) -> Iterator[Rollup]:
+        """``read``, one after the other: a chart reads thousands, and a garbage collection that has to walk over all of them at once takes
+        longer than the rest."""
+        return self._each(self._db.read("rollup.read", since=since, until=until, phase=phase))
+
+    def _each(self, rows: Sequence[Row]) -> Iterator[Rollup]:
+        """One for each time and phase. All histograms are parsed at once, each text once, and a row that needs no sum gets none."""
         texts = dict.fromkeys(text for row in rows for text in row[7:9])
         parsed = dict(zip(texts, map(tuple, json.loads(f"[{','.join(texts)}]")), strict=True))
-        found: list[Rollup] = []
         minute, at = None, self._db.moment(None)
-        for row in rows:
+        last: Rollup | None = None
+        for row in sorted(rows, key=_MOMENT_AND_PHASE):
             is_same = row[0] == minute
             if not is_same:
                 minute = row[0]
@@ -57,30 +65,32 @@ class Rollups:
             one = Rollup(
                 at, phase, completed, failed, retried, cancelled, released, parsed[wait], parsed[run], wait_ms, run_ms
             )  # fmt: skip
-            if is_same and found[-1].phase == phase:
-                found[-1] = _together(at, phase, (found[-1], one))
-            else:
-                found.append(one)
-        return found
+            if is_same and last is not None and last.phase == phase:
+                one = _together(at, phase, (last, one))
+            elif last is not None:
+                yield last
+            last = one
+        if last is not None:
+            yield last
 
-    def read_spans(
+    def each_span(
         self, seconds: int, *, since: datetime, until: datetime, phase: str | None = None
-    ) -> list[Rollup]:
-        """The hours (3600) or days (86400) that began at ``since`` or later, and before ``until``, in order; days that are not folded yet are made of
-        their hours, and hours of their minutes."""
+    ) -> Iterator[Rollup]:
+        """The hours (3600) or days (86400) that began at ``since`` or later, and before ``until``, in order, one after the other; days that are not
+        folded yet are made of their hours, and hours of their minutes."""
         since, until = _ceiling(since, seconds), _ceiling(until, seconds)
-        folded = self._rows(
-            self._db.read("rollup.span.read", seconds=seconds, since=since, until=until, phase=phase)
-        )
         (last,) = self._db.read("rollup.span.last", seconds=seconds)[0]
         rest = since if last is None else max(since, self._db.moment(last) + timedelta(seconds=seconds))
+        folded = min(rest, until)  # what is folded while this is read is made of its parts here
+        yield from self._each(
+            self._db.read("rollup.span.read", seconds=seconds, since=since, until=folded, phase=phase)
+        )
         if rest >= until:
-            return folded
+            return
         if seconds == HOUR:
-            parts = self.read(since=rest, until=until, phase=phase)
+            yield from sum_by(seconds, self.each(since=rest, until=until, phase=phase))
         else:
-            parts = self.read_spans(HOUR, since=rest, until=until, phase=phase)
-        return folded + sum_by(seconds, parts)
+            yield from sum_by(seconds, self.each_span(HOUR, since=rest, until=until, phase=phase))
 
     def fold(self, now: datetime) -> None:
         """Write the hours and days that are over, of the minutes that are kept; any number of instances may do this at once."""
@@ -106,7 +116,7 @@ class Rollups:
         if seconds == HOUR:
             return self.read(since=since, until=until)
         rows = self._db.read("rollup.span.read", seconds=HOUR, since=since, until=until, phase=None)
-        return self._rows(rows)
+        return [*self._each(rows)]
 
     def prune(self, before: datetime) -> int:
         """Remove minutes that began before a time; returns how many rows were removed."""

@@ -24,13 +24,12 @@ SET completed = excluded.completed,
     run_ms_sum = excluded.run_ms_sum;
 
 -- name: rollup.read
--- The minutes from one time to another, of all instances, in order.
+-- The minutes from one time to another, of all instances. The caller sorts them: the server would write what it sorts to disk.
 SELECT r.minute, r.phase, r.completed, r.failed, r.retried, r.cancelled, r.released, r.wait, r.run, r.wait_ms_sum, r.run_ms_sum
 FROM windlass.rollup AS r
 WHERE r.minute >= :since::timestamptz
     AND (:until::timestamptz IS NULL OR r.minute < :until::timestamptz)
-    AND (:phase::text IS NULL OR r.phase = :phase)
-ORDER BY r.minute, r.phase;
+    AND (:phase::text IS NULL OR r.phase = :phase);
 
 -- name: rollup.span.put
 -- Writes whole hours or days; a repeated call changes nothing.
@@ -54,14 +53,13 @@ SET completed = excluded.completed,
     run_ms_sum = excluded.run_ms_sum;
 
 -- name: rollup.span.read
--- The hours or days from one time to another, in order.
+-- The hours or days from one time to another; the caller sorts them.
 SELECT r.at, r.phase, r.completed, r.failed, r.retried, r.cancelled, r.released, r.wait, r.run, r.wait_ms_sum, r.run_ms_sum
 FROM windlass.rollup_span AS r
 WHERE r.seconds = :seconds::integer
     AND r.at >= :since::timestamptz
     AND r.at < :until::timestamptz
-    AND (:phase::text IS NULL OR r.phase = :phase)
-ORDER BY r.at, r.phase;
+    AND (:phase::text IS NULL OR r.phase = :phase);
 
 -- name: rollup.span.last
 -- When the last written hour or day began.
