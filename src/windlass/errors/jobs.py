@@ -123,11 +123,14 @@ class ResultTimeout(WindlassError, TimeoutError):  # noqa: N818  see windlass.er
 
     code = "result_timeout"
 
-    def __init__(self, job_id: str, timeout: float, state: str, reason: str | None = None) -> None:
+    def __init__(
+        self, job_id: str, timeout: float, state: str, reason: str | None = None, place: str | None = None
+    ) -> None:
         why = f" ({reason})" if reason and reason != state else ""
+        here = f" in {place}" if place else ""
         super().__init__(
             f"job {job_id} had not ended after {timeout:g} s: it is {state}{why}. The job goes on: `windlass jobs why {job_id}` says what "
-            "it waits for (often no worker serves it). Wait again, or cancel it"
+            f"it waits for (often no worker serves it{here}). Wait again, or cancel it"
         )
         self.job_id, self.timeout, self.state, self.reason = job_id, timeout, state, reason
 

@@ -12,6 +12,7 @@ from windlass.handlers.registry import Registry
 from windlass.model import ON_REQUEST, CancelResult, Enqueued, Job, Progress, State
 from windlass.store.opening import check_opened, opening_checks
 from windlass.submit.submitter import Submitter
+from windlass.urls import without_secrets
 from windlass.waiting.waiter import EndedResult, Waiter
 
 if TYPE_CHECKING:
@@ -155,7 +156,9 @@ class JobHandle(Generic[R]):
             return ended
         job = self.job()
         seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout or 0.0
-        raise ResultTimeout(self.id, seconds, str(job.state), job.why)
+        url = in_reach(self._source).store.options.get("url")
+        place = None if url is None else without_secrets(str(url))
+        raise ResultTimeout(self.id, seconds, str(job.state), job.why, place)
 
     def _result(self, ended: EndedResult) -> R:
         if ended.state == State.COMPLETED:
