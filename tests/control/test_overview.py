@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,6 +14,8 @@ from tests.control.whys import LEASE, Bench
 from windlass import App, NotAllowedError
 from windlass.clock import ManualClock
 from windlass.control.overview import PhaseStatus
+from windlass.model.inspection import TableSize
+from windlass.store.sqlite import inspection
 
 
 @pytest.fixture
@@ -115,3 +119,24 @@ def test_the_sizes_of_tables_are_known(app: App) -> None:
     assert not [name for name in found if name.startswith("job_done_")], "partitions belong to their table"
     sizes = [one.bytes or 0 for one in found.values()]
     assert sizes == sorted(sizes, reverse=True)
+
+
+def test_a_file_that_takes_long_is_not_walked_over_for_every_board(
+    sqlite_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, walks = [0.0], []
+
+    def walk(url: str) -> list[TableSize]:
+        walks.append(url)
+        now[0] += 0.25
+        return [TableSize(f"walk {len(walks)}", 0, 0)]
+
+    monkeypatch.setattr(inspection, "_walk", walk)
+    monkeypatch.setattr(inspection, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    app = App(f"sqlite:///{sqlite_path}")
+    with app:
+        first = app.doctor.tables()
+        now[0] += 24.0
+        assert app.doctor.tables() == first and len(walks) == 1
+        now[0] += 2.0
+        assert app.doctor.tables() != first and len(walks) == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,10 @@ SELECT s.name, sum(s.pgsize), sum(s.ncell), sum(CASE WHEN s.pagetype = 'leaf' TH
 FROM dbstat AS s
 GROUP BY s.name
 """
+
+KEPT = 100
+_walked: dict[str, tuple[float, Sequence[TableSize]]] = {}
+"""What the last walk over a file found, and until when that is returned."""
 
 
 def inspect_sqlite(url: str) -> Inspection:
@@ -46,7 +51,22 @@ def inspect_sqlite(url: str) -> Inspection:
 
 
 def table_sizes(url: str) -> Sequence[TableSize]:
-    """The size of each table with its indexes, the largest first; without sizes if this SQLite was built without ``dbstat``."""
+    """The size of each table with its indexes, the largest first; without sizes if this SQLite was built without ``dbstat``.
+
+    SQLite walks over the whole file, a quarter of a second for a million jobs; so that any number of boards causes little of it, what was
+    found is returned again for a hundred times as long as the walk took.
+    """
+    began = time.monotonic()
+    until, known = _walked.get(url, (began, ()))
+    if began < until:
+        return known
+    found = _walk(url)
+    took = time.monotonic() - began
+    _walked[url] = (began + took + KEPT * took, found)
+    return found
+
+
+def _walk(url: str) -> Sequence[TableSize]:
     path = path_of(url)
     with translated(path):
         connection = connect_read_only(url)
