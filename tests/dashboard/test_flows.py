@@ -105,6 +105,15 @@ def test_retry_a_failed_job_and_bulk_retry_by_filter(board: Board, open_page: Op
         board.mended.unlink()
 
 
+def test_a_job_is_submitted_from_the_board_of_its_pipeline(open_page: Open) -> None:
+    page = open_page("/pipelines/greet")
+    page.get_by_role("button", name="Submit…").click()
+    expect(page.locator("dialog.dialog select[name=kind]")).to_have_value("greet")
+    page.locator("dialog.dialog textarea[name=arguments]").fill('{"name": "from the board"}')
+    confirm(page, "Submit")
+    expect(page.locator(".head .pill")).to_have_text("completed")
+
+
 def test_pause_a_phase_and_see_the_reason_on_the_waiting_job(board: Board, open_page: Open) -> None:
     page = open_page("/pipelines/greet")
     page.get_by_role("button", name="Pause greet").click()

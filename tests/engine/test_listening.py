@@ -101,6 +101,7 @@ def test_a_start_is_not_reported_as_a_fault_before_the_first_connection_had_its_
         eventually(lambda: listening.is_missing)
     finally:
         listening.stop()
+    assert (listening.is_listening, listening.is_missing) == (False, False)
 
 
 def test_a_stop_does_not_wait_for_the_listener(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from windlass.errors import ConfigError, JobNotFoundError, PayloadError
 from windlass.model import CancelResult, State
 from windlass.retry import fixed
 from windlass.testing import Sandbox
-from windlass.urls import without_secrets
+from windlass.urls import shown_url
 
 
 class Receipt(BaseModel):
@@ -98,7 +98,7 @@ def test_a_time_out_says_what_state_the_job_is_in(shop: Shop) -> None:
         job.result(timeout=0.01)
     assert caught.value.state == State.SCHEDULED and isinstance(caught.value, TimeoutError)
     assert f"`windlass jobs why {job.id}`" in str(caught.value)
-    assert f"no worker serves it in {without_secrets(str(shop.store.options['url']))}" in str(caught.value)
+    assert f"no worker serves it in {shown_url(str(shop.store.options['url']))}" in str(caught.value)
     with pytest.raises(ResultTimeout):
         job.wait(timeout=0)
 

@@ -23,7 +23,7 @@ from windlass.model.principal import Expiry, Principal
 from windlass.observe.logger import get_logger
 from windlass.principals.authority import Authority, running_principal, running_principal_or_none
 from windlass.store.opening import check_opened, opening_checks
-from windlass.urls import dialect_of, without_secrets
+from windlass.urls import dialect_of, shown_url
 
 if TYPE_CHECKING:
     from windlass.app.hosting import HostingTest
@@ -159,7 +159,7 @@ class AppParts(Closing):
         if flags and self._store is not None:
             raise ConfigError(
                 "app",
-                without_secrets(str(self._store.options.get("url", "with a store"))),
+                shown_url(str(self._store.options.get("url", "with a store"))),
                 "an app that has not opened its database when it was imported; then the command line can name another one",
             )
         self.own.use_flags(flags)

@@ -53,7 +53,7 @@ class Listening:
     def is_missing(self) -> bool:
         """Notifications do not arrive, though they did before or have had time to begin."""
         is_late = self._has_listened or time.monotonic() > self._expected_at
-        return is_late and not self.is_listening
+        return is_late and not self.is_listening and not self._over.is_set()
 
     def start(self) -> None:
         self._expected_at = time.monotonic() + FIRST_CONNECT

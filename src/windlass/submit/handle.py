@@ -12,7 +12,7 @@ from windlass.handlers.registry import Registry
 from windlass.model import ON_REQUEST, CancelResult, Enqueued, Job, Progress, State
 from windlass.store.opening import check_opened, opening_checks
 from windlass.submit.submitter import Submitter
-from windlass.urls import without_secrets
+from windlass.urls import shown_url
 from windlass.waiting.waiter import EndedResult, Waiter
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ class JobHandle(Generic[R]):
         job = self.job()
         seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout or 0.0
         url = in_reach(self._source).store.options.get("url")
-        place = None if url is None else without_secrets(str(url))
+        place = None if url is None else shown_url(str(url))
         raise ResultTimeout(self.id, seconds, str(job.state), job.why, place)
 
     def _result(self, ended: EndedResult) -> R:

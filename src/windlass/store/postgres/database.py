@@ -50,8 +50,9 @@ log = get_logger("windlass.store")
 T = TypeVar("T")
 REPEATS = 8
 CONNECT_TIMEOUT = 5.0
-REMOVAL_PATIENCE = "5s"  # for readers of a day of history that is removed; then it is left for the next time
 """Seconds that a call waits for a connection before it raises ``StoreUnreachableError``."""
+REMOVAL_PATIENCE = "5s"
+"""How long the removal of a day of history waits for its readers; then it is left for the next time."""
 
 
 class PostgresDatabase:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,7 +25,8 @@ FROM dbstat AS s
 GROUP BY s.name
 """
 
-KEPT = 100
+KEPT, LONGEST_KEPT = 100, 60.0
+_walking = threading.Lock()
 _walked: dict[str, tuple[float, Sequence[TableSize]]] = {}
 """What the last walk over a file found, and until when that is returned."""
 
@@ -54,16 +56,17 @@ def table_sizes(url: str) -> Sequence[TableSize]:
     """The size of each table with its indexes, the largest first; without sizes if this SQLite was built without ``dbstat``.
 
     SQLite walks over the whole file, a quarter of a second for a million jobs; so that any number of boards causes little of it, what was
-    found is returned again for a hundred times as long as the walk took.
+    found is returned again for a hundred times as long as the walk took, and at most for a minute.
     """
-    began = time.monotonic()
-    until, known = _walked.get(url, (began, ()))
-    if began < until:
-        return known
-    found = _walk(url)
-    took = time.monotonic() - began
-    _walked[url] = (began + took + KEPT * took, found)
-    return found
+    with _walking:
+        began = time.monotonic()
+        until, known = _walked.get(url, (began, ()))
+        if began < until:
+            return known
+        found = tuple(_walk(url))
+        ended = time.monotonic()
+        _walked[url] = (ended + min(LONGEST_KEPT, KEPT * (ended - began)), found)
+        return found
 
 
 def _walk(url: str) -> Sequence[TableSize]:

@@ -52,7 +52,7 @@ export const newest = (values) => values.findLast((value) => value !== null && v
 // The last whole step: the newest one is not over.
 export const lastWhole = (values) => values.at(-2) ?? 0;
 // Jobs completed a minute: of the last whole step, so that one second of many ends is not shown as a rate; before there is one, as of now.
-export const donePerMinute = (steps, live) => Math.round(lastWhole(steps.completed) * steps.perMinute || live * 60);
+export const donePerMinute = (steps, live) => Math.round(sum(steps.completed.slice(0, -1)) ? lastWhole(steps.completed) * steps.perMinute : live * 60);
 
 const DEPTHS = 720;
 const EVERY = 5000;

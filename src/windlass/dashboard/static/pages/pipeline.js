@@ -51,7 +51,7 @@ export function Pipeline({ name }) {
   const processors = sum(known.map((one) => one.processors));
   return html`<div class="head"><a class="crumb" href=${link("/pipelines")}>Pipelines /</a><h1 dir="auto">${name}</h1><span class="quiet">${many(known.length, "phase")}, ${many(processors, "processor")} on ${many(hosts.size, "host")}</span><span class="fill"></span>
       <nav class="tabs bare" aria-label="Views"><a href=${link(`/pipelines/${encodeURIComponent(name)}`)} aria-current="true">Board</a><a href=${jobsLink(term("kind", name))}>Jobs</a><a href=${link("/failures", { kind: name })}>Failures</a></nav>
-      <div class="acts">${can("submit") && html`<button type="button" class="btn" onClick=${() => submitJob([kind])}>Submit…</button>`}
+      <div class="acts">${can("submit") && html`<button type="button" class="btn" onClick=${() => submitJob(() => [kind])}>Submit…</button>`}
         ${can("operate") && neck && placesOf(neck.name).length > 0 && html`<button type="button" class="btn primary" onClick=${() => scalePhase(neck.name, placesOf(neck.name))}>Scale ${neck.label}…</button>`}</div></div>
     <div class="stack">
       ${long
