@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,7 +15,7 @@ from tests.servers.plugin import FreshPostgres
 from windlass.engine import duties
 from windlass.engine.engine import Engine
 from windlass.observe.health import detailed
-from windlass.upkeep.loop import NEVER
+from windlass.upkeep.loop import NEVER, Duty, UpkeepLoop
 
 pytestmark = pytest.mark.timing
 
@@ -170,3 +171,22 @@ def test_many_partitions_are_a_part_of_health(fresh_postgres: FreshPostgres) -> 
         assert "windlass db merge-history" in part["advice"]
     finally:
         shop.close()
+
+
+def test_lines_of_the_log_come_after_a_whole_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They came in the first second of one start in a hundred."""
+    monkeypatch.setattr("windlass.upkeep.loop.random.random", lambda: 0.0)
+    began = time.monotonic()
+    made = [Duty("log", lambda: None, 60.0, after_interval=True), Duty("other", lambda: None, 60.0)]
+    UpkeepLoop(made)
+    assert made[0].due_at >= began + 60.0 > made[1].due_at
+
+
+def test_an_engine_says_its_health_after_a_whole_interval(shop: Shop) -> None:
+    @shop.app.job
+    def work() -> None: ...
+
+    began = time.monotonic()
+    engine = shop.serve(health=3600.0)
+    due = {duty.name: duty.due_at for duty in engine._duties.loop._duties}
+    assert due["health"] >= began + 3600.0 and due["summary"] > began + 1.0

@@ -183,8 +183,9 @@ class Duties:
             Duty("orphans", self._recoverer.sweep, SWEEP_EVERY),
             Duty("logs", self._job_logs.flush, NEVER),
             Duty("rollups", self.rollups.run, settings.rollup),
-            Duty("summary", lambda: _only(self.summary.log()), SUMMARY_EVERY),
-            Duty("health", lambda: _only(self._health_check.check()), settings.health),
+            # Lines of the log: in the first moments of an instance they would say what its start has said.
+            Duty("summary", lambda: _only(self.summary.log()), SUMMARY_EVERY, after_interval=True),
+            Duty("health", lambda: _only(self._health_check.check()), settings.health, after_interval=True),
             Duty("unserved", self.unserved.run, settings.unserved),
             Duty("board", self.board.run, settings.heartbeat, at_start=True),
             Duty("requests", self._requests, NEVER),

@@ -25,7 +25,8 @@ TRY_AGAIN = 1.0
 
 @dataclass(slots=True)
 class Duty:
-    """Something to be done every ``every`` seconds (± ``jitter`` of it), or when asked for.
+    """Something to be done every ``every`` seconds (± ``jitter`` of it), or when asked for: first after a random part of that time, so that
+    instances that start together do not all do it at once, ``at_start``, or ``after_interval``.
 
     ``run`` may return the seconds until it wants to run next; None leaves it at ``every``.
     """
@@ -35,6 +36,7 @@ class Duty:
     every: float
     jitter: float = 0.1
     at_start: bool = False
+    after_interval: bool = False
     due_at: float = field(default=0.0)
 
 
@@ -54,7 +56,8 @@ class UpkeepLoop:
         self._troubles = troubles or Troubles()
         now = time.monotonic()
         for duty in self._duties:
-            duty.due_at = now if duty.at_start else now + duty.every * random.random()
+            share = 0.0 if duty.at_start else 1.0 if duty.after_interval else random.random()
+            duty.due_at = now + duty.every * share
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._over = over or threading.Event()
